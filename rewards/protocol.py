@@ -1,0 +1,61 @@
+"""The verifier contract: a `Sample` goes in, a `Verdict` comes out.
+
+    @ludus.verifier("me/exact")
+    def exact(sample: ludus.Sample) -> bool:
+        return sample.text.strip() == sample.gold
+
+A verifier is any object with `score(sample)`, sync or async. A plain function is enough for most; a class is for one that
+holds something (a pool, a model, a client) and may add `close()`. Whoever compares several answers with each other adds
+`score_group(samples)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from ludus.messages import ImagePart, Message
+from ludus.verdict import Verdict
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer to be scored."""
+
+    response: str | list[Message]
+    """What the policy wrote: the final text, or the whole conversation."""
+    gold: Any = None
+    """The reference the answer is held against, in the form the verifier documents."""
+    prompt: str | list[Message] = ""
+    info: dict[str, Any] = {}
+    """Anything else the verifier documents (test cases, a rubric, limits)."""
+    images: list[ImagePart] = []
+
+    @property
+    def text(self) -> str:
+        """The response as text: of a conversation, its last assistant message."""
+        if isinstance(self.response, str):
+            return self.response
+        spoken = [message.text for message in self.response if message.role == "assistant"]
+        return spoken[-1] if spoken else ""
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Scores one answer. Blocking work belongs in a pool, never in an `async def score`."""
+
+    def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
+        """Judge `sample`. Never raises for what the policy wrote: that is an ok verdict with a low reward."""
+        ...
+
+
+@runtime_checkable
+class GroupVerifier(Verifier, Protocol):
+    """Scores the answers of one group against each other (pairwise, listwise)."""
+
+    def score_group(
+        self, samples: Sequence[Sample], /
+    ) -> Sequence[Verdict] | Awaitable[Sequence[Verdict]]:
+        """Judge all `samples` of one task together; one verdict each, in order."""
+        ...

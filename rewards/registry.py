@@ -1,0 +1,144 @@
+"""Verifiers by name.
+
+A name comes from the decorator, from the table of those ludus ships, or from another package's entry point:
+
+    [project.entry-points."ludus.verifiers"]
+    "me/exact" = "my_package.exact:exact"
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from ludus.errors import ConfigError, UnknownVerifier
+from ludus.verdict import Verdict
+
+from .protocol import Sample, Verifier
+
+ENTRY_POINT_GROUP = "ludus.verifiers"
+
+Scored = Verdict | float | bool
+ScoreFunction = Callable[[Sample], Scored | Awaitable[Scored]]
+VerifierFactory = Callable[..., Any]
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+BUILTIN: dict[str, str] = {
+    "maths": "ludus.rewards.maths:MathsVerifier",
+    "exact": "ludus.rewards.exact:exact",
+}
+"""name -> "module:attribute"; imported when first asked for."""
+
+_registered: dict[str, VerifierFactory] = {}
+
+
+class FunctionVerifier:
+    """A plain function as a verifier. A number or a bool becomes an ok verdict."""
+
+    def __init__(self, function: ScoreFunction) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+        if inspect.iscoroutinefunction(function):
+            self.score = self._score_async
+
+    def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
+        """Call the function."""
+        return as_verdict(self.function(sample))
+
+    async def _score_async(self, sample: Sample) -> Verdict:
+        scored = self.function(sample)
+        return as_verdict(await scored if inspect.isawaitable(scored) else scored)
+
+
+def as_verdict(scored: object) -> Verdict:
+    """Read what a verifier function returned.
+
+    >>> as_verdict(True).reward
+    1.0
+    """
+    if isinstance(scored, Verdict):
+        return scored
+    if isinstance(scored, (bool, int, float)):
+        return Verdict.of(float(scored))
+    raise TypeError(f"a verifier returns a Verdict, a number or a bool, got {type(scored).__name__}: {scored!r:.80}")
+
+
+def verifier(name: str) -> Callable[[Decorated], Decorated]:
+    """Register a function or class as the verifier `name`.
+
+    Raises:
+        ConfigError: the name is malformed, or taken by something else.
+    """
+
+    def decorate(target: Decorated) -> Decorated:
+        register_verifier(name, target)
+        return target
+
+    return decorate
+
+
+def register_verifier(name: str, target: VerifierFactory) -> None:
+    """Register `target` (a score function, or a class or factory that makes a verifier) under `name`."""
+    _check_name(name)
+    present = _registered.get(name)
+    if present is not None and _origin(present) != _origin(target):
+        raise ConfigError(f"verifier {name!r} is already registered by {_origin(present)}")
+    _registered[name] = target
+
+
+def verifier_names() -> list[str]:
+    """All names: shipped, registered, and offered by installed packages."""
+    offered = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return sorted({*BUILTIN, *_registered, *offered})
+
+
+def make_verifier(name: str, **options: Any) -> Verifier:
+    """Build the verifier `name`.
+
+    Raises:
+        UnknownVerifier: nobody registered it; the message names the near miss.
+        ConfigError: the verifier does not take these options.
+    """
+    target = _find(name)
+    if inspect.isclass(target) or options:
+        try:
+            made = target(**options)
+        except TypeError as error:
+            raise ConfigError(f"verifier {name!r} does not take these options {options!r}: {error}") from error
+        return _as_verifier(name, made)
+    return _as_verifier(name, target)
+
+
+def _as_verifier(name: str, made: object) -> Verifier:
+    if isinstance(made, Verifier):
+        return made
+    if callable(made):
+        return FunctionVerifier(made)
+    raise ConfigError(f"verifier {name!r} is neither a function nor has a score method: {made!r:.80}")
+
+
+def _find(name: str) -> VerifierFactory:
+    if name in _registered:
+        return _registered[name]
+    if name in BUILTIN:
+        module, _, attribute = BUILTIN[name].partition(":")
+        return getattr(import_module(module), attribute)
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        if point.name == name:
+            return point.load()
+    raise UnknownVerifier.near(name, verifier_names(), hint="ludus list")
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if len(parts) > 2 or not all(part.replace("-", "").replace("_", "").isalnum() for part in parts):
+        raise ConfigError(f"verifier name {name!r} is not 'name' or 'owner/name' of letters, digits, - and _")
+    if parts[-1].rpartition("-v")[2].isdigit() and "-v" in parts[-1]:
+        raise ConfigError(f"verifier name {name!r} ends in -vN, which names an environment; drop the version")
+
+
+def _origin(target: VerifierFactory) -> str:
+    return f"{getattr(target, '__module__', '?')}.{getattr(target, '__qualname__', '?')}"

@@ -1,0 +1,31 @@
+"""Text environments, reward verifiers and a multi-turn RL trainer."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+# Built, the sub-packages are here. In a checkout they are the folders at the root.
+_root = Path(__file__).resolve().parents[2]
+if all((_root / name).is_dir() for name in ("envs", "rewards", "agent", "trainer", "sandboxes")):
+    __path__.insert(0, str(_root))
+
+if TYPE_CHECKING:
+    from ludus.rewards import Sample as Sample, make_verifier as make_verifier, verifier as verifier
+    from ludus.verdict import Status as Status, Verdict as Verdict
+
+# Exported lazily, so that `import ludus` stays light.
+_exports = {
+    "Sample": "ludus.rewards",
+    "Status": "ludus.verdict",
+    "Verdict": "ludus.verdict",
+    "make_verifier": "ludus.rewards",
+    "verifier": "ludus.rewards",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _exports:
+        return getattr(import_module(_exports[name]), name)
+    raise AttributeError(f"module 'ludus' has no attribute {name!r}")

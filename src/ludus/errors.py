@@ -1,0 +1,187 @@
+"""Every error ludus raises on purpose, drawn once.
+
+    LudusError
+    + ConfigError            (ValueError)       a setting that cannot work
+    + UnknownName            (LookupError)      a name nobody registered; the message names the near miss
+      - UnknownEnv
+      - UnknownVerifier
+      - UnknownTask
+      - UnknownTool
+    + MissingExtra           (ImportError)      an optional dependency is not installed
+    + InvalidAction          (TypeError)        an action of a wrong type
+    + EpisodeEnded           (RuntimeError)     step before reset, or after the end
+    + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
+    + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
+    + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
+    + RemoteError            (RuntimeError)     a ludus server could not do what was asked
+      - ServerUnreachable    (ConnectionError)  nothing answered
+      - RequestTimeout       (TimeoutError)     no answer in time
+      - RequestRejected      (ValueError)       400, 404, 413, 422: the request itself is wrong
+      - Unauthorized         (PermissionError)  401: the bearer token is missing or wrong
+      - SequenceConflict                        409: a step was skipped
+      - SessionGone                             410: the session was released, expired or lost in a restart
+      - Overloaded                              429: queues are full; retry after `retry_after_s`
+      - ServerFault                             5xx: a bug on the other side
+
+`except Exception` is allowed at the boundaries where a failure becomes data: an HTTP handler, the episode runner,
+a pool worker, and the command line. Everything pickles.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from ludus.verdict import Verdict
+
+
+class LudusError(Exception):
+    """The root: catch this to catch everything ludus raises on purpose."""
+
+
+class ConfigError(LudusError, ValueError):
+    """A setting that cannot work; the message says which field, its value and what would."""
+
+
+class UnknownName(LudusError, LookupError):
+    """A name nobody registered."""
+
+    kind = "name"
+
+    @classmethod
+    def near(cls, name: str, known: Iterable[str], *, hint: str = "") -> Self:
+        """Build the error with the closest known name in its message.
+
+        >>> str(UnknownEnv.near("ludus/arithmetik-v0", ["ludus/arithmetic-v0"]))
+        "no environment named 'ludus/arithmetik-v0'; did you mean 'ludus/arithmetic-v0'?"
+        """
+        candidates = sorted(known)
+        matches = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5)
+        message = f"no {cls.kind} named {name!r}"
+        if matches:
+            message += "; did you mean " + " or ".join(repr(match) for match in matches) + "?"
+        elif 0 < len(candidates) <= 12:
+            message += "; known: " + ", ".join(candidates)
+        return cls(message + (f" ({hint})" if hint else ""))
+
+
+class UnknownEnv(UnknownName):
+    """No environment has this id."""
+
+    kind = "environment"
+
+
+class UnknownVerifier(UnknownName):
+    """No verifier has this name."""
+
+    kind = "verifier"
+
+
+class UnknownTask(UnknownName):
+    """The environment has no task with this id."""
+
+    kind = "task"
+
+
+class UnknownTool(UnknownName):
+    """The environment declares no tool with this name."""
+
+    kind = "tool"
+
+
+class MissingExtra(LudusError, ImportError):
+    """An optional dependency is not installed."""
+
+    @classmethod
+    def of(cls, extra: str, *, needed_for: str) -> Self:
+        """Name the extra to install.
+
+        >>> str(MissingExtra.of("search", needed_for="ludus/search-v0"))
+        "ludus/search-v0 needs the extra 'search': pip install 'ludus[search]'"
+        """
+        return cls(f"{needed_for} needs the extra {extra!r}: pip install 'ludus[{extra}]'")
+
+
+class InvalidAction(LudusError, TypeError):
+    """An action that is neither text nor a message."""
+
+
+class EpisodeEnded(LudusError, RuntimeError):
+    """`step` was called before `reset` or after the episode ended."""
+
+
+class RewardUnavailable(LudusError, RuntimeError):
+    """The reward could not be computed, through no fault of the policy.
+
+    The episode leaves the loss and the group baseline. `verdict` says why (its status is never `ok`).
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(f"reward unavailable ({verdict.status}): {verdict.detail or 'no detail given'}")
+        self.verdict = verdict
+
+    def __reduce__(self) -> tuple[type[RewardUnavailable], tuple[Verdict]]:
+        return type(self), (self.verdict,)
+
+
+class CheckFailed(LudusError, AssertionError):
+    """An environment or verifier breaks its contract; the message says which rule and how."""
+
+
+class ToolError(LudusError, ValueError):
+    """A tool refuses its arguments or cannot do the work; the text goes back to the policy as the tool's result."""
+
+
+class RemoteError(LudusError, RuntimeError):
+    """A ludus server could not do what was asked."""
+
+    retryable = False
+
+
+class ServerUnreachable(RemoteError, ConnectionError):
+    """Nothing answered at the address."""
+
+    retryable = True
+
+
+class RequestTimeout(RemoteError, TimeoutError):
+    """No answer before the deadline."""
+
+    retryable = True
+
+
+class RequestRejected(RemoteError, ValueError):
+    """The server understood the request and refuses it as wrong."""
+
+
+class Unauthorized(RemoteError, PermissionError):
+    """The bearer token is missing or wrong."""
+
+
+class SequenceConflict(RemoteError):
+    """A step was skipped: the session expects another `seq`."""
+
+
+class SessionGone(RemoteError):
+    """The session was released, expired or lost in a restart; start the episode again."""
+
+
+class Overloaded(RemoteError):
+    """Every queue is full. `retry_after_s` is the server's own estimate."""
+
+    retryable = True
+
+    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(message, retry_after_s)
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ServerFault(RemoteError):
+    """The server answered 5xx."""
+
+    retryable = True

@@ -1,0 +1,114 @@
+"""The words every layer speaks: messages, their parts and tool calls.
+
+Roles and field names are those of the OpenAI chat format, so a `Message` encodes to what its servers accept. A plain
+`str` is short for one message wherever a message is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """Text inside a message of several parts."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
+    """An image inside a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:` URL."""
+
+    data: bytes = b""
+    url: str = ""
+
+
+Part = TextPart | ImagePart
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call the policy asks for. `error` says why it could not be parsed; such a call is never executed."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    id: str = ""
+    error: str = ""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a conversation."""
+
+    role: Role
+    content: str | list[Part] = ""
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str = ""
+    name: str = ""
+    reasoning: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text of the message, its parts joined.
+
+        >>> user("2 + 2?").text
+        '2 + 2?'
+        """
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> list[ImagePart]:
+        """The images of the message, in order."""
+        if isinstance(self.content, str):
+            return []
+        return [part for part in self.content if isinstance(part, ImagePart)]
+
+
+Observation = str | list[Message]
+"""What an environment shows: text (one user message) or messages."""
+
+
+def system(content: str) -> Message:
+    """A system message."""
+    return Message(role=Role.SYSTEM, content=content)
+
+
+def user(content: str | list[Part]) -> Message:
+    """A user message."""
+    return Message(role=Role.USER, content=content)
+
+
+def assistant(content: str = "", tool_calls: Sequence[ToolCall] = ()) -> Message:
+    """An assistant message."""
+    return Message(role=Role.ASSISTANT, content=content, tool_calls=list(tool_calls))
+
+
+def tool_result(content: str, call: ToolCall) -> Message:
+    """What a tool answered to `call`."""
+    return Message(role=Role.TOOL, content=content, tool_call_id=call.id, name=call.name)
+
+
+def as_messages(observation: Observation) -> list[Message]:
+    """Read an observation as messages.
+
+    >>> [m.role.value for m in as_messages("hello")]
+    ['user']
+    """
+    return [user(observation)] if isinstance(observation, str) else observation
+
+
+def as_action(action: str | Message) -> Message:
+    """Read an action as an assistant message."""
+    return assistant(action) if isinstance(action, str) else action

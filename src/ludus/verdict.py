@@ -1,0 +1,101 @@
+"""What an answer is worth, or why nobody could say.
+
+A `Verdict` separates the policy's fault from ours. A wrong, empty or looping answer is `ok` with a low reward. A gold
+that cannot be read, a lost worker or a bug in the scorer is *not* ok and carries no reward at all, so that a failure
+can never be averaged into a gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+from ludus.errors import RewardUnavailable
+
+
+class Status(StrEnum):
+    """Who is at fault."""
+
+    OK = "ok"
+    """Scored. The reward is a fact about the response."""
+    INVALID = "invalid"
+    """The request or its gold cannot be used; retrying will not help."""
+    UNAVAILABLE = "unavailable"
+    """Late, lost or overloaded; retrying may help."""
+    ERROR = "error"
+    """A bug in the scorer."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A reward with its parts, or the reason there is none.
+
+    Raises:
+        ValueError: a reward on a status that is not ok, a missing or non-finite reward on one that is.
+    """
+
+    status: Status = Status.OK
+    reward: float | None = None
+    parts: dict[str, tuple[float, float]] = {}
+    """name -> (value, weight): how the reward was composed."""
+    metrics: dict[str, float] = {}
+    """Numbers worth plotting that are not part of the reward."""
+    detail: str = ""
+    """One sentence for a person: why this reward, or why none."""
+    retryable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.status is Status.OK:
+            if self.reward is None or not math.isfinite(self.reward):
+                raise ValueError(f"an ok verdict needs a finite reward, got {self.reward!r}")
+        elif self.reward is not None:
+            raise ValueError(f"a failure is never a reward: status {self.status!s} with reward {self.reward!r}")
+
+    @classmethod
+    def of(
+        cls,
+        reward: float,
+        detail: str = "",
+        *,
+        parts: Mapping[str, tuple[float, float]] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Self:
+        """An ok verdict.
+
+        >>> Verdict.of(1.0).ok
+        True
+        """
+        return cls(reward=float(reward), detail=detail, parts=dict(parts or {}), metrics=dict(metrics or {}))
+
+    @classmethod
+    def invalid(cls, detail: str) -> Self:
+        """The request or its gold cannot be used."""
+        return cls(status=Status.INVALID, detail=detail)
+
+    @classmethod
+    def unavailable(cls, detail: str) -> Self:
+        """Late, lost or overloaded."""
+        return cls(status=Status.UNAVAILABLE, detail=detail, retryable=True)
+
+    @classmethod
+    def error(cls, detail: str) -> Self:
+        """A bug in the scorer."""
+        return cls(status=Status.ERROR, detail=detail)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a reward."""
+        return self.status is Status.OK
+
+    def unwrap(self) -> float:
+        """The reward.
+
+        Raises:
+            RewardUnavailable: there is none.
+        """
+        if self.reward is None:
+            raise RewardUnavailable(self)
+        return self.reward
