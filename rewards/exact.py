@@ -8,9 +8,13 @@ from .protocol import Sample
 
 
 def exact(sample: Sample) -> Verdict:
-    """1 if the response equals the gold, ignoring case and space around; golds may be a list of alternatives."""
+    """1 if the response equals the gold, ignoring case and space around; golds may be a list of
+    alternatives.
+    """
     if sample.gold is None:
-        return Verdict.invalid("exact needs a gold: a text, or a list of texts that all count as right")
+        return Verdict.invalid(
+            "exact needs a gold: a text, or a list of texts that all count as right"
+        )
     golds = sample.gold if isinstance(sample.gold, list) else [sample.gold]
     said = " ".join(sample.text.split()).casefold()
     hit = any(said == " ".join(str(gold).split()).casefold() for gold in golds)

@@ -4,9 +4,9 @@
     def exact(sample: ludus.Sample) -> bool:
         return sample.text.strip() == sample.gold
 
-A verifier is any object with `score(sample)`, sync or async. A plain function is enough for most; a class is for one that
-holds something (a pool, a model, a client) and may add `close()`. Whoever compares several answers with each other adds
-`score_group(samples)`.
+A verifier is any object with `score(sample)`, sync or async. A plain function is enough for most; a
+class is for one that holds something (a pool, a model, a client) and may add `close()`. Whoever
+compares several answers with each other adds `score_group(samples)`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Verifier(Protocol):
     """Scores one answer. Blocking work belongs in a pool, never in an `async def score`."""
 
     def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
-        """Judge `sample`. Never raises for what the policy wrote: that is an ok verdict with a low reward."""
+        """Judge `sample`. Never raises for what the policy wrote: that is an ok verdict
+        with a low reward.
+        """
         ...
 
 

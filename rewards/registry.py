@@ -1,6 +1,7 @@
 """Verifiers by name.
 
-A name comes from the decorator, from the table of those ludus ships, or from another package's entry point:
+A name comes from the decorator, from the table of those ludus ships, or from another package's
+entry point:
 
     [project.entry-points."ludus.verifiers"]
     "me/exact" = "my_package.exact:exact"
@@ -63,7 +64,10 @@ def as_verdict(scored: object) -> Verdict:
         return scored
     if isinstance(scored, (bool, int, float)):
         return Verdict.of(float(scored))
-    raise TypeError(f"a verifier returns a Verdict, a number or a bool, got {type(scored).__name__}: {scored!r:.80}")
+    raise TypeError(
+        f"a verifier returns a Verdict, a number or a bool, got {type(scored).__name__}: "
+        f"{scored!r:.80}"
+    )
 
 
 def verifier(name: str) -> Callable[[Decorated], Decorated]:
@@ -81,7 +85,9 @@ def verifier(name: str) -> Callable[[Decorated], Decorated]:
 
 
 def register_verifier(name: str, target: VerifierFactory) -> None:
-    """Register `target` (a score function, or a class or factory that makes a verifier) under `name`."""
+    """Register `target` (a score function, or a class or factory that makes a verifier) under
+    `name`.
+    """
     _check_name(name)
     present = _registered.get(name)
     if present is not None and _origin(present) != _origin(target):
@@ -107,7 +113,9 @@ def make_verifier(name: str, **options: Any) -> Verifier:
         try:
             made = target(**options)
         except TypeError as error:
-            raise ConfigError(f"verifier {name!r} does not take these options {options!r}: {error}") from error
+            raise ConfigError(
+                f"verifier {name!r} does not take these options {options!r}: {error}"
+            ) from error
         return _as_verifier(name, made)
     return _as_verifier(name, target)
 
@@ -117,7 +125,9 @@ def _as_verifier(name: str, made: object) -> Verifier:
         return made
     if callable(made):
         return FunctionVerifier(made)
-    raise ConfigError(f"verifier {name!r} is neither a function nor has a score method: {made!r:.80}")
+    raise ConfigError(
+        f"verifier {name!r} is neither a function nor has a score method: {made!r:.80}"
+    )
 
 
 def _find(name: str) -> VerifierFactory:
@@ -134,10 +144,16 @@ def _find(name: str) -> VerifierFactory:
 
 def _check_name(name: str) -> None:
     parts = name.split("/")
-    if len(parts) > 2 or not all(part.replace("-", "").replace("_", "").isalnum() for part in parts):
-        raise ConfigError(f"verifier name {name!r} is not 'name' or 'owner/name' of letters, digits, - and _")
+    if len(parts) > 2 or not all(
+        part.replace("-", "").replace("_", "").isalnum() for part in parts
+    ):
+        raise ConfigError(
+            f"verifier name {name!r} is not 'name' or 'owner/name' of letters, digits, - and _"
+        )
     if parts[-1].rpartition("-v")[2].isdigit() and "-v" in parts[-1]:
-        raise ConfigError(f"verifier name {name!r} ends in -vN, which names an environment; drop the version")
+        raise ConfigError(
+            f"verifier name {name!r} ends in -vN, which names an environment; drop the version"
+        )
 
 
 def _origin(target: VerifierFactory) -> str:

@@ -2,7 +2,8 @@
 
     LudusError
     + ConfigError            (ValueError)       a setting that cannot work
-    + UnknownName            (LookupError)      a name nobody registered; the message names the near miss
+    + UnknownName            (LookupError)      a name nobody registered; the message names the near
+    miss
       - UnknownEnv
       - UnknownVerifier
       - UnknownTask
@@ -19,12 +20,13 @@
       - RequestRejected      (ValueError)       400, 404, 413, 422: the request itself is wrong
       - Unauthorized         (PermissionError)  401: the bearer token is missing or wrong
       - SequenceConflict                        409: a step was skipped
-      - SessionGone                             410: the session was released, expired or lost in a restart
+      - SessionGone                             410: the session was released, expired or lost in a
+        restart
       - Overloaded                              429: queues are full; retry after `retry_after_s`
       - ServerFault                             5xx: a bug on the other side
 
-`except Exception` is allowed at the boundaries where a failure becomes data: an HTTP handler, the episode runner,
-a pool worker, and the command line. Everything pickles.
+`except Exception` is allowed at the boundaries where a failure becomes data: an HTTP handler, the
+episode runner, a pool worker, and the command line. Everything pickles.
 """
 
 from __future__ import annotations
@@ -115,11 +117,14 @@ class EpisodeEnded(LudusError, RuntimeError):
 class RewardUnavailable(LudusError, RuntimeError):
     """The reward could not be computed, through no fault of the policy.
 
-    The episode leaves the loss and the group baseline. `verdict` says why (its status is never `ok`).
+    The episode leaves the loss and the group baseline. `verdict` says why (its status is never
+    `ok`).
     """
 
     def __init__(self, verdict: Verdict) -> None:
-        super().__init__(f"reward unavailable ({verdict.status}): {verdict.detail or 'no detail given'}")
+        super().__init__(
+            f"reward unavailable ({verdict.status}): {verdict.detail or 'no detail given'}"
+        )
         self.verdict = verdict
 
     def __reduce__(self) -> tuple[type[RewardUnavailable], tuple[Verdict]]:
@@ -131,7 +136,9 @@ class CheckFailed(LudusError, AssertionError):
 
 
 class ToolError(LudusError, ValueError):
-    """A tool refuses its arguments or cannot do the work; the text goes back to the policy as the tool's result."""
+    """A tool refuses its arguments or cannot do the work; the text goes back to the policy as
+    the tool's result.
+    """
 
 
 class RemoteError(LudusError, RuntimeError):

@@ -1,7 +1,7 @@
 """The words every layer speaks: messages, their parts and tool calls.
 
-Roles and field names are those of the OpenAI chat format, so a `Message` encodes to what its servers accept. A plain
-`str` is short for one message wherever a message is expected.
+Roles and field names are those of the OpenAI chat format, so a `Message` encodes to what its
+servers accept. A plain `str` is short for one message wherever a message is expected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image inside a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:` URL."""
+    """An image inside a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:`
+    URL.
+    """
 
     data: bytes = b""
     url: str = ""
@@ -39,7 +41,9 @@ Part = TextPart | ImagePart
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call the policy asks for. `error` says why it could not be parsed; such a call is never executed."""
+    """A call the policy asks for. `error` says why it could not be parsed; such a call is never
+    executed.
+    """
 
     name: str
     arguments: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """What an answer is worth, or why nobody could say.
 
-A `Verdict` separates the policy's fault from ours. A wrong, empty or looping answer is `ok` with a low reward. A gold
-that cannot be read, a lost worker or a bug in the scorer is *not* ok and carries no reward at all, so that a failure
-can never be averaged into a gradient.
+A `Verdict` separates the policy's fault from ours. A wrong, empty or looping answer is `ok` with a
+low reward. A gold that cannot be read, a lost worker or a bug in the scorer is *not* ok and carries
+no reward at all, so that a failure can never be averaged into a gradient.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A reward with its parts, or the reason there is none.
 
     Raises:
-        ValueError: a reward on a status that is not ok, a missing or non-finite reward on one that is.
+        ValueError: a reward on a status that is not ok, a missing or non-finite reward on one that
+            is.
     """
 
     status: Status = Status.OK
@@ -52,7 +53,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if self.reward is None or not math.isfinite(self.reward):
                 raise ValueError(f"an ok verdict needs a finite reward, got {self.reward!r}")
         elif self.reward is not None:
-            raise ValueError(f"a failure is never a reward: status {self.status!s} with reward {self.reward!r}")
+            raise ValueError(
+                f"a failure is never a reward: status {self.status!s} with reward {self.reward!r}"
+            )
 
     @classmethod
     def of(
@@ -68,7 +71,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         >>> Verdict.of(1.0).ok
         True
         """
-        return cls(reward=float(reward), detail=detail, parts=dict(parts or {}), metrics=dict(metrics or {}))
+        return cls(
+            reward=float(reward),
+            detail=detail,
+            parts=dict(parts or {}),
+            metrics=dict(metrics or {}),
+        )
 
     @classmethod
     def invalid(cls, detail: str) -> Self:

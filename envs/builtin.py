@@ -1,0 +1,6 @@
+"""The environments ludus ships: id -> "module:attribute", imported when first asked for."""
+
+BUILTIN: dict[str, str] = {
+    "ludus/arithmetic-v0": "ludus.envs.arithmetic:Arithmetic",
+    "ludus/maths-v0": "ludus.envs.maths:Maths",
+}

@@ -1,0 +1,179 @@
+"""Any environment as a `gymnasium.Env`, local or behind HTTP.
+
+Plain-`def` environments run on the caller's own thread. Async ones run on one background event loop
+shared by the process, so that `ludus.make` works in a script, in a notebook and under a running
+loop alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+import gymnasium
+
+from ludus.messages import Message, Observation
+
+from .protocol import Info, TextEnv
+from .registry import build_env, env_ids, on_register
+from .session import EnvSession, Stepped
+from .spaces import TextSpace
+from .tasks import TaskSet
+
+T = TypeVar("T")
+
+
+class Playable(Protocol):
+    """What the adapter needs: an `EnvSession`, or a remote one."""
+
+    id: str
+
+    @property
+    def deterministic(self) -> bool: ...
+
+    def tasks(self, split: str) -> TaskSet: ...
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Coroutine[Any, Any, tuple[Observation, Info]]: ...
+
+    def step(self, action: str | Message) -> Coroutine[Any, Any, Stepped]: ...
+
+    def close(self) -> Coroutine[Any, Any, None]: ...
+
+
+class GymEnv(gymnasium.Env[Any, Any]):
+    """A ludus environment with gymnasium's own API."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (gymnasium's own convention)
+
+    def __init__(self, session: Playable, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self.session = session
+        self._run = run
+        self._shown: Observation = ""
+        self.render_mode = "ansi"
+        self.action_space = TextSpace()
+        self.observation_space = TextSpace()
+        # gymnasium.make replaces this by the spec it was asked for.
+        self.spec = gymnasium.envs.registration.EnvSpec(
+            id=session.id, entry_point=None, nondeterministic=not session.deterministic
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Begin an episode; without a seed, on the next one of the seeded sequence."""
+        super().reset(seed=seed)
+        chosen = seed if seed is not None else int(self.np_random.integers(1 << 31))
+        self._shown, info = self._run(self.session.reset(seed=chosen, options=options))
+        return self._shown, info
+
+    def step(self, action: str | Message) -> Stepped:
+        """Play one action."""
+        stepped = self._run(self.session.step(action))
+        self._shown = stepped[0]
+        return stepped
+
+    def render(self) -> str:  # type: ignore[override]
+        """The last observation as text."""
+        if isinstance(self._shown, str):
+            return self._shown
+        return "\n".join(message.text for message in self._shown)
+
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of a split."""
+        return self.session.tasks(split)
+
+    def close(self) -> None:
+        """Release the environment; safe to call twice."""
+        self._run(self.session.close())
+
+
+def make(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> GymEnv:
+    """Make an environment as a `gymnasium.Env`.
+
+    Args:
+        env: an id, or a `TextEnv` class or object of your own.
+        arguments: for its constructor.
+
+    Raises:
+        UnknownEnv: nobody registered the id; the message names the near miss.
+    """
+    session = make_async(env, **arguments)
+    return GymEnv(session, run_sync if _is_plain(session.env) else run_on_loop)
+
+
+def make_async(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> EnvSession:
+    """Make an environment with `async` reset, step and close."""
+    if isinstance(env, TextEnv):
+        return EnvSession(env)
+    if isinstance(env, type):
+        return EnvSession(env(**arguments), env.__name__)
+    return EnvSession(build_env(env, **arguments), env)
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, on this thread, with no event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    work.close()
+    raise RuntimeError("a plain-def environment waited on something; make its methods `async def`")
+
+
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the process's background loop and wait for it."""
+    return asyncio.run_coroutine_threadsafe(work, background_loop()).result()
+
+
+@cache
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The one event loop of environments whose methods are async; started when first needed."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ludus-envs", daemon=True).start()
+    return loop
+
+
+def is_async_env(env: TextEnv) -> bool:
+    """Whether any method the session calls is `async def`."""
+    methods = [env.reset, env.step, env.close, *(tool.function for tool in env.tools.values())]
+    return any(inspect.iscoroutinefunction(method) for method in methods)
+
+
+def _is_plain(env: TextEnv) -> bool:
+    return not is_async_env(env)
+
+
+def register_in_gymnasium() -> None:
+    """Make every ludus id known to `gymnasium.make`; gymnasium calls this through its entry-
+    point group.
+    """
+    on_register(_register_in_gymnasium)
+
+
+def _register_in_gymnasium(env_id: str) -> None:
+    if env_id not in gymnasium.registry:
+        gymnasium.register(
+            env_id,
+            entry_point="ludus.envs.gym:make",
+            kwargs={"env": env_id},
+            disable_env_checker=True,
+            order_enforce=False,
+        )
+
+
+__all__ = [
+    "GymEnv",
+    "Playable",
+    "background_loop",
+    "env_ids",
+    "make",
+    "make_async",
+    "run_on_loop",
+    "run_sync",
+]

@@ -1,0 +1,131 @@
+"""The environment contract: the whole of it in one file.
+
+    @ludus.register("me/echo-v0")
+    class Echo(ludus.TextEnv):
+        '''Say the word back.'''
+
+        system_prompt = "Repeat the word you are given."
+
+        def reset(self, *, seed=None, options=None):
+            self.word = self.rng.choice(["salve", "vale", "gratias"])
+            return self.word, {}
+
+        def step(self, action):
+            return "", float(action.strip() == self.word), True, False, {}
+
+An environment plays one episode at a time. Its methods are `def` or `async def`. It is driven by an
+`EnvSession`, which picks the task, seeds `self.rng`, checks types, runs tools, counts turns and
+refuses steps out of order; an environment holds none of that.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from ludus.messages import Message, Observation
+from ludus.verdict import Verdict
+
+from .tasks import GeneratedTasks, Task, TaskSet
+from .tools import Tool, ToolSpec, tools_of
+
+Info = dict[str, Any]
+Reset = tuple[Observation, Info]
+Step = tuple[Observation, float | Verdict, bool, bool, Info]
+
+
+class Briefing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the policy is told before the first observation; the only part of `info` that
+    reaches it.
+    """
+
+    system_prompt: str = ""
+    tools: list[ToolSpec] = []
+    answer_format: str = ""
+    """How the final answer has to be given, in words; shown after the system prompt."""
+    max_turns: int | None = None
+
+
+class TextEnv(ABC):
+    """One of the two base classes users extend.
+
+    The class attributes are the briefing of every episode. An episode overrides them by putting a
+    `Briefing` into `info["briefing"]` at reset.
+    """
+
+    system_prompt: ClassVar[str] = ""
+    answer_format: ClassVar[str] = ""
+    max_turns: ClassVar[int | None] = None
+    """Turns after which the episode is truncated; None leaves ending it to `step`."""
+    deterministic: ClassVar[bool] = True
+    """Whether task, seed and actions fix the episode. False when a judge or a simulated user is
+    inside.
+    """
+    reset_options: ClassVar[Mapping[str, type]] = {}
+    """Options a client may set at reset besides `task` and `split`, with their types."""
+
+    task: Task = Task(id="train/0", split="train", seed=0)
+    """The task of this episode, set before `reset` is called."""
+    rng: random.Random = random.Random(0)
+    """The randomness of this episode, seeded from task and seed before `reset` is called."""
+
+    @abstractmethod
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Reset | Awaitable[Reset]:
+        """Begin an episode on `self.task`.
+
+        Returns:
+            The first observation and an info dict. Of info, only `info["briefing"]` reaches the
+            policy.
+        """
+
+    @abstractmethod
+    def step(self, action: str) -> Step | Awaitable[Step]:
+        """Answer one action of the policy.
+
+        Args:
+            action: what the policy said. Tool calls do not come here: `call_tools` runs them. A
+                message that is more than text (images, calls to tools that are not declared) comes
+                as a `Message`.
+
+        Returns:
+            observation, reward, terminated, truncated, info. The reward is a number, or a
+            `Verdict`; one that is not ok ends the episode as unusable, never as zero.
+        """
+
+    def close(self) -> Awaitable[None] | None:
+        """Release what the environment holds. Called once or more."""
+        return None
+
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of a split. By default one per seed, without end, disjoint between splits."""
+        return GeneratedTasks(split)
+
+    def gold(self) -> object | None:
+        """What `ludus check` must not find in the first observation: the answer of this
+        episode, if there is one.
+        """
+        return None
+
+    def demonstrate(self) -> str | Message | None:
+        """What an expert would do now, or None if the environment has no expert."""
+        return None
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools of this environment, from its `@tool` methods."""
+        return tools_of(self)
+
+    def briefing(self) -> Briefing:
+        """The briefing its class attributes give."""
+        return Briefing(
+            system_prompt=self.system_prompt,
+            tools=[tool.spec for tool in self.tools.values()],
+            answer_format=self.answer_format,
+            max_turns=self.max_turns,
+        )

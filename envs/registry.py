@@ -1,0 +1,131 @@
+"""Environments by id, `[owner/]name-vN`.
+
+An id comes from the decorator, from the table of those ludus ships, or from another package's entry
+point:
+
+    [project.entry-points."ludus.envs"]
+    "me/echo-v0" = "my_package.echo:Echo"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from ludus.errors import ConfigError, UnknownEnv
+
+from .builtin import BUILTIN
+from .protocol import TextEnv
+
+ENTRY_POINT_GROUP = "ludus.envs"
+Factory = Callable[..., TextEnv]
+Decorated = TypeVar("Decorated", bound=Callable[..., TextEnv])
+
+_ID = re.compile(r"(?:[A-Za-z0-9_\-.]+/)?[A-Za-z0-9_\-.]*[A-Za-z0-9_.]-v\d+")
+_registered: dict[str, Factory] = {}
+_listeners: list[Callable[[str], None]] = []
+
+
+def register(env_id: str, **arguments: Any) -> Callable[[Decorated], Decorated]:
+    """Register a `TextEnv` class, or a function that makes one, as `env_id`.
+
+    Args:
+        env_id: `name-vN` or `owner/name-vN`.
+        arguments: constructor arguments this id fixes.
+
+    Raises:
+        ConfigError: the id is malformed, or taken by something else.
+    """
+
+    def decorate(target: Decorated) -> Decorated:
+        register_env(env_id, target, **arguments)
+        return target
+
+    return decorate
+
+
+def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
+    """Register `target` under `env_id`."""
+    if not _ID.fullmatch(env_id):
+        raise ConfigError(
+            f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
+        )
+    present = _registered.get(env_id)
+    if present is not None and _origin(present) != _origin(target):
+        raise ConfigError(f"environment {env_id!r} is already registered by {_origin(present)}")
+    _registered[env_id] = _bind(target, arguments) if arguments else target
+    for listener in _listeners:
+        listener(env_id)
+
+
+def on_register(listener: Callable[[str], None]) -> None:
+    """Call `listener` with every id known now and registered later."""
+    for env_id in env_ids():
+        listener(env_id)
+    _listeners.append(listener)
+
+
+def env_ids() -> list[str]:
+    """All ids: shipped, registered, and offered by installed packages."""
+    offered = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return sorted({*BUILTIN, *_registered, *offered})
+
+
+def find_env(env_id: str) -> Factory:
+    """The class or function behind `env_id`.
+
+    Raises:
+        UnknownEnv: nobody registered it; the message names the near miss.
+        MissingExtra: it needs an optional dependency.
+    """
+    if env_id in _registered:
+        return _registered[env_id]
+    if env_id in BUILTIN:
+        module, _, attribute = BUILTIN[env_id].partition(":")
+        return getattr(import_module(module), attribute)
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        if point.name == env_id:
+            return point.load()
+    raise UnknownEnv.near(env_id, env_ids(), hint="ludus list")
+
+
+def build_env(env_id: str, **arguments: Any) -> TextEnv:
+    """Construct the environment `env_id`.
+
+    Raises:
+        ConfigError: it does not take these arguments.
+    """
+    factory = find_env(env_id)
+    try:
+        env = factory(**arguments)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise ConfigError(
+                f"{env_id} does not take these arguments {arguments!r}: {error}"
+            ) from error
+        raise
+    if not isinstance(env, TextEnv):
+        raise ConfigError(
+            f"{env_id} is registered to {_origin(factory)}, which made {type(env).__name__}, not "
+            "a TextEnv"
+        )
+    return env
+
+
+def _bind(target: Factory, fixed: dict[str, Any]) -> Factory:
+    def build(**arguments: Any) -> TextEnv:
+        return target(**{**fixed, **arguments})
+
+    build.__module__, build.__qualname__, build.__doc__ = (
+        target.__module__,
+        target.__qualname__,
+        target.__doc__,
+    )
+    return build
+
+
+def _origin(target: Factory) -> str:
+    return f"{target.__module__}.{target.__qualname__}"

@@ -1,0 +1,229 @@
+"""One environment, driven by the rules: the single place where the contract is enforced.
+
+An `EnvSession` picks the task, seeds the randomness, checks types, runs tools, counts turns and
+refuses steps out of order. Everything that plays an environment (the gymnasium adapter, the server,
+the agent) goes through one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ludus.errors import (
+    CheckFailed,
+    ConfigError,
+    EpisodeEnded,
+    InvalidAction,
+    RewardUnavailable,
+    UnknownTask,
+)
+from ludus.messages import Message, Observation, as_action, tool_result
+from ludus.verdict import Verdict
+
+from .protocol import Briefing, Info, TextEnv
+from .tasks import SPLITS, Task, TaskSet, pick
+from .tools import ToolResult
+
+T = TypeVar("T")
+Stepped = tuple[Observation, float, bool, bool, Info]
+
+
+class EnvSession:
+    """Plays episodes on one `TextEnv`, one after another."""
+
+    def __init__(self, env: TextEnv, env_id: str = "") -> None:
+        self.env = env
+        self.id = env_id or type(env).__name__
+        self.turns = 0
+        self._open = False
+        self._max_turns: int | None = None
+        self._tasks: dict[str, TaskSet] = {}
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether task, seed and actions fix the episode."""
+        return self.env.deterministic
+
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of a split; built once."""
+        if split not in self._tasks:
+            self._tasks[split] = self.env.tasks(split)
+        return self._tasks[split]
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Begin an episode.
+
+        Args:
+            seed: of the episode's randomness, and of the task where none is named. None is 0.
+            options: `task` (an id), `split` (default train), and what the environment declares.
+
+        Raises:
+            UnknownTask: no such task or split.
+            ConfigError: an option the environment does not declare, or a value of a wrong type.
+        """
+        self._open = False
+        chosen = dict(options or {})
+        task = self._choose_task(chosen, 0 if seed is None else seed)
+        self._check_options(chosen)
+        self.env.task = task
+        self.env.rng = task.rng(0 if seed is None else seed)
+        observation, info = _as_reset(
+            await _value(self.env.reset(seed=seed, options={**chosen, "task": task.id}))
+        )
+        briefing = info.setdefault("briefing", self.env.briefing())
+        if not isinstance(briefing, Briefing):
+            raise CheckFailed(f"info['briefing'] must be a Briefing, got {type(briefing).__name__}")
+        info["task"] = task.id
+        self._max_turns = briefing.max_turns
+        self.turns = 0
+        self._open = True
+        return observation, info
+
+    async def step(self, action: str | Message) -> Stepped:
+        """Play one action.
+
+        Raises:
+            InvalidAction: neither text nor a message.
+            EpisodeEnded: before reset or after the end.
+            RewardUnavailable: the reward could not be computed; the episode is over and counts for
+                nothing.
+        """
+        if not isinstance(action, (str, Message)):
+            raise InvalidAction(
+                f"an action is a str or a Message, got {type(action).__name__}: {action!r:.80}"
+            )
+        if not self._open:
+            raise EpisodeEnded(
+                f"{self.id}: the episode is over or has not begun; call reset() first"
+            )
+        message = as_action(action)
+        self._open = False  # an exception below ends the episode
+        runs_tools = bool(message.tool_calls) and bool(self.env.tools)
+        made = self._run_tools(message) if runs_tools else self.env.step(_for_env(message))
+        observation, reward, terminated, truncated, info = _as_step(await _value(made))
+        value = _reward(reward, info)
+        self.turns += 1
+        if self._max_turns is not None and self.turns >= self._max_turns and not terminated:
+            truncated = True
+        self._open = not (terminated or truncated)
+        return observation, value, terminated, truncated, info
+
+    async def close(self) -> None:
+        """Release the environment."""
+        self._open = False
+        await _value(self.env.close())
+
+    async def _run_tools(self, message: Message) -> Stepped:
+        """Run every call in order; later calls are not run once one has ended the episode."""
+        results: list[Message] = []
+        reward, terminated, errors = 0.0, False, 0
+        for call in message.tool_calls:
+            result = await self._call(call.name, call.arguments, call.error)
+            results.append(tool_result(result.content, call))
+            reward += result.reward
+            errors += result.error
+            terminated = result.terminated
+            if terminated:
+                break
+        return (
+            results,
+            reward,
+            terminated,
+            False,
+            {"tool_calls": len(results), "tool_errors": errors},
+        )
+
+    async def _call(self, name: str, arguments: dict[str, Any], error: str) -> ToolResult:
+        if error:
+            return ToolResult(content=f"this call was not executed: {error}", error=True)
+        tools = self.env.tools
+        if name not in tools:
+            return ToolResult(
+                content=f"no tool named {name!r}; there is {', '.join(tools)}", error=True
+            )
+        return await tools[name].call(arguments)
+
+    def _choose_task(self, options: dict[str, Any], seed: int) -> Task:
+        named, split = options.pop("task", None), options.pop("split", None)
+        if named is None:
+            return pick(self.tasks(split or "train"), seed)
+        return self._find_task(str(named), split)
+
+    def _find_task(self, task_id: str, split: str | None) -> Task:
+        error: UnknownTask | None = None
+        for name in [split] if split else SPLITS:
+            try:
+                return self.tasks(name).find(task_id)
+            except UnknownTask as unknown:
+                error = error or unknown
+        assert error is not None
+        raise error
+
+    def _check_options(self, options: dict[str, Any]) -> None:
+        declared = self.env.reset_options
+        for name, value in options.items():
+            if name not in declared:
+                known = ", ".join(["task", "split", *declared])
+                raise ConfigError(f"{self.id} has no reset option {name!r}; it takes {known}")
+            try:
+                options[name] = msgspec.convert(value, declared[name])
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
+
+
+async def _value(made: T | Awaitable[T]) -> T:
+    return await made if inspect.isawaitable(made) else made
+
+
+def _for_env(message: Message) -> Any:
+    plain = isinstance(message.content, str) and not message.tool_calls
+    return message.content if plain else message
+
+
+def _as_reset(made: object) -> tuple[Observation, Info]:
+    match made:
+        case (observation, dict() as info) if _is_observation(observation):
+            return observation, dict(info)
+    raise CheckFailed(f"reset() must return (observation, info), got {made!r:.120}")
+
+
+def _as_step(made: object) -> tuple[Observation, object, bool, bool, Info]:
+    match made:
+        case (observation, reward, bool() as terminated, bool() as truncated, dict() as info) if (
+            _is_observation(observation)
+        ):
+            return observation, reward, terminated, truncated, dict(info)
+    raise CheckFailed(
+        "step() must return (observation: str or list of Message, reward, terminated: bool, "
+        "truncated: bool, "
+        f"info: dict), got {made!r:.160}"
+    )
+
+
+def _is_observation(value: object) -> bool:
+    if isinstance(value, str):
+        return True
+    return isinstance(value, list) and all(isinstance(message, Message) for message in value)
+
+
+def _reward(reward: object, info: Info) -> float:
+    """Read the reward slot; a verdict leaves its parts in `info["verdict"]`."""
+    if isinstance(reward, Verdict):
+        if reward.reward is None:
+            raise RewardUnavailable(reward)
+        info["verdict"] = reward
+        return reward.reward
+    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
+        raise RewardUnavailable(
+            Verdict.error(f"the reward must be a number or a Verdict, got {reward!r:.80}")
+        )
+    if not math.isfinite(reward):
+        raise RewardUnavailable(Verdict.error(f"the reward is {reward!r}"))
+    return float(reward)

@@ -1,0 +1,140 @@
+"""Tasks by stable id: what a trainer holds while the data stays in the environment's process."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ludus.errors import UnknownTask
+
+SPLITS = ("train", "validation", "test")
+TASKS_PER_SPLIT = 1 << 40
+"""Seeds of generated tasks: split k owns [k * 2**40, (k + 1) * 2**40), so no task is in two splits.
+"""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One task, without its gold."""
+
+    id: str
+    split: str
+    seed: int = 0
+    """For generated tasks: the number everything about the task is drawn from."""
+    difficulty: float | None = None
+
+    def rng(self, seed: int | None = None) -> random.Random:
+        """Randomness fixed by the task, or by the task and an episode's seed."""
+        text = (
+            f"{self.split}\x00{self.id}" if seed is None else f"{self.split}\x00{self.id}\x00{seed}"
+        )
+        return random.Random(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+
+class TaskSet(Protocol):
+    """The tasks of one split, finite or not, each at an index and under a stable id."""
+
+    split: str
+    size: int | None
+    """How many there are; None is without end."""
+
+    def at(self, index: int) -> Task:
+        """The task at `index`. Raises IndexError past the end."""
+        ...
+
+    def find(self, task_id: str) -> Task:
+        """The task with this id. Raises UnknownTask."""
+        ...
+
+
+class GeneratedTasks:
+    """One task per seed, without end (or the first `size`).
+
+    >>> GeneratedTasks("test").at(5).id
+    'test/5'
+    """
+
+    def __init__(self, split: str, size: int | None = None) -> None:
+        if split not in SPLITS:
+            raise UnknownTask.near(split, SPLITS, hint=f"splits are {', '.join(SPLITS)}")
+        self.split = split
+        self.size = size
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        limit = TASKS_PER_SPLIT if self.size is None else self.size
+        if not 0 <= index < limit:
+            raise IndexError(
+                f"task index {index} is outside 0..{limit - 1} of split {self.split!r}"
+            )
+        seed = SPLITS.index(self.split) * TASKS_PER_SPLIT + index
+        return Task(id=f"{self.split}/{index}", split=self.split, seed=seed)
+
+    def find(self, task_id: str) -> Task:
+        """The task with id `split/index`."""
+        split, _, index = task_id.partition("/")
+        if split != self.split or not index.isdecimal() or str(int(index)) != index:
+            raise UnknownTask(
+                f"no task named {task_id!r} in split {self.split!r}; ids look like "
+                f"'{self.split}/17'"
+            )
+        try:
+            return self.at(int(index))
+        except IndexError as error:
+            raise UnknownTask(str(error)) from None
+
+
+class ListedTasks:
+    """A finite list of tasks."""
+
+    def __init__(self, split: str, tasks: Sequence[Task]) -> None:
+        self.split = split
+        self.size: int | None = len(tasks)
+        self._tasks = list(tasks)
+        self._by_id = {task.id: task for task in self._tasks}
+        if len(self._by_id) != len(self._tasks):
+            raise ValueError(
+                f"task ids of split {split!r} are not unique: {len(self._tasks)} tasks, "
+                f"{len(self._by_id)} ids"
+            )
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        if not 0 <= index < len(self._tasks):
+            raise IndexError(
+                f"task index {index} is outside 0..{len(self._tasks) - 1} of split {self.split!r}"
+            )
+        return self._tasks[index]
+
+    def find(self, task_id: str) -> Task:
+        """The task with this id."""
+        if task_id in self._by_id:
+            return self._by_id[task_id]
+        raise UnknownTask.near(
+            task_id, list(self._by_id)[:2000], hint=f"split {self.split!r} has {self.size} tasks"
+        )
+
+
+def pick(tasks: TaskSet, seed: int) -> Task:
+    """The task a bare `reset(seed=...)` plays: index `seed`, wrapped where the set ends."""
+    if tasks.size == 0:
+        raise UnknownTask(f"split {tasks.split!r} has no tasks")
+    return tasks.at(seed % (TASKS_PER_SPLIT if tasks.size is None else tasks.size))
+
+
+def order(tasks: TaskSet, seed: int) -> Iterator[int]:
+    """Indices for training, without end: 0, 1, 2 ... of an endless set, else a fresh shuffle
+    each epoch.
+    """
+    if tasks.size is None:
+        yield from range(TASKS_PER_SPLIT)
+        return
+    epoch = 0
+    while True:
+        indices = list(range(tasks.size))
+        random.Random(f"{seed}/{epoch}").shuffle(indices)
+        yield from indices
+        epoch += 1
