@@ -11,15 +11,16 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from ludus.messages import Message, Observation
 
 from .protocol import Info, TextEnv
-from .registry import build_env, env_ids, on_register
+from .registry import build_env, on_register
 from .session import EnvSession, Stepped
 from .spaces import TextSpace
 from .tasks import TaskSet
@@ -49,9 +50,16 @@ class Playable(Protocol):
 class GymEnv(gymnasium.Env[Any, Any]):
     """A ludus environment with gymnasium's own API."""
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (gymnasium's own convention)
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (gymnasium's own convention)
 
-    def __init__(self, session: Playable, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(
+        self,
+        session: Playable,
+        run: Callable[[Coroutine[Any, Any, Any]], Any],
+        *,
+        remake: Callable[..., GymEnv],
+    ) -> None:
+        """Adapt `session`; `run` waits for its coroutines, `remake()` makes another one like it."""
         self.session = session
         self._run = run
         self._shown: Observation = ""
@@ -59,8 +67,12 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self.action_space = TextSpace()
         self.observation_space = TextSpace()
         # gymnasium.make replaces this by the spec it was asked for.
-        self.spec = gymnasium.envs.registration.EnvSpec(
-            id=session.id, entry_point=None, nondeterministic=not session.deterministic
+        self.spec = EnvSpec(
+            id=session.id,
+            entry_point=remake,
+            nondeterministic=not session.deterministic,
+            disable_env_checker=True,
+            order_enforce=False,
         )
 
     def reset(
@@ -74,11 +86,11 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: str | Message) -> Stepped:
         """Play one action."""
-        stepped = self._run(self.session.step(action))
+        stepped: Stepped = self._run(self.session.step(action))
         self._shown = stepped[0]
         return stepped
 
-    def render(self) -> str:  # type: ignore[override]
+    def render(self) -> str:
         """The last observation as text."""
         if isinstance(self._shown, str):
             return self._shown
@@ -104,7 +116,8 @@ def make(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> GymEnv:
         UnknownEnv: nobody registered the id; the message names the near miss.
     """
     session = make_async(env, **arguments)
-    return GymEnv(session, run_sync if _is_plain(session.env) else run_on_loop)
+    run = run_on_loop if is_async_env(session.env) else run_sync
+    return GymEnv(session, run, remake=partial(make, env, **arguments))
 
 
 def make_async(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> EnvSession:
@@ -121,7 +134,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     try:
         work.send(None)
     except StopIteration as done:
-        return done.value
+        value: T = done.value
+        return value
     work.close()
     raise RuntimeError("a plain-def environment waited on something; make its methods `async def`")
 
@@ -145,10 +159,6 @@ def is_async_env(env: TextEnv) -> bool:
     return any(inspect.iscoroutinefunction(method) for method in methods)
 
 
-def _is_plain(env: TextEnv) -> bool:
-    return not is_async_env(env)
-
-
 def register_in_gymnasium() -> None:
     """Make every ludus id known to `gymnasium.make`; gymnasium calls this through its entry-
     point group.
@@ -166,14 +176,3 @@ def _register_in_gymnasium(env_id: str) -> None:
             order_enforce=False,
         )
 
-
-__all__ = [
-    "GymEnv",
-    "Playable",
-    "background_loop",
-    "env_ids",
-    "make",
-    "make_async",
-    "run_on_loop",
-    "run_sync",
-]

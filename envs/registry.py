@@ -85,10 +85,12 @@ def find_env(env_id: str) -> Factory:
         return _registered[env_id]
     if env_id in BUILTIN:
         module, _, attribute = BUILTIN[env_id].partition(":")
-        return getattr(import_module(module), attribute)
+        factory: Factory = getattr(import_module(module), attribute)
+        return factory
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if point.name == env_id:
-            return point.load()
+            offered: Factory = point.load()
+            return offered
     raise UnknownEnv.near(env_id, env_ids(), hint="ludus list")
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -29,7 +28,6 @@ from .protocol import Briefing, Info, TextEnv
 from .tasks import SPLITS, Task, TaskSet, pick
 from .tools import ToolResult
 
-T = TypeVar("T")
 Stepped = tuple[Observation, float, bool, bool, Info]
 
 
@@ -178,7 +176,7 @@ class EnvSession:
                 raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
 
 
-async def _value(made: T | Awaitable[T]) -> T:
+async def _value(made: Any) -> Any:
     return await made if inspect.isawaitable(made) else made
 
 
@@ -187,27 +185,27 @@ def _for_env(message: Message) -> Any:
     return message.content if plain else message
 
 
-def _as_reset(made: object) -> tuple[Observation, Info]:
-    match made:
-        case (observation, dict() as info) if _is_observation(observation):
+def _as_reset(made: Any) -> tuple[Observation, Info]:
+    if isinstance(made, tuple) and len(made) == 2:
+        observation, info = made
+        if _is_observation(observation) and isinstance(info, dict):
             return observation, dict(info)
     raise CheckFailed(f"reset() must return (observation, info), got {made!r:.120}")
 
 
-def _as_step(made: object) -> tuple[Observation, object, bool, bool, Info]:
-    match made:
-        case (observation, reward, bool() as terminated, bool() as truncated, dict() as info) if (
-            _is_observation(observation)
-        ):
+def _as_step(made: Any) -> tuple[Observation, object, bool, bool, Info]:
+    if isinstance(made, tuple) and len(made) == 5:
+        observation, reward, terminated, truncated, info = made
+        ends = isinstance(terminated, bool) and isinstance(truncated, bool)
+        if _is_observation(observation) and ends and isinstance(info, dict):
             return observation, reward, terminated, truncated, dict(info)
     raise CheckFailed(
         "step() must return (observation: str or list of Message, reward, terminated: bool, "
-        "truncated: bool, "
-        f"info: dict), got {made!r:.160}"
+        f"truncated: bool, info: dict), got {made!r:.160}"
     )
 
 
-def _is_observation(value: object) -> bool:
+def _is_observation(value: Any) -> bool:
     if isinstance(value, str):
         return True
     return isinstance(value, list) and all(isinstance(message, Message) for message in value)

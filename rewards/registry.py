@@ -42,16 +42,15 @@ class FunctionVerifier:
     def __init__(self, function: ScoreFunction) -> None:
         self.function = function
         self.__doc__ = function.__doc__
-        if inspect.iscoroutinefunction(function):
-            self.score = self._score_async
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Call the function."""
-        return as_verdict(self.function(sample))
-
-    async def _score_async(self, sample: Sample) -> Verdict:
         scored = self.function(sample)
-        return as_verdict(await scored if inspect.isawaitable(scored) else scored)
+        return _later(scored) if inspect.isawaitable(scored) else as_verdict(scored)
+
+
+async def _later(scored: Awaitable[Scored]) -> Verdict:
+    return as_verdict(await scored)
 
 
 def as_verdict(scored: object) -> Verdict:
@@ -120,11 +119,12 @@ def make_verifier(name: str, **options: Any) -> Verifier:
     return _as_verifier(name, target)
 
 
-def _as_verifier(name: str, made: object) -> Verifier:
+def _as_verifier(name: str, made: Any) -> Verifier:
+    function: ScoreFunction = made
     if isinstance(made, Verifier):
         return made
     if callable(made):
-        return FunctionVerifier(made)
+        return FunctionVerifier(function)
     raise ConfigError(
         f"verifier {name!r} is neither a function nor has a score method: {made!r:.80}"
     )
@@ -135,10 +135,12 @@ def _find(name: str) -> VerifierFactory:
         return _registered[name]
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
-        return getattr(import_module(module), attribute)
+        factory: VerifierFactory = getattr(import_module(module), attribute)
+        return factory
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if point.name == name:
-            return point.load()
+            offered: VerifierFactory = point.load()
+            return offered
     raise UnknownVerifier.near(name, verifier_names(), hint="ludus list")
 
 

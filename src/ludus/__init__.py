@@ -12,11 +12,33 @@ if all((_root / name).is_dir() for name in ("envs", "rewards", "agent", "trainer
     __path__.insert(0, str(_root))
 
 if TYPE_CHECKING:
+    from ludus.envs import (
+        Briefing as Briefing,
+        TextEnv as TextEnv,
+        ToolResult as ToolResult,
+        make as make,
+        make_async as make_async,
+        register as register,
+        tool as tool,
+    )
+    from ludus.errors import LudusError as LudusError, RewardUnavailable as RewardUnavailable
+    from ludus.messages import Message as Message, ToolCall as ToolCall
     from ludus.rewards import Sample as Sample, make_verifier as make_verifier, verifier as verifier
     from ludus.verdict import Status as Status, Verdict as Verdict
 
 # Exported lazily, so that `import ludus` stays light.
 _exports = {
+    "Briefing": "ludus.envs",
+    "LudusError": "ludus.errors",
+    "Message": "ludus.messages",
+    "RewardUnavailable": "ludus.errors",
+    "TextEnv": "ludus.envs",
+    "ToolCall": "ludus.messages",
+    "ToolResult": "ludus.envs",
+    "make": "ludus.envs",
+    "make_async": "ludus.envs",
+    "register": "ludus.envs",
+    "tool": "ludus.envs",
     "Sample": "ludus.rewards",
     "Status": "ludus.verdict",
     "Verdict": "ludus.verdict",

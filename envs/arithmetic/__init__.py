@@ -1,0 +1,6 @@
+"""Arithmetic no model has read before: random expressions, exact answers, a calculator."""
+
+from .env import Arithmetic
+from .expressions import Expression, evaluate, generate
+
+__all__ = ["Arithmetic", "Expression", "evaluate", "generate"]

@@ -1,0 +1,175 @@
+"""`ludus/arithmetic-v0`: work out an expression, with a calculator at hand.
+
+    user       12-7*3
+    assistant  calculator(expression="12-7*3")
+    tool       -9
+    assistant  -9                                    reward 1
+
+The answer is an exact rational such as `-9` or `7/3`. Difficulty is the number of operations.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from ludus.errors import ConfigError
+from ludus.messages import Message, ToolCall, assistant
+
+from ..protocol import TextEnv
+from ..tasks import GeneratedTasks, Task, TaskSet
+from ..tools import ToolResult, tool
+from .expressions import OPERATORS, Expression, evaluate, generate
+
+
+class Fault(StrEnum):
+    """What a biased demonstrator does wrong; see `Arithmetic(demo_fault=...)`."""
+
+    NONE = "none"
+    """Calls the calculator with the expression, then answers with its result."""
+    SKIP_CALCULATOR = "skip-calculator"
+    """Answers at once, with a guess."""
+    WRONG_OPERATOR = "wrong-operator"
+    """Calls the calculator with the first operator replaced by another."""
+
+
+class ArithmeticTasks(GeneratedTasks):
+    """One expression per seed; difficulty is its number of operations."""
+
+    def __init__(self, split: str, operations: tuple[int, int]) -> None:
+        super().__init__(split)
+        self.operations = operations
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        return Task(
+            id=task.id, split=task.split, seed=task.seed, difficulty=float(self.operations_of(task))
+        )
+
+    def operations_of(self, task: Task) -> int:
+        """How many operations the expression of `task` has."""
+        return random.Random(f"operations/{task.seed}").randint(*self.operations)
+
+
+class Arithmetic(TextEnv):
+    """Work out a random expression; a calculator tool is there, the answer must be exact.
+
+    Args:
+        min_operations: fewest operations of an expression.
+        max_operations: most operations.
+        operators: which of + - * / appear.
+        max_number: numbers are drawn from 1 to this.
+        demo_fault: what `demonstrate` does wrong.
+        demo_fault_rate: how often it does; above one half the most likely behaviour is wrong.
+    """
+
+    system_prompt = "Work out the expression."
+    answer_format = "Answer with a number or a fraction such as 7/3, nothing else."
+    max_turns = 6
+
+    def __init__(
+        self,
+        *,
+        min_operations: int = 1,
+        max_operations: int = 3,
+        operators: str = OPERATORS,
+        max_number: int = 99,
+        demo_fault: str = Fault.NONE,
+        demo_fault_rate: float = 0.7,
+    ) -> None:
+        if not 1 <= min_operations <= max_operations <= 64:
+            raise ConfigError(
+                "need 1 <= min_operations <= max_operations <= 64, got "
+                f"{min_operations}, {max_operations}"
+            )
+        if not operators or set(operators) - set(OPERATORS):
+            raise ConfigError(f"operators must be some of {OPERATORS!r}, got {operators!r}")
+        if max_number < 1:
+            raise ConfigError(f"max_number must be at least 1, got {max_number}")
+        if demo_fault not in list(Fault):
+            raise ConfigError(f"demo_fault must be one of {', '.join(Fault)}, got {demo_fault!r}")
+        self.operations = (min_operations, max_operations)
+        self.operators = operators
+        self.max_number = max_number
+        self.demo_fault = Fault(demo_fault)
+        self.demo_fault_rate = demo_fault_rate
+        self.expression = Expression("0", Fraction(0))
+        self.last_result: str | None = None
+
+    def tasks(self, split: str) -> TaskSet:
+        """Endless, disjoint by split."""
+        return ArithmeticTasks(split, self.operations)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Show the expression of the task."""
+        operations = ArithmeticTasks(self.task.split, self.operations).operations_of(self.task)
+        self.expression = generate(
+            random.Random(f"expression/{self.task.seed}"),
+            operations=operations,
+            operators=self.operators,
+            max_number=self.max_number,
+        )
+        self.last_result = None
+        self._slips = self.rng.random() < self.demo_fault_rate and self.demo_fault is not Fault.NONE
+        return self.expression.text, {}
+
+    @tool
+    def calculator(self, expression: str) -> ToolResult:
+        """Work out an arithmetic expression exactly.
+
+        Args:
+            expression: digits, + - * / and parentheses
+        """
+        self.last_result = str(evaluate(expression))
+        return ToolResult(content=self.last_result)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Score the answer: 1 if it is the exact value, else 0. The episode ends."""
+        said = read_answer(action) if isinstance(action, str) else None
+        return "", float(said == self.expression.value), True, False, {"answer": str(said)}
+
+    def gold(self) -> str:
+        """The exact value."""
+        return str(self.expression.value)
+
+    def demonstrate(self) -> str | Message:
+        """Call the calculator, then answer with what it said; or slip the way `demo_fault` says."""
+        if self.last_result is not None:
+            return self.last_result
+        if self._slips and self.demo_fault is Fault.SKIP_CALCULATOR:
+            return str(self.rng.randint(0, self.max_number))
+        text = self.expression.text
+        if self._slips:
+            text = self._with_wrong_operator(text)
+        return assistant("", [ToolCall(name="calculator", arguments={"expression": text})])
+
+    def _with_wrong_operator(self, text: str) -> str:
+        position = next(i for i, character in enumerate(text) if character in OPERATORS)
+        others = [o for o in OPERATORS if o != text[position]]
+        while True:
+            wrong = f"{text[:position]}{self.rng.choice(others)}{text[position + 1 :]}"
+            try:
+                evaluate(wrong)
+            except ValueError:
+                continue
+            return wrong
+
+
+def read_answer(text: str) -> Fraction | None:
+    """Read an exact number: an integer, a fraction or a decimal, with space around; else None.
+
+    >>> read_answer(" -14/6 ")
+    Fraction(-7, 3)
+    """
+    stripped = text.strip()
+    if len(stripped) > 80 or "e" in stripped.lower() or "_" in stripped:
+        return None
+    try:
+        return Fraction(stripped)
+    except (ValueError, ZeroDivisionError):
+        return None
