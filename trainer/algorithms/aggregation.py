@@ -1,0 +1,207 @@
+"""From losses per token to one number, as (sum, weight): the division happens once, by the weight of the whole batch.
+
+    total, weight = 0.0, 0.0
+    for part in micro_batches:
+        part_sum, part_weight = ppo_clip_loss(...)
+        ...
+    loss = divide(total, weight)
+
+Adding sums and weights over micro-batches and ranks, then dividing, gives the gradient of the undivided batch. The
+mean of per-part means is a different loss: [1, 1, 1] and [4] have token mean 1.75, mean of means 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .groups import group_index, group_sum
+from .masked import blank
+
+Sum = tuple[Tensor, Tensor]
+"""(sum, weight): two scalars; their quotient is the loss."""
+Aggregator = Callable[[Tensor, Tensor], Sum]
+"""(losses [B, T], mask [B, T]) to (sum, weight)."""
+Agg = str | Aggregator
+"""The name of an aggregation without options, or an `Aggregator` (`functools.partial(fixed_length, length=3000)`)."""
+Rows = Literal["live", "all"]
+"""Which rows a denominator counts: those with a trained token, or every one."""
+
+
+def token_mean(losses: Tensor, mask: Tensor) -> Sum:
+    """Mean over all trained tokens: `sum l m / sum m`.
+
+    Every token weighs the same, so a long answer weighs more (DAPO, CISPO; verl "token-mean").
+
+    Args:
+        losses: [B, T].
+        mask: [B, T] in {0, 1}.
+
+    Returns:
+        Sum and weight; both 0 when nothing is trained.
+
+    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> divide(*token_mean(losses, mask))
+    tensor(2.5000)
+    """
+    return blank(losses, mask).sum(), mask.sum().to(losses.dtype)
+
+
+def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
+    """Mean over sequences of each one's token mean: `mean_i (sum_t l m / n_i)` (GRPO, GSPO; verl "seq-mean-token-mean").
+
+    Args:
+        losses: [B, T].
+        mask: [B, T] in {0, 1}.
+        rows: a row without trained tokens adds 0 to the sum; "live" leaves it out of the count (verl), "all" counts it
+            (TRL). Whoever pads a batch with empty rows wants "live".
+
+    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> divide(*sequence_mean(losses, mask))
+    tensor(3.)
+    """
+    lengths = mask.sum(-1)
+    means = blank(losses, mask).sum(-1) / lengths.clamp(min=1)
+    return means.sum(), _row_count(lengths, rows, losses)
+
+
+def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
+    """Mean over sequences of each one's token sum: `mean_i (sum_t l m)` (verl "seq-mean-token-sum").
+
+    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> divide(*sequence_sum(losses, mask))
+    tensor(5.)
+    """
+    return blank(losses, mask).sum(), _row_count(mask.sum(-1), rows, losses)
+
+
+def fixed_length(
+    losses: Tensor, mask: Tensor, *, length: float, rows: Literal["live", "all", "one"] = "all"
+) -> Sum:
+    """Every token weighs the same constant: `sum l m / (rows * length)`, free of length bias (Dr. GRPO).
+
+    Args:
+        losses: [B, T].
+        mask: [B, T] in {0, 1}.
+        length: tokens; the longest answer allowed. Fixed for a run: the padded width of a batch would change the step
+            size from batch to batch.
+        rows: how many rows the denominator counts: "all" (TRL "dr_grpo", the authors' code), "live", or "one", which
+            does not divide by rows at all (verl "seq-mean-token-sum-norm"): its gradient then grows with the batch,
+            and the parts of a split batch must not add their weights but share one.
+
+    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> divide(*fixed_length(losses, mask, length=10))
+    tensor(0.5000)
+
+    Raises:
+        ValueError: `length` is not positive.
+    """
+    if not length > 0:
+        raise ValueError(f"length must be positive, got {length!r}")
+    total = blank(losses, mask).sum()
+    if rows == "one":
+        return total, total.new_tensor(length)
+    return total, _row_count(mask.sum(-1), rows, losses) * length
+
+
+def prompt_mean(
+    losses: Tensor, mask: Tensor, *, groups: Tensor, prompt_tokens: Tensor | None = None
+) -> Sum:
+    """Mean over prompts of the token mean over all their answers: `mean_g (sum_{i in g} sum_t l m / N_g)` (ScaleRL).
+
+    Args:
+        losses: [B, T].
+        mask: [B, T] in {0, 1}.
+        groups: [B] int, the prompt of each row.
+        prompt_tokens: [B], the trained tokens of each row's prompt in the whole batch (N_g). Needed when a prompt's
+            rows are spread over micro-batches; counted from `mask` otherwise. The weight of a part is the share of
+            prompts it holds, so parts add up to the number of prompts with a trained token.
+
+    >>> losses, mask = torch.tensor([[1.0, 2.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
+    >>> divide(*prompt_mean(losses, mask, groups=torch.tensor([0, 0])))
+    tensor(3.)
+    >>> divide(*prompt_mean(losses, mask, groups=torch.tensor([0, 1])))
+    tensor(3.7500)
+    """
+    lengths = mask.sum(-1).to(losses.dtype)
+    tokens = (
+        group_sum(lengths, group_index(groups))
+        if prompt_tokens is None
+        else prompt_tokens.to(losses.dtype)
+    )
+    share = 1 / tokens.clamp(min=1)
+    return (blank(losses, mask).sum(-1) * share).sum(), (lengths * share).sum()
+
+
+AGGREGATIONS: dict[str, Aggregator] = {
+    "token_mean": token_mean,
+    "sequence_mean": sequence_mean,
+    "sequence_sum": sequence_sum,
+}
+"""Those that need no option, by name."""
+
+_WITH_OPTIONS = {
+    "fixed_length": "length: agg=partial(fixed_length, length=...)",
+    "prompt_mean": "groups: agg=partial(prompt_mean, groups=...)",
+}
+
+
+def aggregator(agg: Agg) -> Aggregator:
+    """The aggregation `agg` names.
+
+    >>> aggregator("token_mean") is token_mean
+    True
+
+    Raises:
+        ValueError: no aggregation has this name, or it needs an option.
+    """
+    if callable(agg):
+        return agg
+    if agg in AGGREGATIONS:
+        return AGGREGATIONS[agg]
+    if agg in _WITH_OPTIONS:
+        raise ValueError(f"agg={agg!r} needs {_WITH_OPTIONS[agg]}")
+    raise ValueError(
+        f"agg={agg!r} is not one of {', '.join([*AGGREGATIONS, *_WITH_OPTIONS])}, nor a function"
+    )
+
+
+def aggregate(
+    losses: Tensor, mask: Tensor, agg: Agg = "token_mean", *, weights: Tensor | None = None
+) -> Sum:
+    """Multiply by the correction `weights` (detached), then aggregate.
+
+    Args:
+        losses: [B, T].
+        mask: [B, T] in {0, 1}; also what the denominators count.
+        agg: how.
+        weights: [B, T] or [B]; a weight of 0 drops a token from the sum and keeps it in the denominator. To drop it
+            from both, multiply the mask.
+
+    >>> aggregate(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 1]]), weights=torch.tensor([[2.0, 0.0]]))
+    (tensor(2.), tensor(2.))
+    """
+    kept = blank(losses, mask)
+    if weights is not None:
+        kept = kept * blank(weights.detach().to(losses.dtype), mask)
+    return aggregator(agg)(kept, mask)
+
+
+def divide(total: Tensor, weight: Tensor) -> Tensor:
+    """`total / weight`, and 0 when the weight is 0: a batch with nothing to train is no NaN.
+
+    >>> divide(torch.tensor(0.0), torch.tensor(0.0))
+    tensor(0.)
+    """
+    return total / torch.where(weight > 0, weight, torch.ones_like(weight))
+
+
+def _row_count(lengths: Tensor, rows: str, losses: Tensor) -> Tensor:
+    if rows == "live":
+        return (lengths > 0).sum().to(losses.dtype)
+    if rows == "all":
+        return losses.new_tensor(float(lengths.numel()))
+    raise ValueError(f"rows is 'live' or 'all', got {rows!r}")

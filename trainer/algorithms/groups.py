@@ -1,0 +1,114 @@
+"""Statistics of the rollouts that share a prompt: `groups` names each row's group by an integer, in any order."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Singleton = Literal["zero", "raw"]
+"""What a group of one gets: 0 (there is nothing to compare with), or its raw reward, as some trainers leave it."""
+
+
+class GroupStatistics(NamedTuple):
+    """One number a row, [B]: the statistics of that row's group."""
+
+    size: Tensor
+    mean: Tensor
+    centred: Tensor
+    """Reward minus group mean; exactly 0 in a group of equal rewards, whatever the rounding."""
+    constant: Tensor
+    """Whether all rewards of the group are equal (bool)."""
+
+
+def floating(rewards: Tensor) -> Tensor:
+    """Rewards as floating point: integers and bools become the default dtype."""
+    return rewards if rewards.is_floating_point() else rewards.to(torch.get_default_dtype())
+
+
+def group_index(groups: Tensor) -> Tensor:
+    """Group ids as 0..G-1, [B].
+
+    >>> group_index(torch.tensor([7, 3, 7]))
+    tensor([1, 0, 1])
+    """
+    return torch.unique(groups, return_inverse=True)[1]
+
+
+def group_sum(values: Tensor, groups: Tensor) -> Tensor:
+    """The sum over each row's group, [B].
+
+    >>> group_sum(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 1, 0]))
+    tensor([5., 2., 5.])
+    """
+    index = group_index(groups)
+    totals = torch.zeros(values.shape, dtype=values.dtype, device=values.device).index_add(
+        0, index, values
+    )
+    return totals[index]
+
+
+def group_size(groups: Tensor) -> Tensor:
+    """How many rows each row's group has, [B] int.
+
+    >>> group_size(torch.tensor([0, 1, 0]))
+    tensor([2, 1, 2])
+    """
+    return group_sum(torch.ones_like(groups), groups)
+
+
+def group_range(values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the greatest value of each row's group, each [B].
+
+    >>> group_range(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 1, 0]))
+    (tensor([1., 2., 1.]), tensor([4., 2., 4.]))
+    """
+    index = group_index(groups)
+    least = torch.full_like(values, torch.inf).scatter_reduce(0, index, values, "amin")
+    greatest = torch.full_like(values, -torch.inf).scatter_reduce(0, index, values, "amax")
+    return least[index], greatest[index]
+
+
+def group_statistics(rewards: Tensor, groups: Tensor) -> GroupStatistics:
+    """Size, mean and centred rewards of each row's group.
+
+    >>> group_statistics(torch.tensor([1.0, 0.0, 3.0]), torch.tensor([0, 0, 1])).centred
+    tensor([ 0.5000, -0.5000,  0.0000])
+    """
+    values = floating(rewards).detach()
+    size = group_size(groups)
+    mean = group_sum(values, groups) / size
+    least, greatest = group_range(values, groups)
+    constant = least == greatest
+    return GroupStatistics(size, mean, torch.where(constant, 0.0, values - mean), constant)
+
+
+def group_std(rewards: Tensor, groups: Tensor, *, ddof: int = 1) -> Tensor:
+    """The standard deviation of each row's group, [B]; 0 where the group has `ddof` rows or fewer.
+
+    >>> group_std(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.tensor([0, 0, 0, 0]), ddof=1)
+    tensor([0.5000, 0.5000, 0.5000, 0.5000])
+    """
+    statistics = group_statistics(rewards, groups)
+    squares = group_sum(statistics.centred.square(), groups)
+    return (squares / (statistics.size - ddof).clamp(min=1)).sqrt()
+
+
+def settle_singletons(
+    advantages: Tensor, rewards: Tensor, groups: Tensor, singleton: Singleton
+) -> Tensor:
+    """Give groups of one what `singleton` says: 0, or `rewards`.
+
+    Raises:
+        ValueError: `singleton` is neither "zero" nor "raw".
+    """
+    if singleton not in ("zero", "raw"):
+        raise ValueError(f"singleton is 'zero' or 'raw', got {singleton!r}")
+    alone = group_size(groups) == 1
+    lone = (
+        torch.zeros_like(advantages)
+        if singleton == "zero"
+        else floating(rewards).to(advantages.dtype)
+    )
+    return torch.where(alone, lone, advantages)
