@@ -1,1 +1,31 @@
-"""."""
+"""One policy playing one environment: policies, loop, trajectories, chat and tool formats."""
+
+from .chat import ChatFormat
+from .engine import Engine, Generation, Sampling
+from .loop import Limits, play
+from .policy import Player, Policy, ScriptedPolicy, TextPlayer
+from .token_policy import TokenPlayer, TokenPolicy
+from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
+
+__all__ = [
+    "FAILURES",
+    "ChatFormat",
+    "Engine",
+    "Episode",
+    "Finish",
+    "Generation",
+    "Limits",
+    "Player",
+    "Policy",
+    "Sampling",
+    "ScriptedPolicy",
+    "Segment",
+    "Stop",
+    "TextPlayer",
+    "TokenPlayer",
+    "TokenPolicy",
+    "Trajectory",
+    "Turn",
+    "TurnKind",
+    "play",
+]

@@ -1,0 +1,120 @@
+"""Conversations as tokens and back, by the model's own chat template.
+
+`prompt` renders a whole conversation once. `extension` renders only what is new, to be appended to
+ids that were
+sampled: the sampled part is never decoded and encoded again. Where a template would rewrite what
+    came before, `extension` says so by returning None, and the caller starts a new segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ludus.envs import ToolSpec
+from ludus.errors import ConfigError
+from ludus.messages import Message, ToolCall, assistant, user
+
+from .parsing import ToolFormat
+
+
+class Tokenizer(Protocol):
+    """What is used of a transformers tokenizer."""
+
+    eos_token: Any
+    eos_token_id: Any
+
+    def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]: ...
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = ...) -> str: ...
+
+    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
+
+
+class ChatFormat:
+    """A tokenizer's chat template, with the tool format the model was trained on."""
+
+    def __init__(self, tokenizer: Tokenizer, tool_format: ToolFormat) -> None:
+        self.tokenizer = tokenizer
+        self.tool_format = tool_format
+        if tokenizer.eos_token is None:
+            raise ConfigError("the tokenizer has no eos_token, so a turn could never end")
+        self.end_of_turn: str = tokenizer.eos_token
+        self.stop_token_ids: tuple[int, ...] = (tokenizer.eos_token_id,)
+        self._stub = self._render(
+            [user("."), _STUB_ANSWER], [], prompt=False
+        )
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
+        """The ids of a conversation up to where the policy speaks."""
+        return self._encode(self._render(messages, tools, prompt=True))
+
+    def extension(self, new: Sequence[Message], *, ended: bool) -> list[int] | None:
+        """The ids to append after a sampled turn, so that the policy may answer `new`.
+
+        Args:
+            new: the messages since that turn.
+            ended: whether the sampled ids end with the end-of-turn token; if not, it is appended.
+
+        Returns:
+            The ids, or None where the template does not extend what came before.
+        """
+        text = self._suffix(new)
+        if text is None:
+            return None
+        return self._encode(text if ended else self.end_of_turn + text)
+
+    def parse(self, ids: Sequence[int], *, complete: bool) -> Message:
+        """Read sampled ids as a message.
+
+        Args:
+            ids: as sampled.
+            complete: whether the turn ended; a call in one that was cut carries an error instead of
+                being executed.
+        """
+        kept = [token for token in ids if token not in self.stop_token_ids]
+        text = self.tokenizer.decode(kept, skip_special_tokens=False)
+        return self.tool_format.parse(text, complete=complete)
+
+    def _suffix(self, new: Sequence[Message]) -> str | None:
+        """The text after the end-of-turn token of an assistant turn that `new` follows."""
+        conversation = [user("."), _STUB_ANSWER, *new]
+        full = self._render(conversation, [], prompt=True)
+        cut = self._stub.rfind(self.end_of_turn) + len(self.end_of_turn)
+        if cut < len(self.end_of_turn) or not full.startswith(self._stub[:cut]):
+            return None
+        return full[cut:]
+
+    def _render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
+    ) -> str:
+        rendered: str = self.tokenizer.apply_chat_template(
+            [as_template_message(message) for message in messages],
+            tools=[tool.as_openai() for tool in tools] or None,
+            add_generation_prompt=prompt,
+            tokenize=False,
+        )
+        return rendered
+
+    def _encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+
+_STUB_ANSWER = assistant("~")
+
+
+def as_template_message(message: Message) -> dict[str, Any]:
+    """A message in the form chat templates read."""
+    row: dict[str, Any] = {"role": str(message.role), "content": message.text}
+    if message.tool_calls:
+        row["tool_calls"] = [_as_template_call(call) for call in message.tool_calls]
+    if message.name:
+        row["name"] = message.name
+    if message.tool_call_id:
+        row["tool_call_id"] = message.tool_call_id
+    return row
+
+
+def _as_template_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"type": "function", "id": call.id, "function": function}

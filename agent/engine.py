@@ -1,0 +1,85 @@
+"""What a policy samples from: token ids in, token ids and their log-probabilities out.
+
+Implementations live in `ludus.trainer.engines`; this page is all that the agent knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from .trajectory import Finish
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How to sample."""
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1 is all."""
+    seed: int = 0
+    """Of this request alone: the same seed, ids and weights sample the same tokens in any batch."""
+    stop_token_ids: tuple[int, ...] = ()
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """What was sampled."""
+
+    ids: list[int]
+    """With the stop token, if one was met."""
+    logprobs: list[float]
+    """Natural log-probability of each id at the sampling temperature (at 1 when greedy), over
+    all tokens.
+    """
+    finish: Finish
+    versions: list[int]
+    """The weight version behind each id."""
+
+
+class Engine(Protocol):
+    """Samples tokens from a model whose weights move."""
+
+    @property
+    def version(self) -> int:
+        """Of the weights now in use; counts up with each `set_weights`."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens of prompt and answer together."""
+        ...
+
+    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+        """Continue `ids`."""
+        ...
+
+    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+        """Log-probability of each of `ids` given those before it; the first has none and
+        reads 0.
+        """
+        ...
+
+    async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
+        """Put new weights in place; running requests go on with them."""
+        ...
+
+    async def pause(self) -> None:
+        """Hold sampling; requests wait."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on."""
+        ...
+
+    async def abort(self) -> None:
+        """Drop every request; each answers with what it has and finish `abort`."""
+        ...
+
+    async def close(self) -> None:
+        """Release the model."""
+        ...

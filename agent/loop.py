@@ -1,0 +1,191 @@
+"""One policy playing one environment: the multi-turn loop.
+
+A broken episode is data: whatever goes wrong outside the policy becomes a trajectory with a verdict
+that is not ok, which the trainer leaves out of the loss and of the group baseline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import msgspec
+
+from ludus.envs import Briefing, Info
+from ludus.envs.gym import Playable
+from ludus.errors import LudusError, RemoteError, RewardUnavailable
+from ludus.messages import Message, as_messages, system
+from ludus.verdict import Verdict
+
+from .policy import Player, Policy
+from .trajectory import FAILURES, Episode, Finish, Stop, Trajectory, Turn
+
+logger = logging.getLogger(__name__)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on one episode, besides the environment's own."""
+
+    max_turns: int = 64
+    episode_timeout_s: float = 600.0
+
+
+async def play(
+    env: Playable,
+    policy: Policy,
+    *,
+    task: str | None = None,
+    split: str | None = None,
+    seed: int = 0,
+    sampling_seed: int = 0,
+    limits: Limits | None = None,
+) -> Episode:
+    """Play one episode to its end, whatever that is.
+
+    Args:
+        env: a session, local or remote; reset here, closed by the caller.
+        policy: who plays.
+        task: an id; None lets the environment pick by `seed`.
+        split: of the task.
+        seed: of the environment; rollouts of a group share it.
+        sampling_seed: of the policy; rollouts of a group differ in it.
+        limits: bounds on turns and time.
+    """
+    started = time.perf_counter()
+    bounds = limits or Limits()
+    game = _Game(env, policy.begin(seed=sampling_seed), bounds)
+    stop = Stop.TIMEOUT
+    try:
+        async with asyncio.timeout(bounds.episode_timeout_s):
+            stop = await game.run(_options(task, split), seed)
+    except TimeoutError:
+        game.fail(
+            Stop.TIMEOUT, Verdict.unavailable(f"no end within {bounds.episode_timeout_s:g} s")
+        )
+    except _PolicyFailed as error:
+        logger.warning("the policy failed on %s, task %s: %s", env.id, task, error)
+        stop = game.fail(Stop.POLICY_ERROR, Verdict.unavailable(str(error)))
+    except RewardUnavailable as error:
+        stop = game.fail(Stop.REWARD_UNAVAILABLE, error.verdict)
+    except RemoteError as error:
+        stop = game.fail(Stop.ENV_ERROR, Verdict.unavailable(f"{type(error).__name__}: {error}"))
+    except LudusError as error:
+        stop = game.fail(Stop.ENV_ERROR, Verdict.error(f"{type(error).__name__}: {error}"))
+    except Exception as error:
+        logger.exception("episode on %s, task %s failed", env.id, task)
+        stop = game.fail(Stop.ENV_ERROR, Verdict.error(f"{type(error).__name__}: {error}"))
+    return Episode(
+        task=game.task or task or "",
+        seed=seed,
+        split=split or "train",
+        trajectories=[game.trajectory(stop)],
+        wall_s=time.perf_counter() - started,
+    )
+
+
+class _PolicyFailed(Exception):
+    """The engine or the model's server failed."""
+
+
+class _Game:
+    """The state of one episode."""
+
+    def __init__(self, env: Playable, player: Player, limits: Limits) -> None:
+        self.env = env
+        self.player = player
+        self.limits = limits
+        self.task = ""
+        self.verdict: Verdict | None = None
+        self.terminated = False
+        self.metrics: dict[str, float] = {}
+
+    async def run(self, options: dict[str, Any], seed: int) -> Stop:
+        """Play until somebody ends it."""
+        observation, info = await self.env.reset(seed=seed, options=options)
+        self.task = str(info.get("task", ""))
+        briefing: Briefing = info["briefing"]
+        messages = [*_system(briefing), *as_messages(observation)]
+        for _ in range(self.limits.max_turns):
+            turn = await self._act(messages, briefing)
+            if turn is None:
+                return Stop.CONTEXT_FULL
+            action = _action(turn)
+            observation, reward, terminated, truncated, info = await self.env.step(action)
+            turn.reward = reward
+            self._note(action, info)
+            if terminated or truncated:
+                self.terminated = terminated
+                return self._ended(turn, terminated)
+            messages += [action, *as_messages(observation)]
+        return Stop.MAX_TURNS
+
+    async def _act(self, messages: list[Message], briefing: Briefing) -> Turn | None:
+        """Ask the policy; what it raises is told apart from what the environment raises."""
+        try:
+            return await self.player.act(messages, briefing.tools)
+        except Exception as error:
+            raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
+
+    def fail(self, stop: Stop, verdict: Verdict) -> Stop:
+        """Record what went wrong."""
+        self.verdict = verdict
+        return stop
+
+    def trajectory(self, stop: Stop) -> Trajectory:
+        """What is left of the episode."""
+        made = Trajectory(
+            verdict=Verdict.of(0.0),
+            terminated=self.terminated,
+            stop=stop,
+            segments=[segment for segment in self.player.segments if segment.turns],
+            metrics=self.metrics,
+        )
+        made.verdict = (
+            self.verdict if self.verdict is not None and not self.verdict.ok else self._ok(made)
+        )
+        made.exclude_from_loss = made.exclude_from_baseline = (
+            stop in FAILURES or not made.verdict.ok
+        )
+        return made
+
+    def _ok(self, made: Trajectory) -> Verdict:
+        given = self.verdict
+        parts = given.parts if given is not None else {}
+        detail = given.detail if given is not None else ""
+        return Verdict.of(made.ret, detail, parts=parts or {"env": (made.ret, 1.0)})
+
+    def _note(self, action: Message, info: Info) -> None:
+        if isinstance(info.get("verdict"), Verdict):
+            self.verdict = info["verdict"]
+        counts = {
+            "tool_calls": float(len(action.tool_calls)),
+            "tool_errors": float(info.get("tool_errors", 0)),
+            "parse_errors": float(sum(bool(call.error) for call in action.tool_calls)),
+        }
+        for name, count in counts.items():
+            if count:
+                self.metrics[name] = self.metrics.get(name, 0.0) + count
+
+    @staticmethod
+    def _ended(turn: Turn, terminated: bool) -> Stop:
+        if not terminated:
+            return Stop.MAX_TURNS
+        return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
+
+
+def _system(briefing: Briefing) -> list[Message]:
+    text = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
+    return [system(text)] if text else []
+
+
+def _action(turn: Turn) -> Message:
+    if turn.message is None:
+        raise RuntimeError("a policy returned a turn without a message")
+    return turn.message
+
+
+def _options(task: str | None, split: str | None) -> dict[str, Any]:
+    named = {"task": task, "split": split}
+    return {name: value for name, value in named.items() if value is not None}

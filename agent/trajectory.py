@@ -1,0 +1,169 @@
+"""What one episode leaves behind: the token-level record a trainer learns from and a person reads.
+
+    Episode            one task, one seed, one group
+      Trajectory       one role's part in it, with its verdict
+        Segment        one context window: one training row
+          Turn         one sampled span: an action or a context summary
+
+Tokens are the source of truth. Sampled ids are kept as sampled and never re-encoded; within a
+segment each request's prompt is exactly the ids so far. When that would not hold (a summary, a
+template that rewrites history), a new segment starts. Every sampled token is trained in at most one
+segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from ludus.messages import Message
+from ludus.verdict import Verdict
+
+
+class TurnKind(StrEnum):
+    """What a sampled span is."""
+
+    ACT = "act"
+    """An action, sent to the environment."""
+    SUMMARY = "summary"
+    """A summary of the context, written by the policy and trained like an action."""
+
+
+class Finish(StrEnum):
+    """Why sampling stopped."""
+
+    STOP = "stop"
+    """The policy ended its turn."""
+    LENGTH = "length"
+    """The token budget ran out; a tool call that was cut is never executed."""
+    ABORT = "abort"
+    """The engine dropped the request."""
+
+
+class Stop(StrEnum):
+    """Why a trajectory ended."""
+
+    TERMINATED = "terminated"
+    """The environment said so."""
+    MAX_TURNS = "max_turns"
+    """The environment truncated it, or the agent's own limit was reached."""
+    CONTEXT_FULL = "context_full"
+    """The next prompt would not leave room to answer."""
+    MAX_SUMMARIES = "max_summaries"
+    """The window is full and no summary is left."""
+    LENGTH = "length"
+    """The last answer was cut by the token budget, and the environment ended on it."""
+    NO_CALLS = "no_calls"
+    """Too many turns in a row without a call the environment could use."""
+    TIMEOUT = "timeout"
+    """The episode's time is up."""
+    REWARD_UNAVAILABLE = "reward_unavailable"
+    """The environment could not compute its reward."""
+    ENV_ERROR = "env_error"
+    """The environment or its server failed."""
+    POLICY_ERROR = "policy_error"
+    """The engine or the model's server failed."""
+
+
+FAILURES = frozenset({Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.ENV_ERROR, Stop.POLICY_ERROR})
+"""Ends that are nobody's answer: out of the loss and out of the group baseline."""
+
+
+class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One sampled span, and what the policy was shown before it."""
+
+    kind: TurnKind = TurnKind.ACT
+    obs_ids: list[int] = []
+    """Environment and template tokens between the last span and this one; not trained. Empty in
+    a segment's first turn.
+    """
+    out_ids: list[int] = []
+    """The sampled tokens, the end-of-turn token included."""
+    logprobs: list[float] = []
+    """Of each sampled token, as the engine sampled it, in nats."""
+    versions: list[int] = []
+    """Of the weights that sampled each token."""
+    finish: Finish = Finish.STOP
+    reward: float = 0.0
+    """What the environment gave for this action."""
+    anchor: str = ""
+    """A digest of the observation acted on, equal where two rollouts stood in the same place
+    (GiGPO).
+    """
+    observation: list[Message] = []
+    """The messages behind `obs_ids`, for people."""
+    message: Message | None = None
+    """The sampled span as it was parsed, for people."""
+
+
+class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One context window: `prompt_ids`, then the turns' `obs_ids` and `out_ids` in order."""
+
+    prompt_ids: list[int] = []
+    turns: list[Turn] = []
+    attachments: list[str] = []
+    """Digests of images and other inputs that are not tokens."""
+    break_reason: str = ""
+    """Why the next segment began: summary, discard, drift, fold; empty in the last one."""
+
+    def ids(self) -> list[int]:
+        """All tokens of the row."""
+        row = list(self.prompt_ids)
+        for turn in self.turns:
+            row += turn.obs_ids
+            row += turn.out_ids
+        return row
+
+    def spans(self) -> Iterator[tuple[int, Turn]]:
+        """Each turn with the index of its first sampled token in `ids()`."""
+        start = len(self.prompt_ids)
+        for turn in self.turns:
+            start += len(turn.obs_ids)
+            yield start, turn
+            start += len(turn.out_ids)
+
+
+class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One role's part in an episode."""
+
+    role: str = "policy"
+    verdict: Verdict
+    terminated: bool = False
+    stop: Stop = Stop.TERMINATED
+    segments: list[Segment] = []
+    exclude_from_loss: bool = False
+    exclude_from_baseline: bool = False
+    metrics: dict[str, float] = {}
+    """Counts of this trajectory: tool_calls, tool_errors, parse_errors, summaries ..."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns of all segments, in order."""
+        return [turn for segment in self.segments for turn in segment.turns]
+
+    @property
+    def ret(self) -> float:
+        """The return: the sum of the turns' rewards (undiscounted)."""
+        return sum(turn.reward for turn in self.turns)
+
+    @property
+    def sampled_tokens(self) -> int:
+        """How many tokens the policy sampled."""
+        return sum(len(turn.out_ids) for turn in self.turns)
+
+
+class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One task played once."""
+
+    task: str
+    group: str = ""
+    """Rollouts of one group share task and environment seed."""
+    seed: int = 0
+    trajectories: list[Trajectory] = []
+    """One per role."""
+    index: int = 0
+    """Which rollout of its group this is; it decides the sampling seed."""
+    split: str = "train"
+    wall_s: float = 0.0

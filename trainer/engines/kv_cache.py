@@ -1,0 +1,120 @@
+"""A key-value cache whose rows come and go.
+
+transformers calls `update` once a layer. The rows of the batch lie at `plan.start` onwards; each writes its new keys at
+its own positions, so rows of different lengths share a batch without padding on the left, and a row can leave by having
+the last one moved into its place.
+
+Axes: B rows, H key-value heads, T positions, D head size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+GROWTH = 64
+"""Positions are allocated in steps of this."""
+
+
+@dataclass
+class Plan:
+    """Where the next forward pass reads and writes."""
+
+    start: int = 0
+    positions_BQ: torch.Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.long))
+    length: int = 0
+    """Positions that are read: the longest row, with what is being written."""
+
+
+class RowLayer(CacheLayerMixin):
+    """One layer's keys and values, [rows, H, T, D]."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Allocate nothing yet; learn shapes."""
+        _, heads, _, size = key_states.shape
+        self.keys = key_states.new_zeros(0, heads, 0, size)
+        self.values = value_states.new_zeros(0, value_states.shape[1], 0, value_states.shape[3])
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the new keys and values, and return those of the batch's rows."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        plan = self.plan
+        count = key_states.shape[0]
+        self.reserve(plan.start + count, plan.length)
+        rows_B1 = torch.arange(plan.start, plan.start + count, device=key_states.device).unsqueeze(1)
+        self.keys[rows_B1, :, plan.positions_BQ] = key_states.transpose(1, 2)
+        self.values[rows_B1, :, plan.positions_BQ] = value_states.transpose(1, 2)
+        rows = slice(plan.start, plan.start + count)
+        return self.keys[rows, :, : plan.length], self.values[rows, :, : plan.length]
+
+    def reserve(self, rows: int, length: int) -> None:
+        """Make room for `rows` rows of `length` positions."""
+        have_rows, _, have_length, _ = self.keys.shape
+        if rows <= have_rows and length <= have_length:
+            return
+        new_rows = max(rows, have_rows)
+        new_length = max(have_length, -(-length // GROWTH) * GROWTH)
+        self.keys = _grown(self.keys, new_rows, new_length)
+        self.values = _grown(self.values, new_rows, new_length)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Unused: the caller hands in a complete mask."""
+        return self.plan.length, 0
+
+    def get_seq_length(self) -> int:
+        """The longest row."""
+        return self.plan.length
+
+    def get_max_length(self) -> int:
+        """No maximum."""
+        return -1
+
+
+def _grown(old: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    new = old.new_zeros(rows, old.shape[1], length, old.shape[3])
+    new[: old.shape[0], :, : old.shape[2]] = old
+    return new
+
+
+class RowCache(Cache):
+    """The layers of all rows."""
+
+    def __init__(self, layer_count: int) -> None:
+        self.plan = Plan()
+        self.rows: list[RowLayer] = [RowLayer(self.plan) for _ in range(layer_count)]
+        super().__init__(layers=list(self.rows))
+
+    def copy_row(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` positions of one row to another."""
+        for layer in self.rows:
+            layer.reserve(max(source, target) + 1, length)
+            layer.keys[target, :, :length] = layer.keys[source, :, :length]
+            layer.values[target, :, :length] = layer.values[source, :, :length]
+
+    def save_row(self, row: int, length: int) -> torch.Tensor:
+        """A copy of a row, [layers, 2, H, length, D]."""
+        return torch.stack(
+            [
+                torch.stack([layer.keys[row, :, :length], layer.values[row, :, :length]])
+                for layer in self.rows
+            ]
+        )
+
+    def load_row(self, row: int, saved: torch.Tensor, length: int) -> None:
+        """Write the first `length` positions of a saved row."""
+        for layer, (keys, values) in zip(self.rows, saved, strict=True):
+            if not layer.is_initialized:
+                layer.lazy_initialization(keys.unsqueeze(0), values.unsqueeze(0))
+            layer.reserve(row + 1, length)
+            layer.keys[row, :, :length] = keys[:, :length]
+            layer.values[row, :, :length] = values[:, :length]

@@ -1,0 +1,331 @@
+"""An engine in this process: batched sampling with a key-value cache, for CPU or one GPU.
+
+One thread owns the model. Requests join the running batch when they arrive and leave it when they finish; a prompt that
+several requests share is computed once; the next turn of an episode computes only what is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import torch
+
+from ludus.agent import Finish, Generation, Sampling
+from ludus.errors import ConfigError
+
+from .kv_cache import RowCache
+from .models import CausalLM
+from .prefixes import PrefixStore
+from .sampler import sample
+
+ADMISSION_WAIT_S = 0.002
+"""How long an idle engine waits for more requests before it computes prompts."""
+
+
+@dataclass
+class _Request:
+    ids: list[int]
+    sampling: Sampling
+    future: Future[Generation]
+    rng: random.Random
+    prompt_length: int
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+
+    def finished(self) -> Finish | None:
+        sampled = len(self.ids) - self.prompt_length
+        if sampled and self.ids[-1] in self.sampling.stop_token_ids:
+            return Finish.STOP
+        return Finish.LENGTH if sampled >= self.sampling.max_tokens else None
+
+    def answer(self, finish: Finish) -> None:
+        generation = Generation(
+            ids=self.ids[self.prompt_length :],
+            logprobs=self.logprobs,
+            finish=finish,
+            versions=self.versions,
+        )
+        if not self.future.done():
+            self.future.set_result(generation)
+
+
+class LocalEngine:
+    """Samples from a transformers causal LM with full attention.
+
+    Args:
+        model: the engine's own copy; its weights change only through `set_weights`.
+        max_rows: most requests in the batch at once; others wait.
+        max_length: most tokens of prompt and answer; None reads the model's config.
+        kept_tokens: how many tokens of keys and values are kept between turns.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        *,
+        max_rows: int = 256,
+        max_length: int | None = None,
+        kept_tokens: int = 200_000,
+    ) -> None:
+        config = model.config
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"}:
+            raise ConfigError(
+                f"the local engine knows full attention only, this model has {sorted(kinds)}; use --engine vllm"
+            )
+        self.model = model.eval()
+        self.max_rows = max_rows
+        self._max_length = max_length or int(config.max_position_embeddings)
+        self._version = 0
+        self._cache = RowCache(int(config.num_hidden_layers))
+        self._prefixes = PrefixStore(kept_tokens)
+        self._active: list[_Request] = []
+        self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], object], Future[object]]] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._running = threading.Event()
+        self._running.set()
+        self._closed = False
+        self.sampled_tokens = 0
+        self.computed_prompt_tokens = 0
+        self._thread = threading.Thread(target=self._serve, name="ludus-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def version(self) -> int:
+        """Of the weights now in use."""
+        return self._version
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens of prompt and answer together."""
+        return self._max_length
+
+    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+        """Continue `ids`; see `Engine.generate`."""
+        if not ids:
+            raise ConfigError("cannot continue an empty prompt")
+        if len(ids) + sampling.max_tokens > self._max_length:
+            raise ConfigError(
+                f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
+                f"{self._max_length}"
+            )
+        request = _Request(list(ids), sampling, Future(), random.Random(sampling.seed), len(ids))
+        self._waiting.put(request)
+        self._wake.set()
+        return await asyncio.wrap_future(request.future)
+
+    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+        """Log-probability of each id at temperature 1; the first reads 0."""
+        return await self._on_thread(lambda: self._score(list(ids)))
+
+    async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
+        """Copy new weights in; running requests go on with them, kept prefixes are dropped."""
+        await self._on_thread(lambda: self._copy_weights(weights, version))
+
+    async def pause(self) -> None:
+        """Hold sampling."""
+        self._running.clear()
+
+    async def resume(self) -> None:
+        """Go on."""
+        self._running.set()
+        self._wake.set()
+
+    async def abort(self) -> None:
+        """Answer every request with what it has."""
+        await self._on_thread(self._abort)
+
+    async def close(self) -> None:
+        """Stop the thread; what still runs is aborted."""
+        if not self._closed:
+            await self.abort()
+            self._closed = True
+            self._running.set()
+            self._wake.set()
+            await asyncio.to_thread(self._thread.join, 10.0)
+
+    async def _on_thread[T](self, job: Callable[[], T]) -> T:
+        future: Future[object] = Future()
+        self._jobs.put((job, future))
+        self._wake.set()
+        result: T = await asyncio.wrap_future(future)  # type: ignore[assignment]
+        return result
+
+    # --- the engine's thread --------------------------------------------------
+
+    def _serve(self) -> None:
+        with torch.inference_mode():
+            while not self._closed:
+                self._run_jobs()
+                if not self._running.is_set() or not (self._active or not self._waiting.empty()):
+                    self._wake.wait(0.1)
+                    self._wake.clear()
+                    continue
+                try:
+                    self._tick()
+                except Exception as error:
+                    self._fail_all(error)
+
+    def _tick(self) -> None:
+        arrived = self._arrivals()
+        if arrived:
+            self._prefill(arrived)
+        if self._active:
+            self._decode()
+
+    def _arrivals(self) -> list[_Request]:
+        room = self.max_rows - len(self._active)
+        if not self._active:
+            self._wake.wait(ADMISSION_WAIT_S)
+            self._wake.clear()
+        arrived: list[_Request] = []
+        while len(arrived) < room and not self._waiting.empty():
+            request = self._waiting.get()
+            if not request.future.cancelled():
+                arrived.append(request)
+        return arrived
+
+    def _prefill(self, arrived: list[_Request]) -> None:
+        """Compute the prompts of `arrived`, each distinct one once, and sample their first tokens."""
+        sharing: dict[tuple[int, ...], list[_Request]] = {}
+        for request in arrived:
+            sharing.setdefault(tuple(request.ids), []).append(request)
+        first = len(self._active)
+        prompts = list(sharing)
+        logits_BV = self._compute_prompts(prompts, first)
+        rows = [request for sharers in sharing.values() for request in sharers[:1]]
+        order = list(range(len(prompts)))
+        for index, (ids, sharers) in enumerate(sharing.items()):
+            self._prefixes.put(ids, self._cache.save_row(first + index, len(ids)))
+            for sharer in sharers[1:]:
+                self._cache.copy_row(first + index, first + len(rows), len(ids))
+                rows.append(sharer)
+                order.append(index)
+        self._active += rows
+        self._append(rows, logits_BV[order])
+        self._retire()
+
+    def _compute_prompts(self, prompts: list[tuple[int, ...]], first: int) -> torch.Tensor:
+        """Run the part of each prompt that is not kept; the logits after it, [B, V]."""
+        bases: list[int] = []
+        for index, ids in enumerate(prompts):
+            length, saved = self._prefixes.longest(ids)
+            if saved is not None:
+                self._cache.load_row(first + index, saved, length)
+            bases.append(length)
+        news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
+        self.computed_prompt_tokens += sum(map(len, news))
+        width = max(map(len, news))
+        tokens_BQ = torch.tensor([[*new, *([0] * (width - len(new)))] for new in news])
+        positions_BQ = torch.tensor(bases).unsqueeze(1) + torch.arange(width)
+        last_B = torch.tensor([len(new) - 1 for new in news])
+        return self._forward(tokens_BQ, positions_BQ, first, last_B)
+
+    def _decode(self) -> None:
+        """One token for every active row."""
+        tokens_B1 = torch.tensor([[request.ids[-1]] for request in self._active])
+        positions_B1 = torch.tensor([[len(request.ids) - 1] for request in self._active])
+        logits_BV = self._forward(
+            tokens_B1, positions_B1, 0, torch.zeros(len(self._active), dtype=torch.long)
+        )
+        self._append(self._active, logits_BV)
+        self._retire()
+
+    def _forward(
+        self, tokens_BQ: torch.Tensor, positions_BQ: torch.Tensor, first: int, last_B: torch.Tensor
+    ) -> torch.Tensor:
+        """The logits at query `last_B` of each row, float32 [B, V]."""
+        device = self.model.device
+        length = int(positions_BQ.max()) + 1
+        positions_BQ = positions_BQ.to(device)
+        plan = self._cache.plan
+        plan.start, plan.positions_BQ, plan.length = first, positions_BQ, length
+        mask_BQT = torch.arange(length, device=device) <= positions_BQ.unsqueeze(2)
+        hidden_BQD = self.model.base_model(
+            input_ids=tokens_BQ.to(device),
+            position_ids=positions_BQ,
+            attention_mask=mask_BQT.unsqueeze(1),
+            past_key_values=self._cache,
+            use_cache=True,
+        ).last_hidden_state
+        rows = torch.arange(len(last_B), device=device)
+        return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
+
+    def _append(self, requests: list[_Request], logits_BV: torch.Tensor) -> None:
+        samplings = [request.sampling for request in requests]
+        device = logits_BV.device
+        ids_B, logprobs_B = sample(
+            logits_BV,
+            temperature_B=torch.tensor([s.temperature for s in samplings], device=device),
+            top_p_B=torch.tensor([s.top_p for s in samplings], device=device),
+            top_k_B=torch.tensor([s.top_k for s in samplings], device=device),
+            uniform_B=torch.tensor([r.rng.random() for r in requests], dtype=torch.double, device=device),
+        )
+        for request, token, logprob in zip(requests, ids_B.tolist(), logprobs_B.tolist(), strict=True):
+            request.ids.append(token)
+            request.logprobs.append(logprob)
+            request.versions.append(self._version)
+        self.sampled_tokens += len(requests)
+
+    def _retire(self) -> None:
+        """Let finished rows go: keep their keys for the next turn, move the last row into their place."""
+        row = 0
+        while row < len(self._active):
+            request = self._active[row]
+            finish = Finish.ABORT if request.future.cancelled() else request.finished()
+            if finish is None:
+                row += 1
+                continue
+            computed = len(request.ids) - 1  # the last sampled token was never fed
+            self._prefixes.put(request.ids[:computed], self._cache.save_row(row, computed))
+            mover = self._active.pop()
+            if row < len(self._active):
+                self._cache.copy_row(len(self._active), row, len(mover.ids) - 1)
+                self._active[row] = mover
+            request.answer(finish)
+
+    def _run_jobs(self) -> None:
+        while not self._jobs.empty():
+            job, future = self._jobs.get()
+            try:
+                future.set_result(job())
+            except Exception as error:
+                future.set_exception(error)
+
+    def _score(self, ids: list[int]) -> list[float]:
+        tokens_BT = torch.tensor([ids], device=self.model.device)
+        logits_TV = self.model(input_ids=tokens_BT, use_cache=False).logits[0].float()
+        logprobs_TV = torch.log_softmax(logits_TV[:-1], dim=-1)
+        return [0.0, *logprobs_TV.gather(1, tokens_BT[0, 1:].unsqueeze(1)).squeeze(1).tolist()]
+
+    def _copy_weights(self, weights: Mapping[str, object], version: int) -> None:
+        mine = dict(self.model.named_parameters())
+        unknown = set(weights) - set(mine)
+        if unknown:
+            raise ConfigError(f"weights the engine's model does not have: {sorted(unknown)[:3]}")
+        for name, tensor in weights.items():
+            assert isinstance(tensor, torch.Tensor)
+            mine[name].copy_(tensor)
+        self._version = version
+        self._prefixes.clear()
+
+    def _abort(self) -> None:
+        while not self._waiting.empty():
+            self._waiting.get().answer(Finish.ABORT)
+        for request in self._active:
+            request.answer(Finish.ABORT)
+        self._active.clear()
+
+    def _fail_all(self, error: Exception) -> None:
+        """Hand an unexpected error to everyone who waits: no request may hang."""
+        failed, self._active = self._active, []
+        for request in failed:
+            if not request.future.done():
+                request.future.set_exception(error)

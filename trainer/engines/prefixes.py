@@ -1,0 +1,54 @@
+"""Keys and values worth keeping: prompts shared by a group, and episodes between two turns.
+
+The next turn of an episode extends the ids of the last one exactly, so its keys are found here and only what is new is
+computed. Everything is dropped when the weights change.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+
+
+class PrefixStore:
+    """Saved rows by their ids, least recently used out first, bounded in tokens."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+        self.tokens = 0
+        self._saved: OrderedDict[tuple[int, ...], torch.Tensor] = OrderedDict()
+        self._lengths: dict[int, int] = {}
+
+    def put(self, ids: Sequence[int], saved: torch.Tensor) -> None:
+        """Keep the row of `ids`."""
+        key = tuple(ids)
+        if key in self._saved or len(key) > self.max_tokens:
+            return
+        self._saved[key] = saved
+        self.tokens += len(key)
+        self._lengths[len(key)] = self._lengths.get(len(key), 0) + 1
+        while self.tokens > self.max_tokens:
+            self._forget(*self._saved.popitem(last=False))
+
+    def longest(self, ids: Sequence[int]) -> tuple[int, torch.Tensor | None]:
+        """The longest kept prefix that leaves at least one id to compute: its length and row."""
+        for length in sorted((n for n in self._lengths if n < len(ids)), reverse=True):
+            key = tuple(ids[:length])
+            if key in self._saved:
+                self._saved.move_to_end(key)
+                return length, self._saved[key]
+        return 0, None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._saved.clear()
+        self._lengths.clear()
+        self.tokens = 0
+
+    def _forget(self, key: tuple[int, ...], _: torch.Tensor) -> None:
+        self.tokens -= len(key)
+        self._lengths[len(key)] -= 1
+        if not self._lengths[len(key)]:
+            del self._lengths[len(key)]
