@@ -1,4 +1,5 @@
-"""From losses per token to one number, as (sum, weight): the division happens once, by the weight of the whole batch.
+"""From losses per token to one number, as (sum, weight): the division happens once, by the weight
+of the whole batch.
 
     total, weight = 0.0, 0.0
     for part in micro_batches:
@@ -6,8 +7,9 @@
         ...
     loss = divide(total, weight)
 
-Adding sums and weights over micro-batches and ranks, then dividing, gives the gradient of the undivided batch. The
-mean of per-part means is a different loss: [1, 1, 1] and [4] have token mean 1.75, mean of means 2.5.
+Adding sums and weights over micro-batches and ranks, then dividing, gives the gradient of the
+undivided batch. The mean of per-part means is a different loss: [1, 1, 1] and [4] have token mean
+1.75, mean of means 2.5.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ Sum = tuple[Tensor, Tensor]
 Aggregator = Callable[[Tensor, Tensor], Sum]
 """(losses [B, T], mask [B, T]) to (sum, weight)."""
 Agg = str | Aggregator
-"""The name of an aggregation without options, or an `Aggregator` (`functools.partial(fixed_length, length=3000)`)."""
+"""The name of an aggregation without options, or an `Aggregator`
+(`functools.partial(fixed_length, length=3000)`).
+"""
 Rows = Literal["live", "all"]
 """Which rows a denominator counts: those with a trained token, or every one."""
 
@@ -43,7 +47,8 @@ def token_mean(losses: Tensor, mask: Tensor) -> Sum:
     Returns:
         Sum and weight; both 0 when nothing is trained.
 
-    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
+    >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*token_mean(losses, mask))
     tensor(2.5000)
     """
@@ -51,15 +56,17 @@ def token_mean(losses: Tensor, mask: Tensor) -> Sum:
 
 
 def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
-    """Mean over sequences of each one's token mean: `mean_i (sum_t l m / n_i)` (GRPO, GSPO; verl "seq-mean-token-mean").
+    """Mean over sequences of each one's token mean: `mean_i (sum_t l m / n_i)` (GRPO, GSPO; verl
+    "seq-mean-token-mean").
 
     Args:
         losses: [B, T].
         mask: [B, T] in {0, 1}.
-        rows: a row without trained tokens adds 0 to the sum; "live" leaves it out of the count (verl), "all" counts it
-            (TRL). Whoever pads a batch with empty rows wants "live".
+        rows: a row without trained tokens adds 0 to the sum; "live" leaves it out of the count
+            (verl), "all" counts it (TRL). Whoever pads a batch with empty rows wants "live".
 
-    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
+    >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*sequence_mean(losses, mask))
     tensor(3.)
     """
@@ -69,9 +76,11 @@ def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
 
 
 def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
-    """Mean over sequences of each one's token sum: `mean_i (sum_t l m)` (verl "seq-mean-token-sum").
+    """Mean over sequences of each one's token sum: `mean_i (sum_t l m)` (verl
+    "seq-mean-token-sum").
 
-    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
+    >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*sequence_sum(losses, mask))
     tensor(5.)
     """
@@ -81,18 +90,21 @@ def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
 def fixed_length(
     losses: Tensor, mask: Tensor, *, length: float, rows: Literal["live", "all", "one"] = "all"
 ) -> Sum:
-    """Every token weighs the same constant: `sum l m / (rows * length)`, free of length bias (Dr. GRPO).
+    """Every token weighs the same constant: `sum l m / (rows * length)`, free of length bias (Dr.
+    GRPO).
 
     Args:
         losses: [B, T].
         mask: [B, T] in {0, 1}.
-        length: tokens; the longest answer allowed. Fixed for a run: the padded width of a batch would change the step
-            size from batch to batch.
-        rows: how many rows the denominator counts: "all" (TRL "dr_grpo", the authors' code), "live", or "one", which
-            does not divide by rows at all (verl "seq-mean-token-sum-norm"): its gradient then grows with the batch,
-            and the parts of a split batch must not add their weights but share one.
+        length: tokens; the longest answer allowed. Fixed for a run: the padded width of a batch
+            would change the step size from batch to batch.
+        rows: how many rows the denominator counts: "all" (TRL "dr_grpo", the authors' code),
+            "live", or "one", which does not divide by rows at all (verl "seq-mean-token-sum-norm"):
+            its gradient then grows with the batch, and the parts of a split batch must not add
+            their weights but share one.
 
-    >>> losses, mask = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
+    >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*fixed_length(losses, mask, length=10))
     tensor(0.5000)
 
@@ -110,15 +122,17 @@ def fixed_length(
 def prompt_mean(
     losses: Tensor, mask: Tensor, *, groups: Tensor, prompt_tokens: Tensor | None = None
 ) -> Sum:
-    """Mean over prompts of the token mean over all their answers: `mean_g (sum_{i in g} sum_t l m / N_g)` (ScaleRL).
+    """Mean over prompts of the token mean over all their answers:
+    `mean_g (sum_{i in g} sum_t l m / N_g)` (ScaleRL).
 
     Args:
         losses: [B, T].
         mask: [B, T] in {0, 1}.
         groups: [B] int, the prompt of each row.
-        prompt_tokens: [B], the trained tokens of each row's prompt in the whole batch (N_g). Needed when a prompt's
-            rows are spread over micro-batches; counted from `mask` otherwise. The weight of a part is the share of
-            prompts it holds, so parts add up to the number of prompts with a trained token.
+        prompt_tokens: [B], the trained tokens of each row's prompt in the whole batch (N_g). Needed
+            when a prompt's rows are spread over micro-batches; counted from `mask` otherwise. The
+            weight of a part is the share of prompts it holds, so parts add up to the number of
+            prompts with a trained token.
 
     >>> losses, mask = torch.tensor([[1.0, 2.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
     >>> divide(*prompt_mean(losses, mask, groups=torch.tensor([0, 0])))
@@ -178,10 +192,11 @@ def aggregate(
         losses: [B, T].
         mask: [B, T] in {0, 1}; also what the denominators count.
         agg: how.
-        weights: [B, T] or [B]; a weight of 0 drops a token from the sum and keeps it in the denominator. To drop it
-            from both, multiply the mask.
+        weights: [B, T] or [B]; a weight of 0 drops a token from the sum and keeps it in the
+            denominator. To drop it from both, multiply the mask.
 
-    >>> aggregate(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 1]]), weights=torch.tensor([[2.0, 0.0]]))
+    >>> losses, mask = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 1]])
+    >>> aggregate(losses, mask, weights=torch.tensor([[2.0, 0.0]]))
     (tensor(2.), tensor(2.))
     """
     kept = blank(losses, mask)

@@ -1,4 +1,4 @@
-"""Entropy of the policy: from logits, as a bonus in the loss, and the controller that keeps it up."""
+"""Entropy of the policy: from logits, as a bonus in the loss, and the controller that keeps it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from .aggregation import Agg, Sum, aggregate
 
 
 def logp_from_logits(logits: Tensor, actions: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Log-probabilities of the sampled tokens: [..., V] and [...] int to [...], computed in float32 at least.
+    """Log-probabilities of the sampled tokens: [..., V] and [...] int to [...], computed in float32
+    at least.
 
-    Half-precision heads make the engine's and the trainer's probabilities differ; the softmax is taken in float32
-    (MiniMax-M1, arXiv 2506.13585). `temperature` is the sampler's: ratios are wrong without it.
+    Half-precision heads make the engine's and the trainer's probabilities differ; the softmax is
+    taken in float32 (MiniMax-M1, arXiv 2506.13585). `temperature` is the sampler's: ratios are
+    wrong without it.
 
     >>> logp_from_logits(torch.tensor([0.0, 3.0]).log1p(), torch.tensor(1)).exp()
     tensor(0.8000)
@@ -53,8 +55,8 @@ def adaptive_entropy_coefficient(
 ) -> tuple[float, float]:
     """Skywork's controller: (the next coefficient, the one to apply now).
 
-    The coefficient moves up by `step` when the entropy is at or below `target`, else down, never below `least`; the
-    bonus is applied only while the entropy is at or below `target`.
+    The coefficient moves up by `step` when the entropy is at or below `target`, else down, never
+    below `least`; the bonus is applied only while the entropy is at or below `target`.
 
     Source: Skywork-OR1, arXiv 2505.22312.
 

@@ -1,4 +1,6 @@
-"""Statistics of the rollouts that share a prompt: `groups` names each row's group by an integer, in any order."""
+"""Statistics of the rollouts that share a prompt: `groups` names each row's group by an integer, in
+any order.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import torch
 from torch import Tensor
 
 Singleton = Literal["zero", "raw"]
-"""What a group of one gets: 0 (there is nothing to compare with), or its raw reward, as some trainers leave it."""
+"""What a group of one gets: 0 (there is nothing to compare with), or its raw reward, as some
+trainers leave it.
+"""
 
 
 class GroupStatistics(NamedTuple):

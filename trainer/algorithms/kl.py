@@ -1,8 +1,9 @@
 """Divergence from a reference policy, estimated on the sampled tokens.
 
-With `x = logp - ref_logp`: k1 = x, k2 = x^2 / 2, k3 = e^-x - 1 + x. Sampled from pi, k1 and k3 have the right mean
-value; but as a *loss* the expected gradient of k1 is 0, that of k3 is grad KL(ref || pi), and only that of k2 is
-grad KL(pi || ref), the one wanted. So k1 belongs in the reward, k2 (or k3+) in the loss.
+With `x = logp - ref_logp`: k1 = x, k2 = x^2 / 2, k3 = e^-x - 1 + x. Sampled from pi, k1 and k3 have
+the right mean value; but as a *loss* the expected gradient of k1 is 0, that of k3 is grad KL(ref ||
+pi), and only that of k2 is grad KL(pi || ref), the one wanted. So k1 belongs in the reward, k2 (or
+k3+) in the loss.
 """
 
 from __future__ import annotations
@@ -81,11 +82,12 @@ def kl(
         ref_logp: [B, T], of the reference policy; detached.
         mask: [B, T] in {0, 1}.
         estimator: "k1", "k2", "k3" or "k3+".
-        old_logp: [B, T]; when given, each estimate is multiplied by `pi / old`, since the tokens came from old
-            (DeepSeek-V3.2 with k3, open-instruct with k1).
+        old_logp: [B, T]; when given, each estimate is multiplied by `pi / old`, since the tokens
+            came from old (DeepSeek-V3.2 with k3, open-instruct with k1).
         detach_ratio: whether that ratio is a constant; in those trainers it is not.
         max_log_ratio: clamp x to +- this (20 in verl, none in TRL).
-        max_value: clamp the estimate to +- this (10 in verl; slime only for "low_var_kl"; none in TRL).
+        max_value: clamp the estimate to +- this (10 in verl; slime only for "low_var_kl"; none in
+            TRL).
 
     Source: Schulman 2020, "Approximating KL divergence"; DeepSeek-V3.2, arXiv 2512.02556.
 
@@ -164,7 +166,8 @@ def kl_penalised_rewards(
 def adaptive_kl_coefficient(
     coefficient: float, divergence: float, *, target: float, horizon: float, steps: float
 ) -> float:
-    """The controller of PPO for language models: raise the coefficient when the divergence is above target.
+    """The controller of PPO for language models: raise the coefficient when the divergence is above
+    target.
 
     `coefficient * (1 + clip(divergence / target - 1, -0.2, 0.2) * steps / horizon)`.
 

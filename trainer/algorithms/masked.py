@@ -1,4 +1,6 @@
-"""Sums, means and whitening over trained tokens only; what stands in a masked slot never matters, not even a NaN."""
+"""Sums, means and whitening over trained tokens only; what stands in a masked slot never matters,
+not even a NaN.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,14 @@ def whiten(
     Args:
         values: [B, T].
         mask: [B, T] in {0, 1}.
-        ddof: 1 divides the variance by N - 1 (verl), 0 by N (OpenRLHF). A variance of one token is 0.
+        ddof: 1 divides the variance by N - 1 (verl), 0 by N (OpenRLHF). A variance of one token is
+            0.
         eps: added to, or the least value of, the variance.
         floor: "add" (verl) or "clamp" (OpenRLHF).
 
     Returns:
-        [B, T], 0 in untrained slots. It uses the tokens it is given: whiten the whole batch before splitting it.
+        [B, T], 0 in untrained slots. It uses the tokens it is given: whiten the whole batch before
+        splitting it.
 
     >>> x = torch.tensor([[1.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
     >>> whiten(x, torch.tensor([[1, 1], [1, 0]]), eps=0.0)

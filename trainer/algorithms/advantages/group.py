@@ -1,4 +1,6 @@
-"""Outcome advantages: one reward a rollout, compared within the group of rollouts that share a prompt. All return [B]."""
+"""Outcome advantages: one reward a rollout, compared within the group of rollouts that share a
+prompt. All return [B].
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,13 @@ def grpo_advantages(
         groups: [B] int.
         ddof: 1 (verl, TRL) or 0 (open-instruct) in the standard deviation.
         eps: added to it: 1e-6 verl, 1e-4 TRL, 1e-8 open-instruct, 1e-9 OpenRLHF.
-        singleton: a group of one gets "zero" (TRL, open-instruct) or its "raw" reward over 1 + eps (verl).
+        singleton: a group of one gets "zero" (TRL, open-instruct) or its "raw" reward over 1 + eps
+            (verl).
 
     Source: DeepSeekMath, arXiv 2402.03300.
 
-    >>> grpo_advantages(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.zeros(4, dtype=torch.long), eps=0.0)
+    >>> r, g = torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.tensor([0, 0, 0, 0])
+    >>> grpo_advantages(r, g, eps=0.0)
     tensor([ 1.5000, -0.5000, -0.5000, -0.5000])
     """
     scale = group_std(rewards, groups, ddof=ddof) + eps
@@ -51,7 +55,8 @@ def grpo_advantages(
 def dr_grpo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton = "zero") -> Tensor:
     """Dr. GRPO: the reward minus its group's mean, not divided by the spread.
 
-    `A_i = r_i - mean_g`. The method's other half is the constant normaliser, `fixed_length` in aggregation.
+    `A_i = r_i - mean_g`. The method's other half is the constant normaliser, `fixed_length` in
+    aggregation.
 
     Args:
         rewards: [B].
@@ -75,7 +80,8 @@ def rloo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton = "
     Args:
         rewards: [B].
         groups: [B] int.
-        singleton: a group of one gets "zero", or its "raw" reward (verl's loop leaves it raw, its vectorised twin 0).
+        singleton: a group of one gets "zero", or its "raw" reward (verl's loop leaves it raw, its
+            vectorised twin 0).
 
     Source: Back to basics, arXiv 2402.14740.
 
@@ -103,7 +109,8 @@ def lite_ppo_advantages(
     Args:
         rewards: [B].
         groups: [B] int.
-        std_of: the spread of the "raw" rewards (ROLL, TRL) or of the "centred" ones: two different estimators.
+        std_of: the spread of the "raw" rewards (ROLL, TRL) or of the "centred" ones: two different
+            estimators.
         ddof: 1 or 0 in the standard deviation.
         eps: added to it: 1e-6 ROLL, 1e-4 TRL.
         singleton: a group of one gets "zero", or its "raw" reward over the same spread.
@@ -210,7 +217,8 @@ def pass_at_k_advantages(
 ) -> Tensor:
     """GRPO for pass@k: only the best rollout of a group is credited, with its lead over the second.
 
-    `A_best = (r_max - r_2nd) / (std_g + eps)`, 0 for all others; 0 for a tie at the top and for a group of one.
+    `A_best = (r_max - r_2nd) / (std_g + eps)`, 0 for all others; 0 for a tie at the top and for a
+    group of one.
 
     Args:
         rewards: [B].
@@ -221,7 +229,8 @@ def pass_at_k_advantages(
 
     Source: the pass@k estimator of verl ("grpo_passk"), after arXiv 2503.19595.
 
-    >>> pass_at_k_advantages(torch.tensor([1.0, 0.5, 0.0]), torch.zeros(3, dtype=torch.long), eps=0.0)
+    >>> r, g = torch.tensor([1.0, 0.5, 0.0]), torch.tensor([0, 0, 0])
+    >>> pass_at_k_advantages(r, g, eps=0.0)
     tensor([1., 0., 0.])
     """
     values = floating(rewards).detach()
@@ -247,26 +256,30 @@ def supo_advantages(
     eps: float = 1e-6,
     singleton: Singleton = "zero",
 ) -> Tensor:
-    """SUPO: GRPO over rollouts, broadcast to every segment a rollout was cut into by its context summaries.
+    """SUPO: GRPO over rollouts, broadcast to every segment a rollout was cut into by its context
+    summaries.
 
-    `A_s = (r_{j(s)} - mean_g r) / (std_g r + eps)`: a rollout with many summaries counts once in its group.
+    `A_s = (r_{j(s)} - mean_g r) / (std_g r + eps)`: a rollout with many summaries counts once in
+    its group.
 
     Args:
         rewards: [N], one a rollout.
         groups: [N] int.
         segments: [S] int, for each training row the rollout (0..N-1) it is part of.
-        statistics_over: "rollouts" (the paper's Eq. 3), or "segments" (Eq. 4), in which a rollout counts once for each
-            of its segments; the paper measured it 4 to 6 points worse.
+        statistics_over: "rollouts" (the paper's Eq. 3), or "segments" (Eq. 4), in which a rollout
+            counts once for each of its segments; the paper measured it 4 to 6 points worse.
         ddof: as in `grpo_advantages`.
         eps: as in `grpo_advantages`.
         singleton: as in `grpo_advantages`.
 
     Returns:
-        [S], one a row. Rollouts that ran out of steps or summaries are masked from the loss and stay in the statistics.
+        [S], one a row. Rollouts that ran out of steps or summaries are masked from the loss and
+        stay in the statistics.
 
     Source: arXiv 2510.06727, Eq. 3 and 4; no official code, so `ddof` and `eps` are GRPO's.
 
-    >>> supo_advantages(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), torch.tensor([0, 0, 1]), eps=0.0)
+    >>> r, g, segments = torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), torch.tensor([0, 0, 1])
+    >>> supo_advantages(r, g, segments, eps=0.0)
     tensor([ 0.7071,  0.7071, -0.7071])
     """
     if statistics_over == "segments":

@@ -1,4 +1,6 @@
-"""Corrections between the policy that sampled and the one that learns: weights (float) and filters (bool masks)."""
+"""Corrections between the policy that sampled and the one that learns: weights (float) and filters
+(bool masks).
+"""
 
 from .importance import (
     Level,

@@ -1,7 +1,8 @@
-"""Between the engine that sampled and the trainer that learns: importance weights, truncated (TIS) or masked (MIS).
+"""Between the engine that sampled and the trainer that learns: importance weights, truncated (TIS)
+or masked (MIS).
 
-`w = old / mu`, old being the trainer's own log-probabilities of the sampled tokens before the first update, and mu the
-engine's. All weights are detached; hand them to a loss as `weights=`.
+`w = old / mu`, old being the trainer's own log-probabilities of the sampled tokens before the first
+update, and mu the engine's. All weights are detached; hand them to a loss as `weights=`.
 """
 
 from __future__ import annotations
@@ -71,10 +72,12 @@ def tis_weights(
         cap: the greatest weight (verl 2); infinity makes it exact importance sampling.
         floor: the least weight; None (verl) or a number (TRL, slime and OpenRLHF have one).
         level: see `importance_weights`.
-        normalise: divide by the mean weight of the batch's trained tokens. Do it before splitting the batch.
+        normalise: divide by the mean weight of the batch's trained tokens. Do it before splitting
+            the batch.
         max_log_ratio: see `importance_weights`.
 
-    Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training".
+    Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
+    training".
 
     >>> old, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
     >>> tis_weights(old, mu, torch.ones(1, 2), cap=1.2)
@@ -100,10 +103,11 @@ def mis_weights(
     level: Level = "token",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Tensor:
-    """Masked importance sampling (IcePop): the weight inside [low, high], 0 outside: `w 1[low <= w <= high]`.
+    """Masked importance sampling (IcePop): the weight inside [low, high], 0 outside:
+    `w 1[low <= w <= high]`.
 
-    A weight of 0 keeps the token in the denominator (TRL, AReaL). Peers that average over what is left (verl, slime)
-    also multiply the mask by `weights > 0`: the two differ by N / N_kept.
+    A weight of 0 keeps the token in the denominator (TRL, AReaL). Peers that average over what is
+    left (verl, slime) also multiply the mask by `weights > 0`: the two differ by N / N_kept.
 
     Args:
         old_logp: [B, T], of the trainer.

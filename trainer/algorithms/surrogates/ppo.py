@@ -1,4 +1,6 @@
-"""Surrogates that clip the ratio of each token. Losses are minimised; each returns (sum, weight) and leaves the division."""
+"""Surrogates that clip the ratio of each token. Losses are minimised; each returns (sum, weight)
+and leaves the division.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def reinforce_loss(
         logp: [B, T].
         advantages: [B, T] or [B]; detached.
         mask: [B, T] in {0, 1}.
-        weights: [B, T] or [B], off-policy correction; detached (else a term `log pi * grad w` biases the gradient).
+        weights: [B, T] or [B], off-policy correction; detached (else a term `log pi * grad w`
+            biases the gradient).
         agg: how token losses become one number.
 
     Source: Williams 1992.
@@ -51,8 +54,9 @@ def ppo_clip_loss(
 ) -> Sum:
     """PPO: a pessimistic bound, the worse of the plain and the clipped surrogate.
 
-    `l = max(-A rho, -A clip(rho, 1 - eps_low, 1 + eps_high))`, `rho = pi / old`. The gradient is `-A rho` per unit of
-    log pi, and 0 once the ratio has already moved out on the side the advantage asks for (A > 0 above, A < 0 below).
+    `l = max(-A rho, -A clip(rho, 1 - eps_low, 1 + eps_high))`, `rho = pi / old`. The gradient is
+    `-A rho` per unit of log pi, and 0 once the ratio has already moved out on the side the
+    advantage asks for (A > 0 above, A < 0 below).
 
     Args:
         logp: [B, T].
@@ -138,7 +142,8 @@ def dual_clip_loss(
 ) -> Sum:
     """PPO with a ceiling on what a single unlikely-made-likely token can cost.
 
-    For A < 0: `l = min(max(-A rho, -A clip(rho)), -A c)`; for A >= 0, PPO. Above the ceiling the gradient is 0.
+    For A < 0: `l = min(max(-A rho, -A clip(rho)), -A c)`; for A >= 0, PPO. Above the ceiling the
+    gradient is 0.
 
     Args:
         logp: [B, T].
@@ -185,7 +190,8 @@ def two_sided_clip_loss(
 ) -> Sum:
     """PPO whose unclipped branch is bounded too, for either sign of the advantage.
 
-    `l = max(-A min(rho, delta), -A clip(rho))`. It binds only for A < 0 (for A > 0 the clipped branch already rules).
+    `l = max(-A min(rho, delta), -A clip(rho))`. It binds only for A < 0 (for A > 0 the clipped
+    branch already rules).
 
     Args:
         logp: [B, T].

@@ -1,4 +1,6 @@
-"""The probability ratio between two policies, taken from log-probabilities: `exp(logp - old_logp)`, never `logp / old_logp`."""
+"""The probability ratio between two policies, taken from log-probabilities: `exp(logp - old_logp)`,
+never `logp / old_logp`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from torch import Tensor
 from ..masked import blank, masked_mean
 
 MAX_LOG_RATIO = 20.0
-"""Beyond exp(20) a ratio is cut (and its gradient is 0): in float32, an overflow would turn 0 * inf into NaN."""
+"""Beyond exp(20) a ratio is cut (and its gradient is 0): in float32, an overflow would turn 0 * inf
+into NaN.
+"""
 
 
 def log_ratio(
@@ -22,7 +26,8 @@ def log_ratio(
         logp: [B, T], of the current policy.
         old_logp: [B, T], of the policy the ratio is against.
         mask: [B, T] in {0, 1}.
-        max_log_ratio: nats; clamp to +- this (20 in verl, SkyRL and OpenRLHF; None, as in TRL, does not clamp).
+        max_log_ratio: nats; clamp to +- this (20 in verl, SkyRL and OpenRLHF; None, as in TRL, does
+            not clamp).
 
     >>> log_ratio(torch.tensor([[-1.0, 0.0]]), torch.tensor([[-2.0, 5.0]]), torch.tensor([[1, 0]]))
     tensor([[1., 0.]])
@@ -43,7 +48,8 @@ def policy_ratio(
 
 
 def clip(ratio: Tensor, eps_low: float, eps_high: float) -> Tensor:
-    """`ratio` held within [1 - eps_low, 1 + eps_high]; `eps_low >= 1` is no lower bound, a ratio being positive.
+    """`ratio` held within [1 - eps_low, 1 + eps_high]; `eps_low >= 1` is no lower bound, a ratio
+    being positive.
 
     >>> clip(torch.tensor([0.25, 1.5]), 0.2, 0.28)
     tensor([0.8000, 1.2800])

@@ -1,0 +1,232 @@
+"""Advantages from rewards that sit on tokens: returns-to-go, REINFORCE++ and generalised advantage
+estimation. All [B, T].
+
+A row may have holes: untrained slots (tool output) between trained ones. By default they are
+skipped: the step after a token is the next *trained* token, and neither return nor value chain is
+cut. A reward on an untrained slot is not seen; put a turn's reward on its last trained token.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..groups import Singleton, group_statistics, settle_singletons
+from ..masked import blank, whiten
+
+Holes = Literal["skip", "step"]
+"""Whether an untrained slot inside a row is no step at all, or a step of reward 0 and value 0."""
+
+
+def returns_to_go(token_rewards: Tensor, mask: Tensor, *, gamma: float = 1.0) -> Tensor:
+    """Discounted sum of this and later rewards: `G_t = r_t + gamma G_{t+1}` over trained tokens.
+
+    Args:
+        token_rewards: [B, T].
+        mask: [B, T] in {0, 1}; holes are skipped.
+        gamma: discount a trained token.
+
+    Returns:
+        [B, T], 0 in untrained slots.
+
+    The first turn keeps its credit across a tool's output (some trainers multiply the running
+    return by the mask and lose it):
+
+    >>> returns_to_go(torch.tensor([[0.0, 0.0, 0.0, 1.0]]), torch.tensor([[1, 0, 0, 1]]))
+    tensor([[1., 0., 0., 1.]])
+    """
+    rewards, trained = blank(token_rewards, mask), mask.bool()
+    running = (
+        torch.zeros_like(rewards[:, 0]) if rewards.shape[1] else rewards.new_zeros(len(rewards))
+    )
+    columns: list[Tensor] = []
+    for t in reversed(range(rewards.shape[1])):
+        running = torch.where(trained[:, t], rewards[:, t] + gamma * running, running)
+        columns.append(running)
+    return blank(torch.stack(columns[::-1], dim=1), mask) if columns else rewards
+
+
+def reinforce_pp_advantages(
+    token_rewards: Tensor,
+    mask: Tensor,
+    *,
+    gamma: float = 1.0,
+    ddof: int = 1,
+    eps: float = 1e-8,
+    floor: Literal["add", "clamp"] = "add",
+) -> Tensor:
+    """REINFORCE++: returns-to-go, whitened over all trained tokens of the global batch.
+
+    `A_t = (G_t - mean) / sqrt(var + eps)`. A KL penalty, if any, is already in the rewards
+    (`kl_penalised_rewards`).
+
+    Args:
+        token_rewards: [B, T].
+        mask: [B, T] in {0, 1}.
+        gamma: discount a trained token.
+        ddof: as in `whiten`: 1 verl, 0 OpenRLHF.
+        eps: as in `whiten`.
+        floor: as in `whiten`: "add" verl, "clamp" OpenRLHF.
+
+    Source: arXiv 2501.03262.
+
+    >>> r, mask = torch.tensor([[0.0, 1.0], [0.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
+    >>> reinforce_pp_advantages(r, mask)
+    tensor([[ 0.5774,  0.5774],
+            [-1.1547,  0.0000]])
+    """
+    returns = returns_to_go(token_rewards.detach(), mask, gamma=gamma)
+    return whiten(returns, mask, ddof=ddof, eps=eps, floor=floor)
+
+
+def reinforce_pp_baseline_advantages(
+    rewards: Tensor,
+    groups: Tensor,
+    mask: Tensor,
+    *,
+    ddof: int = 1,
+    eps: float = 1e-8,
+    floor: Literal["add", "clamp"] = "add",
+    singleton: Singleton = "zero",
+) -> Tensor:
+    """REINFORCE++-baseline: rewards centred in their group, then whitened over the batch's tokens
+    (also DLER).
+
+    `A = whiten(r_i - mean_g)`; the statistics weigh tokens, so a long answer weighs more in them.
+
+    Args:
+        rewards: [B].
+        groups: [B] int.
+        mask: [B, T] in {0, 1}.
+        ddof: as in `whiten`.
+        eps: as in `whiten`.
+        floor: as in `whiten`.
+        singleton: what a group of one brings to the whitening: "zero", or its "raw" reward.
+
+    Returns:
+        [B, T].
+
+    Source: arXiv 2501.03262; DLER, arXiv 2510.15110.
+
+    >>> mask = torch.tensor([[1, 1], [1, 0]])
+    >>> reinforce_pp_baseline_advantages(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), mask)
+    tensor([[ 0.5774,  0.5774],
+            [-1.1547,  0.0000]])
+    """
+    centred = group_statistics(rewards, groups).centred
+    settled = settle_singletons(centred, rewards, groups, singleton)
+    return whiten(blank(settled, mask), mask, ddof=ddof, eps=eps, floor=floor)
+
+
+def gae_advantages(
+    token_rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    *,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    holes: Holes = "skip",
+    bootstrap: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation: (advantages, returns).
+
+    `delta_t = r_t + gamma V_{t+1} - V_t`, `A_t = delta_t + gamma lam A_{t+1}`, return `A_t + V_t`.
+
+    Args:
+        token_rewards: [B, T].
+        values: [B, T], of the state before each token; detached.
+        mask: [B, T] in {0, 1}.
+        gamma: discount a step.
+        lam: 0.95 in papers, 1.0 in verl's configuration.
+        holes: "skip" (verl) or "step" (OpenRLHF): untrained slots between trained ones are no
+            steps, or steps of reward 0 and value 0.
+        bootstrap: [B], the value after the last trained token; 0 when not given (the episode ended
+            there).
+
+    Returns:
+        Two tensors [B, T], 0 in untrained slots. Advantages are not whitened: that is `whiten`, and
+        only for them.
+
+    Source: arXiv 1506.02438.
+
+    >>> r, v = torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([[0.2, 0.5, 0.8]])
+    >>> gae_advantages(r, v, torch.ones(1, 3))
+    (tensor([[0.7655, 0.4900, 0.2000]]), tensor([[0.9655, 0.9900, 1.0000]]))
+
+    Raises:
+        ValueError: `holes` is neither "skip" nor "step".
+    """
+    rewards, state_values = blank(token_rewards.detach(), mask), blank(values.detach(), mask)
+    steps = _steps(mask, holes)
+    next_value = rewards.new_zeros(len(rewards)) if bootstrap is None else bootstrap.detach()
+    running = torch.zeros_like(next_value)
+    columns: list[Tensor] = []
+    for t in reversed(range(rewards.shape[1])):
+        delta = rewards[:, t] + gamma * next_value - state_values[:, t]
+        running = torch.where(steps[:, t], delta + gamma * lam * running, running)
+        next_value = torch.where(steps[:, t], state_values[:, t], next_value)
+        columns.append(running)
+    advantages = blank(torch.stack(columns[::-1], dim=1), mask) if columns else rewards
+    return advantages, advantages + state_values
+
+
+def egae_advantages(
+    token_rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    truncated: Tensor,
+    *,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    holes: Holes = "skip",
+) -> tuple[Tensor, Tensor]:
+    """Extended GAE of Truncated PPO: a row cut at the end of a window is bootstrapped with its own
+    last value.
+
+    As `gae_advantages`, with `V(s_end) := V(s_{end - 1})` in truncated rows, so that their last
+    delta is `r + (gamma - 1) V`; finished rows end in value 0.
+
+    Args:
+        token_rewards: [B, T].
+        values: [B, T].
+        mask: [B, T] in {0, 1}.
+        truncated: [B] bool, rows whose answer goes on beyond the window.
+        gamma: discount a step.
+        lam: see `gae_advantages`.
+        holes: see `gae_advantages`.
+
+    Returns:
+        (advantages, returns). The method trains the value on finished rows only, with Monte-Carlo
+        returns.
+
+    Source: T-PPO, arXiv 2506.15050, through a note that quotes it.
+
+    >>> r, v = torch.zeros(1, 3), torch.tensor([[0.2, 0.5, 0.8]])
+    >>> egae_advantages(r, v, torch.ones(1, 3), torch.tensor([True]))[0]
+    tensor([[0.5850, 0.3000, 0.0000]])
+    >>> egae_advantages(r, v, torch.ones(1, 3), torch.tensor([False]))[0]
+    tensor([[-0.1370, -0.4600, -0.8000]])
+    """
+    bootstrap = torch.where(truncated.bool(), _last(blank(values.detach(), mask), mask), 0.0)
+    return gae_advantages(
+        token_rewards, values, mask, gamma=gamma, lam=lam, holes=holes, bootstrap=bootstrap
+    )
+
+
+def _steps(mask: Tensor, holes: str) -> Tensor:
+    trained = mask.bool()
+    if holes == "skip":
+        return trained
+    if holes != "step":
+        raise ValueError(f"holes is 'skip' or 'step', got {holes!r}")
+    # padding behind the last trained token is no step in either reading
+    return trained.flip(1).cumsum(1).flip(1) > 0
+
+
+def _last(values: Tensor, mask: Tensor) -> Tensor:
+    if not mask.shape[1]:
+        return values.new_zeros(len(values))
+    places = torch.arange(mask.shape[1], device=mask.device) * mask.bool()
+    return values.gather(1, places.argmax(1, keepdim=True)).squeeze(1)

@@ -1,0 +1,190 @@
+"""Baselines that differ from token to token: the optimal token baseline (OTB) and HAPO's average
+over tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..groups import (
+    Singleton,
+    floating,
+    group_index,
+    group_size,
+    group_statistics,
+    group_sum,
+)
+from ..masked import blank
+from .group import grpo_advantages
+from .returns import returns_to_go
+
+
+def logit_gradient_proxy(logp: Tensor, logits: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """The squared norm of the score with respect to the logits: `1 - 2 pi(a) + sum_v pi(v)^2`.
+
+    Args:
+        logp: [...], of the sampled token.
+        logits: [..., V].
+        temperature: the sampler's.
+
+    Returns:
+        [...], in [0, 2].
+
+    Source: the logit-gradient proxy of OTB (verl `optimal_token_baseline`).
+
+    >>> logits = torch.tensor([1.0, 3.0]).log()
+    >>> logit_gradient_proxy(torch.tensor(0.75).log(), logits)  # 1 - 1.5 + 0.625
+    tensor(0.1250)
+    """
+    squares = torch.softmax(logits.detach() / temperature, -1).square().sum(-1)
+    return 1 - 2 * logp.detach().exp() + squares
+
+
+def otb_advantages(
+    rewards: Tensor,
+    groups: Tensor,
+    mask: Tensor,
+    proxies: Tensor,
+    *,
+    weights: Tensor | None = None,
+    eps: float = 1e-8,
+    zero_tail: bool = False,
+    compact: bool = False,
+    singleton: Singleton = "raw",
+) -> Tensor:
+    """OTB: at every token, a baseline that weighs the group's returns by the gradient gathered so
+    far.
+
+    `W_it = sum_{j <= t} g_ij m_ij w_ij^2`, `B_t = sum_i G_it W_it / (sum_i W_it + eps)` over the
+    rows of the group trained at t, `A_it = (G_it - B_t) m_it`.
+
+    Args:
+        rewards: [B] (one outcome: `G_it = r_i`), or [B, T] on tokens (`G` is the return-to-go,
+            undiscounted).
+        groups: [B] int.
+        mask: [B, T] in {0, 1}.
+        proxies: [B, T], squared score norms, of `logit_gradient_proxy`.
+        weights: [B, T], importance weights (TIS); they enter squared.
+        eps: added to the sum of weights.
+        zero_tail: beyond the second-longest row B is the longest row's own return, so A = 0; True
+            sets B = 0 there (verl: off for single-turn, on for multi-turn).
+        compact: count t in trained tokens rather than slots (verl's multi-turn variant), so that
+            holes do not shift one row against another.
+        singleton: a group of one has baseline 0, which leaves the "raw" return (verl), or gets
+            "zero".
+
+    Returns:
+        [B, T].
+
+    Source: verl `optimal_token_baseline`. (The paper's abstract weighs the *update* by the inverse
+    norm; the baseline itself weighs by W.)
+
+    >>> proxies, r = torch.tensor([[0.5, 0.02], [0.08, 0.5]]), torch.tensor([1.0, 0.0])
+    >>> otb_advantages(r, torch.tensor([0, 0]), torch.ones(2, 2), proxies)
+    tensor([[ 0.1379,  0.5273],
+            [-0.8621, -0.4727]])
+    """
+    returns = _returns(rewards, mask)
+    scaled = proxies.detach() if weights is None else proxies.detach() * weights.detach().square()
+    scaled = blank(scaled, mask).to(returns.dtype)
+    if compact:
+        order = torch.argsort(mask.bool().logical_not().long(), dim=1, stable=True)
+        packed = _otb(
+            returns.gather(1, order),
+            groups,
+            mask.gather(1, order),
+            scaled.gather(1, order),
+            eps,
+            zero_tail,
+        )
+        baseline = torch.zeros_like(packed).scatter(1, order, packed)
+    else:
+        baseline = _otb(returns, groups, mask, scaled, eps, zero_tail)
+    alone = (group_size(groups) == 1).unsqueeze(1)
+    lone = returns if singleton == "raw" else torch.zeros_like(returns)
+    return blank(torch.where(alone, lone, returns - baseline), mask)
+
+
+def _otb(
+    returns: Tensor, groups: Tensor, mask: Tensor, proxies: Tensor, eps: float, zero_tail: bool
+) -> Tensor:
+    gathered = blank(proxies.cumsum(1), mask)
+    weight = _column_sums(gathered, groups)
+    baseline = _column_sums(gathered * returns, groups) / torch.where(
+        weight + eps > 0, weight + eps, 1.0
+    )
+    if not zero_tail:
+        return baseline
+    runner_up = _second_longest(mask.sum(1), groups)
+    return torch.where(mask.cumsum(1) > runner_up.unsqueeze(1), 0.0, baseline)
+
+
+def hapo_advantages(
+    rewards: Tensor,
+    groups: Tensor,
+    lengths: Tensor,
+    *,
+    ddof: int = 0,
+    eps: float = 1e-6,
+    fallback: float | None = 5.0,
+) -> Tensor:
+    """HAPO (heterogeneous adaptive): GRPO whose mean and spread are over the group's tokens, not
+    its rows.
+
+    `A_i = (r_i - mean) / (std + eps)`, `mean = sum n_j r_j / sum n_j`, std over tokens likewise:
+    long rows weigh more.
+
+    Args:
+        rewards: [B].
+        groups: [B] int.
+        lengths: [B], trained tokens of each row.
+        ddof: 0 (the authors') or 1, in tokens.
+        eps: added to the spread.
+        fallback: a group with any |A| this large gets `grpo_advantages` instead; None never.
+
+    Returns:
+        [B]; 0 for rows without tokens. (The authors' code leaves padding unmasked; a loss here
+        masks it anyway.)
+
+    Source: arXiv 2509.16591. Not the history-aware HAPO, which shares the name.
+
+    >>> hapo_advantages(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), torch.tensor([1, 3]))
+    tensor([ 1.7320, -0.5773])
+    """
+    values, weight = floating(rewards).detach(), lengths.to(floating(rewards).dtype)
+    total = group_sum(weight, groups)
+    live = lengths > 0
+    anchored = group_statistics(values, groups).centred
+    centred = anchored - group_sum(weight * anchored, groups) / total.clamp(min=1)
+    variance = group_sum(weight * centred.square(), groups) / (total - ddof).clamp(min=1)
+    scale = variance.sqrt() + eps
+    averaged = torch.where(live & (variance > 0), centred / torch.where(scale > 0, scale, 1.0), 0.0)
+    if fallback is None:
+        return averaged
+    wild = group_sum((live & (averaged.abs() >= fallback)).to(values.dtype), groups) > 0
+    return torch.where(wild & live, grpo_advantages(values, groups, eps=1e-6), averaged)
+
+
+def _returns(rewards: Tensor, mask: Tensor) -> Tensor:
+    values = floating(rewards).detach()
+    return blank(values, mask) if values.dim() == 1 else returns_to_go(values, mask)
+
+
+def _column_sums(values: Tensor, groups: Tensor) -> Tensor:
+    """Sum over the rows of each group, column by column, given back to its rows: [B, T]."""
+    index = group_index(groups)
+    return torch.zeros_like(values).index_add(0, index, values)[index]
+
+
+def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
+    """The second greatest length in each row's group (the greatest, where two rows have it); -1 in
+    a group of one.
+    """
+    index = group_index(groups)
+    order = torch.argsort(lengths, descending=True, stable=True)
+    order = order[torch.argsort(index[order], stable=True)]
+    starts = torch.searchsorted(index[order].contiguous(), index.unique())
+    seconds = (starts + 1).clamp(max=len(lengths) - 1)
+    found = torch.where(index[order][seconds] == index.unique(), lengths[order][seconds], -1)
+    return found[index]

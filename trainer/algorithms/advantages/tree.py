@@ -1,0 +1,187 @@
+"""Advantages in a tree of rollouts that share prefixes: a node is a segment, a leaf ends one
+rollout.
+
+A tree (or a forest) is `parents` [N] int: the parent of each node, -1 for a root; `rewards` [N]
+count at leaves only.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..groups import floating, group_std
+
+
+def node_depths(parents: Tensor) -> Tensor:
+    """The number of ancestors of each node, [N] int.
+
+    >>> node_depths(torch.tensor([-1, 0, 0, 1]))
+    tensor([0, 1, 1, 2])
+
+    Raises:
+        ValueError: the parents go round in a circle.
+    """
+    depths, ancestors = torch.zeros_like(parents), parents
+    for _ in range(len(parents) + 1):
+        if not bool((ancestors >= 0).any()):
+            return depths
+        depths = depths + (ancestors >= 0)
+        ancestors = _climb(ancestors, parents)
+    raise ValueError(f"the tree has a circle: parents={parents.tolist()}")
+
+
+def tree_values(rewards: Tensor, parents: Tensor) -> Tensor:
+    """The value of each node: a leaf's reward, an inner node's mean over its children (each
+    weighing the same), [N].
+
+    >>> tree_values(torch.tensor([0.0, 0.0, 1.0, 1.0, 0.0]), torch.tensor([-1, 0, 0, 1, 1]))
+    tensor([0.7500, 0.5000, 1.0000, 1.0000, 0.0000])
+    """
+    depths, values = node_depths(parents), floating(rewards).detach().clone()
+    for depth in range(int(depths.max()) if len(depths) else 0, 0, -1):
+        at = depths == depth
+        total = torch.zeros_like(values).index_add(0, parents[at], values[at])
+        count = torch.zeros_like(values).index_add(0, parents[at], torch.ones_like(values[at]))
+        values = torch.where(count > 0, total / count.clamp(min=1), values)
+    return values
+
+
+def spo_tree_advantages(
+    rewards: Tensor, parents: Tensor, *, normalise: bool = False, ddof: int = 0, eps: float = 1e-8
+) -> Tensor:
+    """SPO-tree: a segment's value minus its parent's; 0 at a root.
+
+    `A = V_node - V_parent`, or over `std of the siblings + eps`. The method drops segments of
+    advantage 0.
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int.
+        normalise: divide by the spread of the parent's children.
+        ddof: 0 or 1 in that spread.
+        eps: added to it.
+
+    Returns:
+        [N], one a node.
+
+    Source: Segment policy optimization, arXiv 2505.23564.
+
+    >>> spo_tree_advantages(torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-1, 0, 0]))
+    tensor([ 0.0000,  0.5000, -0.5000])
+    """
+    values = tree_values(rewards, parents)
+    steps = _above(values, parents)
+    if not normalise:
+        return steps
+    scale = group_std(values, parents, ddof=ddof) + eps
+    return torch.where(steps == 0, 0.0, steps / torch.where(scale > 0, scale, 1.0))
+
+
+def treepo_leaf_rewards(
+    rewards: Tensor,
+    parents: Tensor,
+    *,
+    weigh_by: Literal["size", "one"] = "size",
+    drop_constant: bool = False,
+) -> Tensor:
+    """TreePO: a leaf's reward compared with the leaves below each of its ancestors, [N]; inner
+    nodes get 0.
+
+    `r_j' = sum_h w_h (r_j - mean_h) / sum_h w_h`, h running over the leaf itself (which adds 0 with
+    weight 1) and all its ancestors, mean_h over the leaves below h.
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int.
+        weigh_by: w_h is the number of leaves below h ("size"), or 1 ("one").
+        drop_constant: leave out subgroups whose rewards are all equal.
+
+    Source: arXiv 2508.17445.
+
+    Leaves 2, 3 below node 1, and leaf 4 beside it: (1 * 0 + 2 * 0.5 + 3 * 1/3) / 6 for leaf 2.
+
+    >>> r, parents = torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0]), torch.tensor([-1, 0, 1, 1, 0])
+    >>> treepo_leaf_rewards(r, parents)
+    tensor([ 0.0000,  0.0000,  0.3333, -0.5000,  0.2500])
+    """
+    values, leaves = floating(rewards).detach(), _is_leaf(parents)
+    below = _below(values, parents, leaves)
+    top, weight = torch.zeros_like(values), torch.zeros_like(values)
+    ancestors = torch.arange(len(parents), device=parents.device)
+    for _ in range(int(node_depths(parents).max()) + 1 if len(parents) else 0):
+        there, at = ancestors >= 0, ancestors.clamp(min=0)
+        share = below[0][at] if weigh_by == "size" else torch.ones_like(values)
+        counted = there & ~below[2][at] if drop_constant else there
+        share = torch.where(counted, share, 0.0)
+        top, weight = top + share * (values - below[1][at]), weight + share
+        ancestors = _climb(ancestors, parents)
+    return torch.where(leaves & (weight > 0), top / torch.where(weight > 0, weight, 1.0), 0.0)
+
+
+def treepo_advantages(
+    rewards: Tensor,
+    parents: Tensor,
+    *,
+    weigh_by: Literal["size", "one"] = "size",
+    drop_constant: bool = False,
+    eta: float = 1.0,
+) -> Tensor:
+    """TreePO: the value of a segment minus that of its parent, of leaf rewards compared at every
+    level; 0 at a root.
+
+    `A = R_node - eta^d R_parent`, R being `tree_values(treepo_leaf_rewards(...))` and d the depth
+    of the node. The method then whitens over tokens (`whiten`).
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int.
+        weigh_by: see `treepo_leaf_rewards`.
+        drop_constant: see `treepo_leaf_rewards`.
+        eta: decay of the parent's part with depth; 1 (the authors' default) is none.
+
+    Returns:
+        [N], one a node.
+
+    Source: arXiv 2508.17445.
+
+    >>> r, parents = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-1, 0, 0])
+    >>> treepo_advantages(r, parents)  # leaf rewards (2 * 0.5) / 3 and (2 * -0.5) / 3, the root's value 0
+    tensor([ 0.0000,  0.3333, -0.3333])
+    """
+    compared = treepo_leaf_rewards(rewards, parents, weigh_by=weigh_by, drop_constant=drop_constant)
+    values = tree_values(compared, parents)
+    decay = eta ** node_depths(parents).to(values.dtype)
+    return torch.where(parents >= 0, values - decay * values[parents.clamp(min=0)], 0.0)
+
+
+def _above(values: Tensor, parents: Tensor) -> Tensor:
+    return torch.where(parents >= 0, values - values[parents.clamp(min=0)], 0.0)
+
+
+def _climb(nodes: Tensor, parents: Tensor) -> Tensor:
+    return torch.where(nodes >= 0, parents[nodes.clamp(min=0)], nodes)
+
+
+def _is_leaf(parents: Tensor) -> Tensor:
+    leaves = torch.ones_like(parents, dtype=torch.bool)
+    leaves[parents[parents >= 0]] = False
+    return leaves
+
+
+def _below(values: Tensor, parents: Tensor, leaves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the leaves below each node: their number, mean reward, and whether all rewards are equal."""
+    count, total = torch.zeros_like(values), torch.zeros_like(values)
+    least, greatest = torch.full_like(values, torch.inf), torch.full_like(values, -torch.inf)
+    ancestors = torch.where(leaves, torch.arange(len(parents), device=parents.device), -1)
+    while bool((ancestors >= 0).any()):
+        there = ancestors >= 0
+        at, reward = ancestors[there], values[there]
+        count = count.index_add(0, at, torch.ones_like(reward))
+        total = total.index_add(0, at, reward)
+        least = least.scatter_reduce(0, at, reward, "amin")
+        greatest = greatest.scatter_reduce(0, at, reward, "amax")
+        ancestors = _climb(ancestors, parents)
+    return count, total / count.clamp(min=1), least == greatest
