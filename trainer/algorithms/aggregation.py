@@ -15,6 +15,7 @@ undivided batch. The mean of per-part means is a different loss: [1, 1, 1] and [
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -154,6 +155,8 @@ AGGREGATIONS: dict[str, Aggregator] = {
     "token_mean": token_mean,
     "sequence_mean": sequence_mean,
     "sequence_sum": sequence_sum,
+    "sequence_mean_all_rows": partial(sequence_mean, rows="all"),
+    "sequence_sum_all_rows": partial(sequence_sum, rows="all"),
 }
 """Those that need no option, by name."""
 

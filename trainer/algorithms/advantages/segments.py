@@ -47,7 +47,8 @@ def spo_chain_segments(
 
     Source: Segment policy optimization, arXiv 2505.23564.
 
-    >>> spo_chain_segments(torch.tensor([[0.5, 0.95, 0.5, 0.5]]).log(), torch.ones(1, 4), interval=2)
+    >>> old_logp = torch.tensor([[0.5, 0.95, 0.5, 0.5]]).log()
+    >>> spo_chain_segments(old_logp, torch.ones(1, 4), interval=2)
     tensor([[0, 0, 0, 1]])
     """
     trained = mask.bool()

@@ -148,7 +148,7 @@ def treepo_advantages(
     Source: arXiv 2508.17445.
 
     >>> r, parents = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-1, 0, 0])
-    >>> treepo_advantages(r, parents)  # leaf rewards (2 * 0.5) / 3 and (2 * -0.5) / 3, the root's value 0
+    >>> treepo_advantages(r, parents)  # leaf rewards (2 * 0.5) / 3 and (2 * -0.5) / 3
     tensor([ 0.0000,  0.3333, -0.3333])
     """
     compared = treepo_leaf_rewards(rewards, parents, weigh_by=weigh_by, drop_constant=drop_constant)

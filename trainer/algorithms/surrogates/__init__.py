@@ -1,5 +1,19 @@
 """Surrogate losses: what is minimised, given advantages. Each returns (sum, weight)."""
 
+from .detached import (
+    cispo_loss,
+    decoupled_ppo_loss,
+    minirl_loss,
+    minpro_loss,
+    topr_loss,
+)
+from .gates import (
+    kimi_loss,
+    low_probability_mask,
+    lp_reg_loss,
+    min_p_proxy_logp,
+    sapo_loss,
+)
 from .ppo import (
     dapo_loss,
     dual_clip_loss,
@@ -15,17 +29,53 @@ from .ratio import (
     policy_ratio,
     ratio_statistics,
 )
+from .scores import (
+    drpo_length_weights,
+    drpo_loss,
+    hinge_kl_penalty,
+    pacs_loss,
+    rover_advantages,
+    rover_loss,
+)
+from .sequence import (
+    gmpo_loss,
+    gspo_loss,
+    gspo_token_loss,
+    luspo_loss,
+    sequence_ratio,
+)
 
 __all__ = [
     "MAX_LOG_RATIO",
     "RatioStatistics",
+    "cispo_loss",
     "clip",
     "dapo_loss",
+    "decoupled_ppo_loss",
+    "drpo_length_weights",
+    "drpo_loss",
     "dual_clip_loss",
+    "gmpo_loss",
+    "gspo_loss",
+    "gspo_token_loss",
+    "hinge_kl_penalty",
+    "kimi_loss",
     "log_ratio",
+    "low_probability_mask",
+    "lp_reg_loss",
+    "luspo_loss",
+    "min_p_proxy_logp",
+    "minirl_loss",
+    "minpro_loss",
+    "pacs_loss",
     "policy_ratio",
     "ppo_clip_loss",
     "ratio_statistics",
     "reinforce_loss",
+    "rover_advantages",
+    "rover_loss",
+    "sapo_loss",
+    "sequence_ratio",
+    "topr_loss",
     "two_sided_clip_loss",
 ]

@@ -1,0 +1,222 @@
+"""Which rows or tokens to leave out of the loss, as bool masks: True is kept.
+
+Row filters are [B], token filters [B, T]. Apply one by multiplying the mask (the token leaves the
+denominator too: verl, slime) or the `weights` of a loss (it stays there: TRL, AReaL).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..masked import blank, row_means
+from ..surrogates.ratio import log_ratio
+
+
+def trust_region_mask(
+    logp: Tensor,
+    sampler_logp: Tensor,
+    mask: Tensor,
+    *,
+    threshold: float,
+    statistic: Literal["max_k2", "mean_k3"] = "mean_k3",
+) -> Tensor:
+    """Trust-region masking: drop the whole sequence when it left the sampler's neighbourhood
+    anywhere.
+
+    With `x = log pi - log mu` (trainer minus engine): kept when `max_t x^2 / 2 <= threshold`
+    ("max_k2") or `mean_t (e^x - 1 - x) <= threshold` ("mean_k3").
+
+    Args:
+        logp: [B, T], of the trainer.
+        sampler_logp: [B, T], of the engine.
+        mask: [B, T] in {0, 1}.
+        threshold: nats; the paper's scale for k3 is 0.001 to 0.01.
+        statistic: which divergence.
+
+    Returns:
+        [B] bool; a row without tokens is kept.
+
+    Source: arXiv 2512.23075; verl `rollout_corr`.
+
+    >>> pi, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
+    >>> trust_region_mask(pi, mu, torch.ones(1, 2), threshold=0.15)  # mean k3 is 0.143841
+    tensor([True])
+    >>> trust_region_mask(pi, mu, torch.ones(1, 2), threshold=0.15, statistic="max_k2")  # 0.240227
+    tensor([False])
+    """
+    return trust_region_statistic(logp, sampler_logp, mask, statistic=statistic) <= threshold
+
+
+def trust_region_statistic(
+    logp: Tensor, sampler_logp: Tensor, mask: Tensor, *, statistic: Literal["max_k2", "mean_k3"]
+) -> Tensor:
+    """The divergence `trust_region_mask` compares with its threshold, [B]; 0 for a row without
+    tokens.
+
+    >>> pi, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
+    >>> trust_region_statistic(pi, mu, torch.ones(1, 2), statistic="mean_k3")
+    tensor([0.1438])
+
+    Raises:
+        ValueError: an unknown statistic.
+    """
+    x = log_ratio(logp.detach(), sampler_logp, mask, max_log_ratio=None)
+    if statistic == "max_k2":
+        return (x.square() / 2).amax(1) if x.shape[1] else x.sum(1)
+    if statistic == "mean_k3":
+        return row_means(torch.expm1(x) - x, mask)
+    raise ValueError(f"statistic is 'max_k2' or 'mean_k3', got {statistic!r}")
+
+
+def ratio_band_mask(
+    old_logp: Tensor,
+    sampler_logp: Tensor,
+    mask: Tensor,
+    *,
+    low: float,
+    high: float,
+    level: Literal["sequence", "geometric"] = "geometric",
+) -> Tensor:
+    """Keep the sequences whose ratio old / mu lies in [low, high]; the bounds are on trainer over
+    engine.
+
+    `(prod_t w_t)^(1/n)` ("geometric", Geo-RS) or `prod_t w_t` ("sequence"). Combine it with
+    `tis_weights` (OpenRLHF "seq-mask-tis") or with none (verl). Bounds of a mean log ratio are
+    easily tested with the sign flipped, which swaps low and high: here a row more likely under the
+    trainer has a ratio above 1.
+
+    Args:
+        old_logp: [B, T], of the trainer.
+        sampler_logp: [B, T], of the engine.
+        mask: [B, T] in {0, 1}.
+        low: least ratio kept.
+        high: greatest ratio kept.
+        level: which ratio.
+
+    Returns:
+        [B] bool; a row without tokens (ratio 1) is kept when 1 is in the band.
+
+    >>> old, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
+    >>> ratio_band_mask(old, mu, torch.ones(1, 2), low=0.9, high=1.1)  # 0.866025
+    tensor([False])
+    """
+    difference = log_ratio(old_logp.detach(), sampler_logp, mask, max_log_ratio=None)
+    x = row_means(difference, mask) if level == "geometric" else difference.sum(1)
+    return (x.exp() >= low) & (x.exp() <= high)
+
+
+def opsm_mask(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, *, delta: float
+) -> Tensor:
+    """Off-policy sequence masking: drop a failed sequence that the policy has already moved away
+    from.
+
+    Dropped when A < 0 and `mean_t (log mu - log pi) > delta`.
+
+    Args:
+        logp: [B, T], of the trainer.
+        sampler_logp: [B, T], of the engine.
+        advantages: [B], or [B, T] (its row mean counts).
+        mask: [B, T] in {0, 1}.
+        delta: nats a token.
+
+    Returns:
+        [B] bool.
+
+    Source: DeepSeek-V3.2, arXiv 2512.02556.
+
+    >>> pi, mu = torch.tensor([[0.1], [0.1]]).log(), torch.tensor([[0.4], [0.4]]).log()
+    >>> opsm_mask(pi, mu, torch.tensor([-1.0, 1.0]), torch.ones(2, 1), delta=0.5)
+    tensor([False,  True])
+    """
+    drift = -row_means(log_ratio(logp.detach(), sampler_logp, mask, max_log_ratio=None), mask)
+    failed = (advantages if advantages.dim() == 1 else row_means(advantages, mask)) < 0
+    return ~(failed & (drift > delta))
+
+
+def dppo_mask(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, *, delta: float
+) -> Tensor:
+    """DPPO: stop a token whose *probability* (not ratio) has already moved by delta on the
+    advantage's side.
+
+    Dropped when A > 0 and `pi - mu > delta`, or A < 0 and `mu - pi > delta` (binary total
+    variation).
+
+    Args:
+        logp: [B, T], of the trainer.
+        sampler_logp: [B, T], of the engine.
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        delta: probability.
+
+    Returns:
+        [B, T] bool.
+
+    Source: the DPPO masks of prime-rl and SkyRL.
+
+    >>> pi, mu = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.3, 0.3]]).log()
+    >>> dppo_mask(pi, mu, torch.tensor([[1.0, -1.0]]), torch.ones(1, 2), delta=0.1)
+    tensor([[False,  True]])
+    """
+    moved = blank(logp.detach().exp() - sampler_logp.detach().exp(), mask)
+    return mask.bool() & ~(moved * blank(advantages.detach(), mask).sign() > delta)
+
+
+def overlong_mask(truncated: Tensor) -> Tensor:
+    """Overlong filtering: rows cut by the length limit leave the loss.
+
+    Whether their rewards stay in the group's statistics is a second decision: keep them there by
+    computing advantages before masking (TRL, SUPO), leave them out by dropping the rows first.
+
+    Args:
+        truncated: [B] bool.
+
+    Returns:
+        [B] bool.
+
+    Source: DAPO, arXiv 2503.14476.
+
+    >>> overlong_mask(torch.tensor([True, False]))
+    tensor([False,  True])
+    """
+    return ~truncated.bool()
+
+
+def mpt_mask(
+    logp: Tensor,
+    rewards: Tensor,
+    entropy: Tensor,
+    mask: Tensor,
+    *,
+    sigma: float,
+    probability: float = 0.99,
+) -> Tensor:
+    """Mastered positive tokens (UloRL): do not train what a right answer already has for certain.
+
+    Dropped when the token's probability is at least `probability`, the reward is 1 and the row's
+    mean entropy is below `sigma`.
+
+    Args:
+        logp: [B, T], of the sampled tokens.
+        rewards: [B]; 1 or more is right.
+        entropy: [B], the mean over the row's tokens, or [B, T] (the mean is taken here); nats.
+        mask: [B, T] in {0, 1}.
+        sigma: nats; below it the policy is thought to collapse.
+        probability: a token this likely is mastered.
+
+    Returns:
+        [B, T] bool.
+
+    Source: UloRL, arXiv 2507.19766, Eq. 9 and 10.
+
+    >>> logp, entropy = torch.tensor([[0.995, 0.5]]).log(), torch.tensor([0.1])
+    >>> mpt_mask(logp, torch.tensor([1.0]), entropy, torch.ones(1, 2), sigma=0.2)
+    tensor([[False,  True]])
+    """
+    mean = entropy if entropy.dim() == 1 else row_means(entropy, mask)
+    sure = (rewards >= 1) & (mean < sigma)
+    return mask.bool() & ~(sure.unsqueeze(1) & (logp.detach().exp() >= probability))

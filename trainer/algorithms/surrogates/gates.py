@@ -1,0 +1,204 @@
+"""Surrogates that fade a token's gradient out, or pull it back, instead of cutting it: SAPO,
+Lp-Reg, Kimi.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..aggregation import Agg, Sum, aggregate
+from ..kl import kl_k3
+from ..masked import blank
+from .ratio import MAX_LOG_RATIO, clip, log_ratio, policy_ratio
+
+
+def sapo_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    tau_positive: float = 1.0,
+    tau_negative: float = 1.05,
+    weights: Tensor | None = None,
+    agg: Agg = "sequence_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """SAPO (soft gate): the ratio through a sigmoid, so that the gradient fades smoothly on both
+    sides of 1.
+
+    `l = -A f(rho)`, `f = 4 / tau sigmoid(tau (rho - 1))`; gradient weight `4 q (1 - q) rho`, 1 at
+    rho = 1.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        tau_positive: sharpness where A > 0.
+        tau_negative: sharpness elsewhere; greater, so that failures fade sooner.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: Soft adaptive policy optimization, arXiv 2511.20347. Not Swarm SAPO, which shares the
+    name.
+
+    >>> pi, old = torch.tensor([[1.5]]).log(), torch.zeros(1, 1)
+    >>> sapo_loss(pi, old, torch.tensor([1.0]), torch.ones(1, 1))
+    (tensor(-2.4898), tensor(1.))
+    """
+    ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    spread = blank(advantages.detach(), mask)
+    tau = torch.full_like(spread, tau_negative).masked_fill(spread > 0, tau_positive)
+    return aggregate(
+        -spread * torch.sigmoid(tau * (ratio - 1)) * 4 / tau, mask, agg, weights=weights
+    )
+
+
+def lp_reg_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    proxy_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    eps_low: float = 1.0,
+    eps_high: float = 9.0,
+    beta: float = 1.0,
+    selected: Tensor | None = None,
+    weights: Tensor | None = None,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """Lp-Reg: low-probability tokens that a filtered proxy would keep are held against being pushed
+    to nothing.
+
+    Selected tokens whose `logp < proxy_logp`: `-A rho + beta k3(logp, proxy)`, `k3 = e^d - 1 - d`,
+    `d = proxy - logp`; all others: PPO's clip.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        proxy_logp: [B, T], of the sampled token under `min_p_proxy_logp`; detached.
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        eps_low: 1 is no lower bound.
+        eps_high: 9: a ratio of at most 10.
+        beta: weight of the pull, nats.
+        selected: [B, T] bool, of `low_probability_mask` over the whole batch; of these rows, when
+            not given.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: arXiv 2510.03222 and its code, which draws the quantile among tokens with A < 0 and uses
+    k3 of the sampled token where the paper has the full KL(proxy || pi).
+
+    >>> pi, old = torch.tensor([[0.01, 0.5]]).log(), torch.tensor([[0.02, 0.5]]).log()
+    >>> proxy, every = torch.tensor([[0.05, 0.6]]).log(), torch.ones(1, 2, dtype=torch.bool)
+    >>> total, weight = lp_reg_loss(pi, old, proxy, torch.tensor([-1.0]), every, selected=every)
+    >>> total / weight  # (2.890562 + 1.017678) / 2
+    tensor(1.9541)
+    """
+    if selected is None:
+        selected = low_probability_mask(logp, advantages, mask)
+    ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    spread = blank(advantages.detach(), mask)
+    surrogate = -spread * ratio
+    clipped = torch.maximum(surrogate, -spread * clip(ratio, eps_low, eps_high))
+    gap = log_ratio(logp, proxy_logp, mask, max_log_ratio=max_log_ratio)
+    held = selected.bool() & (gap.detach() < 0)
+    pulled = surrogate + beta * kl_k3(gap, torch.zeros_like(gap))
+    return aggregate(torch.where(held, pulled, clipped), mask, agg, weights=weights)
+
+
+def low_probability_mask(
+    logp: Tensor, advantages: Tensor, mask: Tensor, *, share: float = 0.01, least: int = 2
+) -> Tensor:
+    """Lp-Reg's selection: among trained tokens with A < 0, the `int(n * share)` least likely ones.
+
+    Args:
+        logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        share: of the tokens with negative advantage.
+        least: select nothing when fewer than this would be.
+
+    Returns:
+        [B, T] bool. Ties go to the earlier token.
+
+    >>> logp, minus = torch.tensor([[-3.0, -1.0, -2.0]]), torch.tensor([-1.0])
+    >>> low_probability_mask(logp, minus, torch.ones(1, 3), share=0.7)
+    tensor([[ True, False,  True]])
+    """
+    negative = mask.bool() & (blank(advantages.detach(), mask) < 0)
+    count = int(int(negative.sum()) * share)
+    chosen = torch.zeros_like(negative).flatten()
+    if count >= least:
+        ranked = torch.where(negative, logp.detach(), torch.inf).flatten()
+        chosen[ranked.argsort(stable=True)[:count]] = True
+    return chosen.view_as(negative)
+
+
+def min_p_proxy_logp(
+    logits: Tensor, actions: Tensor, *, ratio: float = 0.02, dropped: float = -1e4
+) -> Tensor:
+    """Log-probabilities under the policy without its noise: tokens below `ratio * max p` dropped,
+    the rest renormalised.
+
+    Args:
+        logits: [..., V].
+        actions: [...] int.
+        ratio: the min-p threshold.
+        dropped: the value for an action that was dropped.
+
+    Returns:
+        [...], detached.
+
+    >>> logits = torch.tensor([0.7, 0.29, 0.01]).log()
+    >>> min_p_proxy_logp(logits, torch.tensor(1)).exp()  # 0.29 / 0.99
+    tensor(0.2929)
+    """
+    logp = torch.log_softmax(
+        logits.detach().to(torch.promote_types(logits.dtype, torch.float32)), -1
+    )
+    kept = logp >= logp.max(-1, keepdim=True).values + torch.tensor(ratio).log()
+    filtered = torch.log_softmax(torch.where(kept, logp, -torch.inf), -1)
+    chosen = filtered.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    return torch.where(torch.isneginf(chosen), dropped, chosen)
+
+
+def kimi_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    tau: float,
+    weights: Tensor | None = None,
+    agg: Agg = "token_mean",
+) -> Sum:
+    """Kimi k1.5: the score function with a square pull towards the old policy:
+    `-A log pi + tau / 2 (log pi / old)^2`.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        tau: strength of the pull.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+
+    Source: arXiv 2501.12599.
+
+    >>> logp, old, one = torch.tensor([[-1.0]]), torch.tensor([[-2.0]]), torch.tensor([1.0])
+    >>> kimi_loss(logp, old, one, torch.ones(1, 1), tau=0.5)
+    (tensor(1.2500), tensor(1.))
+    """
+    pull = log_ratio(logp, old_logp, mask, max_log_ratio=None).square() * tau / 2
+    return aggregate(
+        -blank(advantages.detach(), mask) * blank(logp, mask) + pull, mask, agg, weights=weights
+    )
