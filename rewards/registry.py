@@ -107,7 +107,7 @@ def make_verifier(name: str, **options: Any) -> Verifier:
         UnknownVerifier: nobody registered it; the message names the near miss.
         ConfigError: the verifier does not take these options.
     """
-    target = _find(name)
+    target = find_verifier(name)
     if inspect.isclass(target) or options:
         try:
             made = target(**options)
@@ -130,7 +130,12 @@ def _as_verifier(name: str, made: Any) -> Verifier:
     )
 
 
-def _find(name: str) -> VerifierFactory:
+def find_verifier(name: str) -> VerifierFactory:
+    """The function or class behind `name`.
+
+    Raises:
+        UnknownVerifier: nobody registered it; the message names the near miss.
+    """
     if name in _registered:
         return _registered[name]
     if name in BUILTIN:

@@ -1,12 +1,14 @@
 """`python -m ludus` and the `ludus` command."""
 
+import sys
 
-def main() -> None:
-    """Run the command line."""
+
+def main() -> int:
+    """Run the command line; the exit status."""
     from ludus.cli.main import main as run
 
-    run()
+    return run()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The arguments of a verb, from a dataclass: tyro's parsing and help, ludus's one-line errors.
+
+@dataclass(frozen=True)
+class Options:
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    '''Which environment.'''
+
+    seed: int = 0
+    '''Of the episode.'''
+
+options = parse(Options, arguments, verb="play", about="Play.", example="ludus play me/echo-v0")
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from typing import Annotated, TypeVar
+
+import tyro
+
+from ludus.errors import ConfigError
+
+Options = TypeVar("Options")
+
+_BOX = "╭╮╰╯│─┌┐└┘|"
+_SHORTER = {
+    " Perhaps you meant:": "; did you mean",
+    " Argument helptext:": ";",
+    "Unrecognized": "unknown",
+    "Missing from": "missing from",
+    "Error parsing": "cannot read",
+}
+
+
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+"""A switch: `--json`, without a `--no-json`."""
+
+
+def parse(
+    options: type[Options], arguments: Sequence[str], *, verb: str, about: str, example: str
+) -> Options:
+    """Read `arguments` as `options`; `--help` prints `about`, the fields and `example`, and exits.
+
+    Raises:
+        ConfigError: they cannot be read; one line that says what to do.
+    """
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            parsed: Options = tyro.cli(
+                options,
+                prog=f"ludus {verb}",
+                description=f"{about}\n\nexample:\n  {example}",
+                args=arguments,
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ConfigError(one_line(complaint.getvalue(), verb)) from None
+    return parsed
+
+
+def one_line(complaint: str, verb: str) -> str:
+    """What tyro drew in a box, as one line."""
+    kept = [line.strip(_BOX + " ") for line in complaint.splitlines()[1:]]
+    said = " ".join(line for line in kept if line)
+    for words, shorter in _SHORTER.items():
+        said = said.replace(words, shorter)
+    said = said.partition(" For full helptext")[0]
+    return f"{said} (ludus {verb} --help)"

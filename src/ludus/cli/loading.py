@@ -1,0 +1,41 @@
+"""Code of the user's own, named on the command line: a file or a module that registers things."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+from ludus.errors import ConfigError
+
+
+def import_user_code(name: str) -> None:
+    """Import a `.py` file, or a module by its dotted name (the current folder is searched too).
+
+    Raises:
+        ConfigError: there is no such file or module.
+    """
+    if name.endswith(".py"):
+        _import_file(Path(name))
+        return
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(f"--import {name}: no such module; name a .py file or a module") from None
+
+
+def _import_file(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigError(f"--import {str(path)!r}: no such file")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--import {str(path)!r}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)

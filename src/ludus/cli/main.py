@@ -1,0 +1,125 @@
+"""The `ludus` command: find the verb, run it, turn what goes wrong into one line.
+
+A verb is a module of this folder with `main(arguments) -> int`, imported when it is asked for, so
+that `ludus --help` and the serving verbs never pay for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from ludus.errors import CheckFailed, ConfigError, LudusError, UnknownName
+
+from .loading import import_user_code
+
+VERBS: dict[str, str] = {
+    "new": "write a package with an environment or a verifier of your own",
+    "list": "environments and verifiers, with what they need",
+    "check": "hold an environment or a verifier to its contract",
+    "play": "play an environment yourself, in the terminal",
+    "score": "score answers with a verifier",
+    "serve": "serve environments and verifiers over HTTP",
+    "sft": "supervised training on demonstrations",
+    "train": "reinforcement learning",
+    "eval": "measure a policy on an environment",
+    "recipes": "the training recipes, and what each one sets",
+    "sandbox": "run code in the sandbox, and say which isolation there is",
+}
+"""verb -> what it does. The module is `ludus.cli.<verb>`; those of `_MODULES` have another name."""
+
+_MODULES = {"list": "listing", "eval": "evaluate"}
+
+EXAMPLES = """\
+examples:
+  ludus list
+  ludus play ludus/arithmetic-v0
+  ludus serve ludus/arithmetic-v0 maths
+  ludus train grpo --env ludus/arithmetic-v0
+  ludus --import my_envs.py check me/echo-v0
+
+A name with -vN is an environment, a bare name is a verifier."""
+
+
+class UnknownVerb(UnknownName):
+    """`ludus` has no such verb."""
+
+    kind = "verb"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        0; 1 where a check failed; 2 where the request cannot be served; 130 after Ctrl-C.
+    """
+    try:
+        return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+    except SystemExit as stop:  # `ludus VERB --help`
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader (`| head`) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except CheckFailed as error:
+        _complain(f"check failed: {error}")
+        return 1
+    except LudusError as error:
+        _complain(str(error))
+        return 2
+    except Exception as error:
+        if os.environ.get("LUDUS_DEBUG") == "1":
+            raise
+        _complain(
+            f"unexpected {type(error).__name__}: {error} (set LUDUS_DEBUG=1 for the traceback)"
+        )
+        return 2
+
+
+def _dispatch(arguments: list[str]) -> int:
+    while arguments and arguments[0] == "--import":
+        if len(arguments) < 2:
+            raise ConfigError("--import needs a Python file or module")
+        import_user_code(arguments[1])
+        arguments = arguments[2:]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from ludus import __version__
+
+        print(f"ludus {__version__}")
+        return 0
+    return _run(arguments[0], arguments[1:])
+
+
+def _run(verb: str, arguments: list[str]) -> int:
+    if verb not in VERBS:
+        raise UnknownVerb.near(verb, VERBS, hint="ludus --help")
+    module = importlib.import_module(f"ludus.cli.{_MODULES.get(verb, verb)}")
+    code: int = module.main(arguments)
+    return code
+
+
+def help_text() -> str:
+    """What `ludus --help` prints."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {does}" for verb, does in VERBS.items())
+    return (
+        "usage: ludus [--import FILE_OR_MODULE] VERB ...\n\n"
+        "Text environments, reward verifiers and a multi-turn RL trainer.\n\n"
+        f"verbs (ludus VERB --help says more):\n{verbs}\n\n"
+        "options:\n"
+        "  --import FILE_OR_MODULE  run your code first, so that what it registers is known\n"
+        "  --version                the version\n\n"
+        f"{EXAMPLES}"
+    )
+
+
+def _complain(message: str) -> None:
+    line = " ".join(message.split())
+    print(f"ludus: {line}", file=sys.stderr)
