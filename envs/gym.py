@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from ludus.errors import ConfigError
 from ludus.messages import Message, Observation
 
 from .protocol import Info, TextEnv
@@ -69,7 +70,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         # gymnasium.make replaces this by the spec it was asked for.
         self.spec = EnvSpec(
             id=session.id,
-            entry_point=remake,
+            entry_point=partial(_remade, remake),
             nondeterministic=not session.deterministic,
             disable_env_checker=True,
             order_enforce=False,
@@ -105,16 +106,20 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self._run(self.session.close())
 
 
-def make(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> GymEnv:
+def make(
+    env: str | type[TextEnv] | TextEnv, *, render_mode: str | None = "ansi", **arguments: Any
+) -> GymEnv:
     """Make an environment as a `gymnasium.Env`.
 
     Args:
         env: an id, or a `TextEnv` class or object of your own.
+        render_mode: `ansi` is the only one there is.
         arguments: for its constructor.
 
     Raises:
         UnknownEnv: nobody registered the id; the message names the near miss.
     """
+    _check_render_mode(render_mode)
     session = make_async(env, **arguments)
     run = run_on_loop if is_async_env(session.env) else run_sync
     return GymEnv(session, run, remake=partial(make, env, **arguments))
@@ -127,6 +132,19 @@ def make_async(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> EnvSessi
     if isinstance(env, type):
         return EnvSession(env(**arguments), env.__name__)
     return EnvSession(build_env(env, **arguments), env)
+
+
+def _remade(
+    remake: Callable[..., GymEnv], *, render_mode: str | None = "ansi", **arguments: Any
+) -> GymEnv:
+    """What `env.spec.make(render_mode=...)` calls."""
+    _check_render_mode(render_mode)
+    return remake(**arguments)
+
+
+def _check_render_mode(render_mode: str | None) -> None:
+    if render_mode not in ("ansi", None):
+        raise ConfigError(f"render_mode must be 'ansi', got {render_mode!r}: text is all there is")
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
