@@ -41,9 +41,7 @@ class ChatFormat:
             raise ConfigError("the tokenizer has no eos_token, so a turn could never end")
         self.end_of_turn: str = tokenizer.eos_token
         self.stop_token_ids: tuple[int, ...] = (tokenizer.eos_token_id,)
-        self._stub = self._render(
-            [user("."), _STUB_ANSWER], [], prompt=False
-        )
+        self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """The ids of a conversation up to where the policy speaks."""
@@ -63,6 +61,11 @@ class ChatFormat:
         if text is None:
             return None
         return self._encode(text if ended else self.end_of_turn + text)
+
+    def answer(self, message: Message) -> list[int]:
+        """The ids a policy would sample to say `message`, the end-of-turn token included."""
+        parts = [message.text, self.tool_format.render(message.tool_calls)]
+        return self._encode("\n".join(part for part in parts if part) + self.end_of_turn)
 
     def parse(self, ids: Sequence[int], *, complete: bool) -> Message:
         """Read sampled ids as a message.

@@ -23,6 +23,11 @@ from ..tasks import GeneratedTasks, Task, TaskSet
 from ..tools import ToolResult, tool
 from .expressions import OPERATORS, Expression, evaluate, generate
 
+MISTAKEN_FOR = {"+": "-", "-": "+", "*": "+", "/": "*"}
+"""The wrong operator a faulty demonstrator writes. One for each: if several shared the mistakes,
+the
+right one could still be the most likely."""
+
 
 class Fault(StrEnum):
     """What a biased demonstrator does wrong; see `Arithmetic(demo_fault=...)`."""
@@ -32,7 +37,7 @@ class Fault(StrEnum):
     SKIP_CALCULATOR = "skip-calculator"
     """Answers at once, with a guess."""
     WRONG_OPERATOR = "wrong-operator"
-    """Calls the calculator with the first operator replaced by another."""
+    """Calls the calculator with the first operator mistaken for another (`MISTAKEN_FOR`)."""
 
 
 class ArithmeticTasks(GeneratedTasks):
@@ -149,15 +154,9 @@ class Arithmetic(TextEnv):
         return assistant("", [ToolCall(name="calculator", arguments={"expression": text})])
 
     def _with_wrong_operator(self, text: str) -> str:
+        """The expression with its first operator mistaken, always the same way."""
         position = next(i for i, character in enumerate(text) if character in OPERATORS)
-        others = [o for o in OPERATORS if o != text[position]]
-        while True:
-            wrong = f"{text[:position]}{self.rng.choice(others)}{text[position + 1 :]}"
-            try:
-                evaluate(wrong)
-            except ValueError:
-                continue
-            return wrong
+        return f"{text[:position]}{MISTAKEN_FOR[text[position]]}{text[position + 1 :]}"
 
 
 def read_answer(text: str) -> Fraction | None:

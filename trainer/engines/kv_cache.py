@@ -1,8 +1,8 @@
 """A key-value cache whose rows come and go.
 
-transformers calls `update` once a layer. The rows of the batch lie at `plan.start` onwards; each writes its new keys at
-its own positions, so rows of different lengths share a batch without padding on the left, and a row can leave by having
-the last one moved into its place.
+transformers calls `update` once a layer. The rows of the batch lie at `plan.start` onwards; each
+writes its new keys at its own positions, so rows of different lengths share a batch without padding
+on the left, and a row can leave by having the last one moved into its place.
 
 Axes: B rows, H key-value heads, T positions, D head size.
 """
@@ -34,12 +34,14 @@ class RowLayer(CacheLayerMixin):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
+        self.row_keys = torch.empty(0, 0, 0, 0)
+        self.row_values = torch.empty(0, 0, 0, 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Allocate nothing yet; learn shapes."""
         _, heads, _, size = key_states.shape
-        self.keys = key_states.new_zeros(0, heads, 0, size)
-        self.values = value_states.new_zeros(0, value_states.shape[1], 0, value_states.shape[3])
+        self.row_keys = key_states.new_zeros(0, heads, 0, size)
+        self.row_values = value_states.new_zeros(0, value_states.shape[1], 0, value_states.shape[3])
         self.is_initialized = True
 
     def update(
@@ -51,21 +53,23 @@ class RowLayer(CacheLayerMixin):
         plan = self.plan
         count = key_states.shape[0]
         self.reserve(plan.start + count, plan.length)
-        rows_B1 = torch.arange(plan.start, plan.start + count, device=key_states.device).unsqueeze(1)
-        self.keys[rows_B1, :, plan.positions_BQ] = key_states.transpose(1, 2)
-        self.values[rows_B1, :, plan.positions_BQ] = value_states.transpose(1, 2)
+        rows_B1 = torch.arange(plan.start, plan.start + count, device=key_states.device).unsqueeze(
+            1
+        )
+        self.row_keys[rows_B1, :, plan.positions_BQ] = key_states.transpose(1, 2)
+        self.row_values[rows_B1, :, plan.positions_BQ] = value_states.transpose(1, 2)
         rows = slice(plan.start, plan.start + count)
-        return self.keys[rows, :, : plan.length], self.values[rows, :, : plan.length]
+        return self.row_keys[rows, :, : plan.length], self.row_values[rows, :, : plan.length]
 
     def reserve(self, rows: int, length: int) -> None:
         """Make room for `rows` rows of `length` positions."""
-        have_rows, _, have_length, _ = self.keys.shape
+        have_rows, _, have_length, _ = self.row_keys.shape
         if rows <= have_rows and length <= have_length:
             return
-        new_rows = max(rows, have_rows)
+        new_rows = have_rows if rows <= have_rows else max(rows, 2 * have_rows, 16)
         new_length = max(have_length, -(-length // GROWTH) * GROWTH)
-        self.keys = _grown(self.keys, new_rows, new_length)
-        self.values = _grown(self.values, new_rows, new_length)
+        self.row_keys = _grown(self.row_keys, new_rows, new_length)
+        self.row_values = _grown(self.row_values, new_rows, new_length)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Unused: the caller hands in a complete mask."""
@@ -98,14 +102,14 @@ class RowCache(Cache):
         """Copy the first `length` positions of one row to another."""
         for layer in self.rows:
             layer.reserve(max(source, target) + 1, length)
-            layer.keys[target, :, :length] = layer.keys[source, :, :length]
-            layer.values[target, :, :length] = layer.values[source, :, :length]
+            layer.row_keys[target, :, :length] = layer.row_keys[source, :, :length]
+            layer.row_values[target, :, :length] = layer.row_values[source, :, :length]
 
     def save_row(self, row: int, length: int) -> torch.Tensor:
         """A copy of a row, [layers, 2, H, length, D]."""
         return torch.stack(
             [
-                torch.stack([layer.keys[row, :, :length], layer.values[row, :, :length]])
+                torch.stack([layer.row_keys[row, :, :length], layer.row_values[row, :, :length]])
                 for layer in self.rows
             ]
         )
@@ -116,5 +120,5 @@ class RowCache(Cache):
             if not layer.is_initialized:
                 layer.lazy_initialization(keys.unsqueeze(0), values.unsqueeze(0))
             layer.reserve(row + 1, length)
-            layer.keys[row, :, :length] = keys[:, :length]
-            layer.values[row, :, :length] = values[:, :length]
+            layer.row_keys[row, :, :length] = keys[:, :length]
+            layer.row_values[row, :, :length] = values[:, :length]

@@ -1,7 +1,8 @@
 """An engine in this process: batched sampling with a key-value cache, for CPU or one GPU.
 
-One thread owns the model. Requests join the running batch when they arrive and leave it when they finish; a prompt that
-several requests share is computed once; the next turn of an episode computes only what is new.
+One thread owns the model. Requests join the running batch when they arrive and leave it when they
+finish; a prompt that several requests share is computed once; the next turn of an episode computes
+only what is new.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,6 +25,8 @@ from .kv_cache import RowCache
 from .models import CausalLM
 from .prefixes import PrefixStore
 from .sampler import sample
+
+T = TypeVar("T")
 
 ADMISSION_WAIT_S = 0.002
 """How long an idle engine waits for more requests before it computes prompts."""
@@ -77,7 +81,8 @@ class LocalEngine:
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ConfigError(
-                f"the local engine knows full attention only, this model has {sorted(kinds)}; use --engine vllm"
+                f"the local engine knows full attention only, this model has {sorted(kinds)}; use "
+                "--engine vllm"
             )
         self.model = model.eval()
         self.max_rows = max_rows
@@ -87,7 +92,7 @@ class LocalEngine:
         self._prefixes = PrefixStore(kept_tokens)
         self._active: list[_Request] = []
         self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], object], Future[object]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._running = threading.Event()
         self._running.set()
@@ -151,11 +156,11 @@ class LocalEngine:
             self._wake.set()
             await asyncio.to_thread(self._thread.join, 10.0)
 
-    async def _on_thread[T](self, job: Callable[[], T]) -> T:
-        future: Future[object] = Future()
+    async def _on_thread(self, job: Callable[[], T]) -> T:
+        future: Future[Any] = Future()
         self._jobs.put((job, future))
         self._wake.set()
-        result: T = await asyncio.wrap_future(future)  # type: ignore[assignment]
+        result: T = await asyncio.wrap_future(future)
         return result
 
     # --- the engine's thread --------------------------------------------------
@@ -193,7 +198,9 @@ class LocalEngine:
         return arrived
 
     def _prefill(self, arrived: list[_Request]) -> None:
-        """Compute the prompts of `arrived`, each distinct one once, and sample their first tokens."""
+        """Compute the prompts of `arrived`, each distinct one once, and sample their first
+        tokens.
+        """
         sharing: dict[tuple[int, ...], list[_Request]] = {}
         for request in arrived:
             sharing.setdefault(tuple(request.ids), []).append(request)
@@ -266,16 +273,22 @@ class LocalEngine:
             temperature_B=torch.tensor([s.temperature for s in samplings], device=device),
             top_p_B=torch.tensor([s.top_p for s in samplings], device=device),
             top_k_B=torch.tensor([s.top_k for s in samplings], device=device),
-            uniform_B=torch.tensor([r.rng.random() for r in requests], dtype=torch.double, device=device),
+            uniform_B=torch.tensor(
+                [r.rng.random() for r in requests], dtype=torch.double, device=device
+            ),
         )
-        for request, token, logprob in zip(requests, ids_B.tolist(), logprobs_B.tolist(), strict=True):
+        for request, token, logprob in zip(
+            requests, ids_B.tolist(), logprobs_B.tolist(), strict=True
+        ):
             request.ids.append(token)
             request.logprobs.append(logprob)
             request.versions.append(self._version)
         self.sampled_tokens += len(requests)
 
     def _retire(self) -> None:
-        """Let finished rows go: keep their keys for the next turn, move the last row into their place."""
+        """Let finished rows go: keep their keys for the next turn, move the last row into
+        their place.
+        """
         row = 0
         while row < len(self._active):
             request = self._active[row]

@@ -1,7 +1,7 @@
 """Keys and values worth keeping: prompts shared by a group, and episodes between two turns.
 
-The next turn of an episode extends the ids of the last one exactly, so its keys are found here and only what is new is
-computed. Everything is dropped when the weights change.
+The next turn of an episode extends the ids of the last one exactly, so its keys are found here and
+only what is new is computed. Everything is dropped when the weights change.
 """
 
 from __future__ import annotations

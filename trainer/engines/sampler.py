@@ -1,7 +1,7 @@
 """Sampling by inverse CDF from one uniform number a row.
 
-A request draws its own uniforms from its own seed, so what it samples does not depend on which other requests happen to
-share its batch.
+A request draws its own uniforms from its own seed, so what it samples does not depend on which
+other requests happen to share its batch.
 
 Axes: B rows, V vocabulary.
 """
@@ -29,8 +29,9 @@ def sample(
         uniform_B: in [0, 1).
 
     Returns:
-        Token ids [B], and their log-probabilities [B] over all tokens at the temperature (1 where greedy). Truncation by
-        top-p and top-k changes what is drawn, not the log-probability that is reported.
+        Token ids [B], and their log-probabilities [B] over all tokens at the temperature (1 where
+        greedy). Truncation by top-p and top-k changes what is drawn, not the log-probability that
+        is reported.
     """
     greedy_B = temperature_B == 0
     scale_B = torch.where(greedy_B, torch.ones_like(temperature_B), temperature_B)

@@ -1,0 +1,159 @@
+"""Typed settings: frozen dataclasses filled from TOML and from `--a.b=c` on the command line.
+
+A field that does not exist, or a value that does not fit, is refused by name before anything
+starts:
+
+    no setting named 'trainer.lrr'; did you mean 'trainer.lr'?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+Config = TypeVar("Config")
+Table = dict[str, Any]
+
+
+def read_toml(path: str | Path) -> Table:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: it is missing or not TOML; the message names the line.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no such file: {str(path)!r}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+    """`base` with the values of `over` put in, table by table.
+
+    >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
+    {'a': {'b': 3, 'c': 2}}
+    """
+    merged = dict(base)
+    for name, value in over.items():
+        present = merged.get(name)
+        both = isinstance(present, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(present, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_overrides(arguments: Sequence[str]) -> Table:
+    """Read `--a.b=c` and `--a.b c`; a bare `--flag` is true, `--no-flag` false.
+
+    >>> read_overrides(["--trainer.lr=1e-6", "--env", "ludus/maths-v0"])
+    {'trainer': {'lr': 1e-06}, 'env': 'ludus/maths-v0'}
+
+    Raises:
+        ConfigError: something that is not an option.
+    """
+    table: Table = {}
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if not argument.startswith("--") or argument == "--":
+            raise ConfigError(f"did not expect {argument!r}; settings look like --trainer.lr=1e-6")
+        name, equals, raw = argument[2:].partition("=")
+        if equals:
+            value: object = _literal(raw)
+        elif rest and not rest[0].startswith("--"):
+            value = _literal(rest.pop(0))
+        else:
+            name, value = (name[3:], False) if name.startswith("no-") else (name, True)
+        _put(table, name.replace("-", "_").split("."), value)
+    return table
+
+
+def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
+    """Make a config of `table`.
+
+    Raises:
+        ConfigError: an unknown field (the message names the nearest), or a value of a wrong type.
+    """
+    _refuse_unknown(cls, table, [])
+    try:
+        return msgspec.convert(dict(table), cls, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$.")
+        raise ConfigError(f"setting {where.rstrip('`') or '?'!r}: {message}") from None
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def as_table(config: object) -> Table:
+    """A config as plain values."""
+    table: Table = msgspec.to_builtins(config)
+    return table
+
+
+def to_toml(table: Mapping[str, Any]) -> str:
+    """Write a table that `read_toml` reads back; values that are None are left out."""
+    return "\n".join(_toml_lines(table, [])).strip() + "\n"
+
+
+def _toml_lines(table: Mapping[str, Any], path: list[str]) -> Iterable[str]:
+    plain = {k: v for k, v in table.items() if v is not None and not _is_table(v)}
+    for name, value in plain.items():
+        yield f"{name} = {_toml_value(value)}"
+    for name, value in table.items():
+        rows: Sequence[Any] = value if isinstance(value, list) else [value]
+        for row in rows if _is_table(value) else []:
+            head = ".".join([*path, name])
+            yield f"\n[[{head}]]" if isinstance(value, list) else f"\n[{head}]"
+            yield from _toml_lines(row, [*path, name])
+
+
+def _is_table(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(row, Mapping) for row in value)
+    return isinstance(value, Mapping)
+
+
+def _toml_value(value: object) -> str:
+    return msgspec.json.encode(value).decode()  # TOML's scalars and arrays are JSON's
+
+
+def _literal(raw: str) -> object:
+    """A command-line value as TOML would read it, else the text itself."""
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return raw
+
+
+def _put(table: Table, path: list[str], value: object) -> None:
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+    table[path[-1]] = value
+
+
+def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None:
+    hints = typing.get_type_hints(cls)
+    for name, value in table.items():
+        if name not in hints:
+            raise ConfigError(_unknown([*path, name], [*hints], path))
+        inner = hints[name]
+        if dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
+            _refuse_unknown(inner, value, [*path, name])
+
+
+def _unknown(path: list[str], known: list[str], parents: list[str]) -> str:
+    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
+    full = ".".join(path)
+    if near:
+        return f"no setting named {full!r}; did you mean {'.'.join([*parents, near[0]])!r}?"
+    return f"no setting named {full!r}; known here: {', '.join(known)}"

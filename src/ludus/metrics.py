@@ -1,0 +1,61 @@
+"""Numbers of a run, one JSON line a step.
+
+Names are paths: `reward/mean`, `stop/max_turns`, `time/generate_s`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+
+class MetricsLog:
+    """Appends to `metrics.jsonl`; every line is on disk when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Append the numbers of a step."""
+        line = msgspec.json.encode({"step": step, "time": round(time.time(), 3), **numbers})
+        with self.path.open("ab") as file:
+            file.write(line + b"\n")
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """The lines of a `metrics.jsonl`; one that a crash cut short is left out."""
+    rows: list[dict[str, float]] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            rows.append(msgspec.json.decode(line))
+        except msgspec.DecodeError:
+            continue
+    return rows
+
+
+class Stopwatch:
+    """Wall time by name.
+
+    >>> watch = Stopwatch()
+    >>> with watch("generate"):
+    ...     pass
+    >>> list(watch.seconds)
+    ['generate']
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Generator[None]:
+        """Add the time spent inside to `name`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started

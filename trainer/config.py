@@ -1,0 +1,214 @@
+"""Settings of training and of the supervised warm start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ludus.errors import ConfigError
+
+EngineName = Literal["local", "vllm"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The policy's model."""
+
+    path: str = ""
+    """A transformers causal-LM folder with a chat template, or a hub id."""
+    device: str = "auto"
+    """Of the learner: auto takes CUDA where there is one."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the learner's weights."""
+    tool_format: str = "hermes"
+    """How the model writes tool calls."""
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """How episodes are sampled."""
+
+    tasks_per_step: int = 16
+    """Groups in a step."""
+    group_size: int = 8
+    """Rollouts of each task."""
+    max_tokens: int = 256
+    """Most sampled tokens a turn."""
+    temperature: float = 1.0
+    window: int = 0
+    """Context window in tokens; 0 is the engine's own."""
+    max_turns: int = 64
+    """Most turns an episode, besides the environment's own limit."""
+    episode_timeout_s: float = 600.0
+    concurrency: int = 256
+    """Episodes under way at once."""
+    retries: int = 3
+    """How often an episode that failed through no fault of the policy is played again."""
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """How the weights move."""
+
+    lr: float = 1e-6
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.99
+    warmup_steps: int = 0
+    """Updates over which the learning rate rises linearly."""
+    max_grad_norm: float = 1.0
+    updates_per_step: int = 1
+    """Optimizer updates on each batch of rollouts."""
+    tokens_per_pass: int = 16_384
+    """Most padded tokens in one forward pass; smaller needs less memory, the gradient is the
+    same.
+    """
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Evaluation on held-out tasks."""
+
+    every: int = 0
+    """Steps between evaluations; 0 is only before and after."""
+    tasks: int = 128
+    split: str = "test"
+    temperature: float = 0.0
+    """0 is greedy."""
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """A verifier whose verdict is part of the reward."""
+
+    name: str
+    """A local verifier, or `url#name` of one that is served."""
+    weight: float = 1.0
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The run folder."""
+
+    folder: str = ""
+    """Where it goes; empty is runs/<environment>-<recipe>."""
+    resume: bool = False
+    """Go on from the newest checkpoint of the folder."""
+    save_every: int = 50
+    """Steps between checkpoints; the last step is always saved."""
+    keep: int = 2
+    """Checkpoints kept."""
+    episodes_every: int = 10
+    """Steps between files of whole episodes."""
+    tensorboard: bool = True
+
+
+@dataclass(frozen=True)
+class VLLMConfig:
+    """The vLLM engine."""
+
+    url: str = ""
+    """Of a running server; empty starts one on this machine."""
+    gpu_memory_utilization: float = 0.5
+    max_model_len: int = 8192
+    startup_timeout_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run."""
+
+    env: str = ""
+    """An environment id, with constructor arguments as a query:
+    ludus/arithmetic-v0?max_operations=2.
+    """
+    env_url: str = ""
+    """Address of a ludus server that has it; empty plays in this process. Several, comma-
+    separated.
+    """
+    env_token: str = ""
+    """Bearer token of that server."""
+    recipe: str = "grpo"
+    """An algorithm by name (ludus recipes), or a TOML file."""
+    engine: EngineName = "local"
+    """What samples."""
+    steps: int = 100
+    split: str = "train"
+    seed: int = 0
+    model: ModelConfig = field(default_factory=ModelConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    reward: list[RewardConfig] = field(default_factory=list)
+    run: RunConfig = field(default_factory=RunConfig)
+    vllm: VLLMConfig = field(default_factory=VLLMConfig)
+
+    def __post_init__(self) -> None:
+        _positive("steps", self.steps)
+        _positive("rollout.tasks_per_step", self.rollout.tasks_per_step)
+        _positive("rollout.max_tokens", self.rollout.max_tokens)
+        _positive("trainer.updates_per_step", self.trainer.updates_per_step)
+        _positive("trainer.tokens_per_pass", self.trainer.tokens_per_pass)
+        _positive("trainer.lr", self.trainer.lr)
+        _positive("eval.tasks", self.eval.tasks)
+        if self.rollout.group_size < 2:
+            raise ConfigError(
+                f"rollout.group_size is {self.rollout.group_size}; a group baseline needs "
+                "at least 2"
+            )
+        if self.rollout.temperature <= 0:
+            raise ConfigError(
+                f"rollout.temperature is {self.rollout.temperature}; greedy rollouts of a "
+                "group are "
+                "all the same, so nothing could be learned from them"
+            )
+        if self.trainer.updates_per_step > self.rollout.tasks_per_step:
+            raise ConfigError(
+                f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a step has only "
+                f"{self.rollout.tasks_per_step} groups (rollout.tasks_per_step) to share out"
+            )
+        if self.run.keep < 1:
+            raise ConfigError("run.keep must be at least 1, or nothing could be resumed")
+
+    def require_complete(self) -> None:
+        """Refuse to start without an environment and a model."""
+        if not self.env:
+            raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
+        if not self.model.path:
+            raise ConfigError("no model named; add --model.path FOLDER (a transformers causal LM)")
+
+
+@dataclass(frozen=True)
+class SFTConfig:
+    """A supervised warm start on scripted demonstrations."""
+
+    env: str = ""
+    """An environment that demonstrates, with arguments: ludus/arithmetic-v0?demo_fault=skip-
+    calculator.
+    """
+    steps: int = 100
+    batch_size: int = 64
+    """Demonstrations an update."""
+    seed: int = 0
+    split: str = "train"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-3, warmup_steps=10))
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        _positive("steps", self.steps)
+        _positive("batch_size", self.batch_size)
+        _positive("trainer.lr", self.trainer.lr)
+
+    def require_complete(self) -> None:
+        """Refuse to start without an environment and a model."""
+        if not self.env:
+            raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
+        if not self.model.path:
+            raise ConfigError("no model named; add --model.path FOLDER (a transformers causal LM)")
+
+
+def _positive(name: str, value: float) -> None:
+    if value <= 0:
+        raise ConfigError(f"{name} must be positive, got {value}")

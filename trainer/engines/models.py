@@ -1,0 +1,64 @@
+# pyright: basic
+"""Models and tokenizers from transformers folders; the one file that knows its untyped corners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ludus.agent.chat import Tokenizer
+from ludus.errors import ConfigError
+
+CausalLM = Any
+"""A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
+
+
+def load_model(
+    path: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> CausalLM:
+    """Load a causal LM from a folder, or by hub id where the hub can be reached.
+
+    Raises:
+        ConfigError: there is no such folder or id, or it holds no causal LM.
+    """
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(path), dtype=dtype, attn_implementation="sdpa"
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a model from {str(path)!r}: {_first_line(error)}"
+        ) from error
+    return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Load a tokenizer with a chat template.
+
+    Raises:
+        ConfigError: there is none, or it has no chat template.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a tokenizer from {str(path)!r}: {_first_line(error)}"
+        ) from error
+    if tokenizer.chat_template is None:
+        raise ConfigError(
+            f"the tokenizer in {str(path)!r} has no chat template; add chat_template.jinja"
+        )
+    return tokenizer
+
+
+def save_model(model: CausalLM, tokenizer: Any, path: str | Path) -> None:
+    """Write a folder that `from_pretrained` loads."""
+    model.save_pretrained(str(path))
+    tokenizer.save_pretrained(str(path))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

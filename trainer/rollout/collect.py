@@ -1,0 +1,141 @@
+"""Groups of rollouts, many at once.
+
+All rollouts of a group share task and environment seed and differ in sampling seed. An episode that
+failed through no fault of the policy is played again; one that keeps failing stays in its group,
+left out of loss and baseline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ludus.agent import Episode, Limits, Policy, Stop, play
+from ludus.envs import Task
+
+from .scoring import Scorer
+from .source import EnvSource
+
+RETRIED = frozenset({Stop.ENV_ERROR, Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.POLICY_ERROR})
+BACKOFF_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rollouts of one task."""
+
+    task: Task
+    episodes: list[Episode]
+    retries: int
+
+
+class Collector:
+    """Plays episodes with bounded concurrency.
+
+    Args:
+        source: opens sessions of the environment.
+        policy: who plays.
+        scorer: verifiers that score each episode besides the environment.
+        limits: of one episode.
+        concurrency: episodes under way at once.
+        retries: times a failed episode is played again.
+    """
+
+    def __init__(
+        self,
+        source: EnvSource,
+        policy: Policy,
+        *,
+        scorer: Scorer | None = None,
+        limits: Limits | None = None,
+        concurrency: int = 256,
+        retries: int = 3,
+    ) -> None:
+        self.source = source
+        self.policy = policy
+        self.scorer = scorer or Scorer([])
+        self.limits = limits or Limits()
+        self.retries = retries
+        self._places = asyncio.Semaphore(concurrency)
+
+    async def collect(
+        self,
+        tasks: Sequence[Task],
+        *,
+        group_size: int,
+        seed: int,
+        done: Callable[[Episode], None] | None = None,
+    ) -> list[Group]:
+        """Play `group_size` rollouts of each task.
+
+        Args:
+            tasks: one group each.
+            group_size: rollouts a task.
+            seed: the same seed, tasks and weights give the same rollouts, up to the environment.
+            done: called with each finished episode.
+        """
+        async with asyncio.TaskGroup() as workers:
+            groups = [
+                workers.create_task(self._group(task, group_size, f"{seed}/{task.id}", done))
+                for task in tasks
+            ]
+        return [group.result() for group in groups]
+
+    async def _group(
+        self, task: Task, size: int, name: str, done: Callable[[Episode], None] | None
+    ) -> Group:
+        env_seed = task.rng(0).randrange(1 << 31)
+        async with asyncio.TaskGroup() as workers:
+            playing = [
+                workers.create_task(self._rollout(task, env_seed, name, index, done))
+                for index in range(size)
+            ]
+        rollouts = [one.result() for one in playing]
+        episodes = [episode for episode, _ in rollouts]
+        await self.scorer.score_group(episodes)
+        return Group(task, episodes, sum(retries for _, retries in rollouts))
+
+    async def _rollout(
+        self,
+        task: Task,
+        env_seed: int,
+        group: str,
+        index: int,
+        done: Callable[[Episode], None] | None,
+    ) -> tuple[Episode, int]:
+        """Play until it is an episode of the policy's own making, or the retries are used up."""
+        attempt = 0
+        while True:
+            async with self._places:
+                episode = await self._play(task, env_seed, f"{group}/{index}")
+            failed = episode.trajectories[0].stop in RETRIED
+            if not failed or attempt >= self.retries:
+                break
+            attempt += 1
+            await asyncio.sleep(BACKOFF_S * 2**attempt)
+        episode.group, episode.index, episode.split = group, index, task.split
+        await self.scorer.score(episode)
+        if done is not None:
+            done(episode)
+        return episode, attempt
+
+    async def _play(self, task: Task, env_seed: int, name: str) -> Episode:
+        session = self.source.open()
+        try:
+            return await play(
+                session,
+                self.policy,
+                task=task.id,
+                split=task.split,
+                seed=env_seed,
+                sampling_seed=_seed_of(name),
+                limits=self.limits,
+            )
+        finally:
+            await self.source.release(session)
+
+
+def _seed_of(name: str) -> int:
+    """A sampling seed that the same rollout of the same step always gets."""
+    return Task(id=name, split="").rng().randrange(1 << 31)

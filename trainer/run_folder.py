@@ -1,0 +1,92 @@
+"""A training run is a folder: everything that looks at a run reads these files.
+
+config.toml       the settings, whole
+metrics.jsonl     one line a step
+episodes/         whole episodes, one a line
+checkpoints/      see `checkpoint.py`
+tensorboard/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ludus.agent import Episode
+from ludus.config import as_table, to_toml
+from ludus.errors import ConfigError
+from ludus.metrics import MetricsLog
+
+
+class _Writer(Protocol):
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> object: ...
+
+    def close(self) -> object: ...
+
+
+class RunFolder:
+    """Writes the files of one run.
+
+    Raises:
+        ConfigError: the folder cannot be written, or holds another run that was not asked to go on.
+    """
+
+    def __init__(self, folder: Path, config: object, *, resume: bool, tensorboard: bool) -> None:
+        self.path = folder
+        self.checkpoints = folder / "checkpoints"
+        self.episodes = folder / "episodes"
+        _claim(folder, resume=resume)
+        try:
+            self.episodes.mkdir(parents=True, exist_ok=True)
+            (folder / "config.toml").write_text(to_toml(as_table(config)), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another "
+                "with --run.folder"
+            ) from None
+        self._metrics = MetricsLog(folder / "metrics.jsonl")
+        self._board = _tensorboard(folder / "tensorboard") if tensorboard else None
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Keep the numbers of a step."""
+        self._metrics.write(step, numbers)
+        if self._board is not None:
+            for name, value in numbers.items():
+                self._board.add_scalar(name, value, step)
+
+    def keep_episodes(self, name: str, episodes: Iterable[Episode]) -> Path:
+        """Write whole episodes to `episodes/NAME.jsonl`."""
+        path = self.episodes / f"{name}.jsonl"
+        lines = [msgspec.json.encode(episode) for episode in episodes]
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return path
+
+    def close(self) -> None:
+        """Flush what is buffered."""
+        if self._board is not None:
+            self._board.close()
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """The episodes of a file that `keep_episodes` wrote."""
+    return [msgspec.json.decode(line, type=Episode) for line in path.read_bytes().splitlines()]
+
+
+def _claim(folder: Path, *, resume: bool) -> None:
+    if not resume and (folder / "metrics.jsonl").exists():
+        raise ConfigError(
+            f"{str(folder)!r} holds a run already; go on with it by --run.resume, or name another "
+            "by --run.folder"
+        )
+
+
+def _tensorboard(path: Path) -> _Writer | None:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    writer: _Writer = SummaryWriter(str(path))  # type: ignore[no-untyped-call]
+    return writer

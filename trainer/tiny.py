@@ -1,0 +1,115 @@
+# pyright: basic
+"""A small policy from nothing: a Qwen-shaped model with random weights, a character tokenizer and a
+chat template.
+
+The folder it writes is loaded by the same code as any released model, so what runs with it runs
+with those. The tokenizer is Qwen's kind, byte-level BPE, without a single merge: one token a
+character of ASCII (a byte of anything else), plus the marks of the chat and tool formats and whole
+phrases that are handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from .engines.models import save_model
+
+TURN_START, TURN_END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
+MARKS = (
+    "<tool_call>\n",
+    "\n</tool_call>",
+    "<tool_response>\n",
+    "\n</tool_response>",
+    '{"name": "',
+    '", "arguments": {"',
+    '": "',
+    '"}}',
+)
+"""Runs of characters the Hermes format writes as they are; one token each."""
+
+CHAT_TEMPLATE = """\
+{%- if messages[0].role == 'system' %}{{ '<|im_start|>system\\n' + messages[0].content }}
+{%- if tools %}{{ '\\n' }}{% for tool in tools %}{{ tool.function.name }}({{
+tool.function.parameters.properties | join(', ') }}) {% endfor %}{% endif -%} {{ '<|im_end|>\\n'
+}}{% endif -%} {%- for message in messages %} {%- if message.role == 'tool' %} {%- if loop.first or
+messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user\\n' }}{% else %}{{ '\\n' }}{% endif
+%} {{- '<tool_response>\\n' + message.content + '\\n</tool_response>' }} {%- if loop.last or
+messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif %} {%- elif message.role !=
+'system' %}{{ '<|im_start|>' + message.role + '\\n' + message.content }} {%- for call in
+message.tool_calls or [] %} {{- '\\n' if message.content or not loop.first else '' }}{{
+'<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments |
+tojson + '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }}{% endif %} {%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+
+def build_tokenizer(phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """A fast tokenizer over bytes, the chat marks and `phrases`; nothing can fail to encode."""
+    special = (PAD, TURN_START, TURN_END)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate((*special, *alphabet))}
+    core = Tokenizer(models.BPE(vocabulary, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens(list(special))
+    core.add_tokens([AddedToken(mark, normalized=False) for mark in (*MARKS, *phrases)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=TURN_END,
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(
+    vocabulary: int,
+    *,
+    hidden: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    max_length: int = 1024,
+    seed: int = 0,
+    **overrides: Any,
+) -> Qwen2ForCausalLM:
+    """A Qwen2-shaped model with random weights."""
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=4 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_length,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=2,
+        use_sliding_window=False,
+        **{"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}, **overrides},
+    )
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(config)
+    model.generation_config.eos_token_id = 2
+    return model
+
+
+def write_tiny_policy(
+    path: str | Path, *, phrases: Sequence[str] = (), seed: int = 0, **shape: Any
+) -> Path:
+    """Write a model folder with random weights.
+
+    Args:
+        path: a folder; made if missing.
+        phrases: strings that become one token each, such as tool names.
+        seed: of the weights.
+        shape: `hidden`, `layers`, `heads`, `max_length`.
+    """
+    tokenizer = build_tokenizer(phrases)
+    save_model(build_model(len(tokenizer), seed=seed, **shape), tokenizer, path)
+    return Path(path)
