@@ -7,16 +7,15 @@ loop alike.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Coroutine
-from functools import cache, partial
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from ludus.background import run_on_loop
 from ludus.errors import ConfigError
 from ludus.messages import Message, Observation
 
@@ -24,20 +23,22 @@ from .protocol import Info, TextEnv
 from .registry import build_env, on_register
 from .session import EnvSession, Stepped
 from .spaces import TextSpace
-from .tasks import TaskSet
+from .tasks import TaskPage, TaskSet
 
 T = TypeVar("T")
 
 
 class Playable(Protocol):
-    """What the adapter needs: an `EnvSession`, or a remote one."""
+    """What plays episodes: an `EnvSession`, or a remote one."""
 
     id: str
 
     @property
     def deterministic(self) -> bool: ...
 
-    def tasks(self, split: str) -> TaskSet: ...
+    def task_page(
+        self, split: str, *, offset: int = 0, limit: int = 100
+    ) -> Coroutine[Any, Any, TaskPage]: ...
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -48,6 +49,12 @@ class Playable(Protocol):
     def close(self) -> Coroutine[Any, Any, None]: ...
 
 
+class PlayableWithTasks(Playable, Protocol):
+    """A session whose tasks can be had without waiting on an event loop."""
+
+    def tasks(self, split: str) -> TaskSet: ...
+
+
 class GymEnv(gymnasium.Env[Any, Any]):
     """A ludus environment with gymnasium's own API."""
 
@@ -55,7 +62,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     def __init__(
         self,
-        session: Playable,
+        session: PlayableWithTasks,
         run: Callable[[Coroutine[Any, Any, Any]], Any],
         *,
         remake: Callable[..., GymEnv],
@@ -158,19 +165,6 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a plain-def environment waited on something; make its methods `async def`")
 
 
-def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the process's background loop and wait for it."""
-    return asyncio.run_coroutine_threadsafe(work, background_loop()).result()
-
-
-@cache
-def background_loop() -> asyncio.AbstractEventLoop:
-    """The one event loop of environments whose methods are async; started when first needed."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="ludus-envs", daemon=True).start()
-    return loop
-
-
 def is_async_env(env: TextEnv) -> bool:
     """Whether any method the session calls is `async def`."""
     methods = [env.reset, env.step, env.close, *(tool.function for tool in env.tools.values())]
@@ -193,4 +187,3 @@ def _register_in_gymnasium(env_id: str) -> None:
             disable_env_checker=True,
             order_enforce=False,
         )
-

@@ -25,7 +25,7 @@ from ludus.messages import Message, Observation, as_action, tool_result
 from ludus.verdict import Verdict
 
 from .protocol import Briefing, Info, TextEnv
-from .tasks import SPLITS, Task, TaskSet, pick
+from .tasks import SPLITS, Task, TaskPage, TaskSet, page_of, pick
 from .tools import ToolResult
 
 Stepped = tuple[Observation, float, bool, bool, Info]
@@ -34,13 +34,16 @@ Stepped = tuple[Observation, float, bool, bool, Info]
 class EnvSession:
     """Plays episodes on one `TextEnv`, one after another."""
 
-    def __init__(self, env: TextEnv, env_id: str = "") -> None:
+    def __init__(
+        self, env: TextEnv, env_id: str = "", *, task_sets: dict[str, TaskSet] | None = None
+    ) -> None:
+        """Drive `env`; sessions of one environment may share the `task_sets` they have built."""
         self.env = env
         self.id = env_id or type(env).__name__
         self.turns = 0
         self._open = False
         self._max_turns: int | None = None
-        self._tasks: dict[str, TaskSet] = {}
+        self._tasks: dict[str, TaskSet] = {} if task_sets is None else task_sets
 
     @property
     def deterministic(self) -> bool:
@@ -52,6 +55,10 @@ class EnvSession:
         if split not in self._tasks:
             self._tasks[split] = self.env.tasks(split)
         return self._tasks[split]
+
+    async def task_page(self, split: str, *, offset: int = 0, limit: int = 100) -> TaskPage:
+        """Some tasks of a split, in order; what a remote session offers too."""
+        return page_of(self.tasks(split), offset, limit)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -118,6 +118,23 @@ class ListedTasks:
         )
 
 
+class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some tasks of a split, in order."""
+
+    split: str
+    size: int | None
+    """How many the split has; None is without end."""
+    offset: int
+    tasks: list[Task]
+
+
+def page_of(tasks: TaskSet, offset: int, limit: int) -> TaskPage:
+    """The tasks from `offset`, at most `limit`; none past the end."""
+    end = TASKS_PER_SPLIT if tasks.size is None else tasks.size
+    shown = [tasks.at(index) for index in range(offset, min(offset + limit, end))]
+    return TaskPage(split=tasks.split, size=tasks.size, offset=offset, tasks=shown)
+
+
 def pick(tasks: TaskSet, seed: int) -> Task:
     """The task a bare `reset(seed=...)` plays: index `seed`, wrapped where the set ends."""
     if tasks.size == 0:

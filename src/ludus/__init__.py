@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         register as register,
         tool as tool,
     )
+    from ludus.envs.connect import connect as connect
     from ludus.errors import LudusError as LudusError, RewardUnavailable as RewardUnavailable
     from ludus.messages import Message as Message, ToolCall as ToolCall
     from ludus.rewards import Sample as Sample, make_verifier as make_verifier, verifier as verifier
@@ -35,6 +36,7 @@ _exports = {
     "TextEnv": "ludus.envs",
     "ToolCall": "ludus.messages",
     "ToolResult": "ludus.envs",
+    "connect": "ludus.envs.connect",
     "make": "ludus.envs",
     "make_async": "ludus.envs",
     "register": "ludus.envs",

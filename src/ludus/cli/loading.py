@@ -10,12 +10,17 @@ from pathlib import Path
 from ludus.errors import ConfigError
 
 
+imported: list[str] = []
+"""What was named so far, for worker processes that must know the same."""
+
+
 def import_user_code(name: str) -> None:
     """Import a `.py` file, or a module by its dotted name (the current folder is searched too).
 
     Raises:
         ConfigError: there is no such file or module.
     """
+    imported.append(name)
     if name.endswith(".py"):
         _import_file(Path(name))
         return

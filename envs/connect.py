@@ -1,0 +1,127 @@
+"""`ludus.connect(url)`: environments and verifiers of a server as if they were here."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any, Self
+
+from ludus.errors import ConfigError
+from ludus.wire.affinity import choose
+from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import Client, RetryPolicy, Traffic, run_blocking
+from ludus.wire.codec import Format
+from ludus.wire.sync_transport import SyncTransport
+
+from .client import BlockingSession, RemoteSession, card_of
+from .gym import GymEnv
+from .operators import Batched, OneByOne
+from .wire import EnvCard, EnvList
+
+
+class Server:
+    """One server, or several that share the sessions between them.
+
+    `make` and `envs` block; what `make_async` and `verifier` give is async. Nothing is sent before
+    it is needed.
+    """
+
+    def __init__(self, urls: list[str], *, token: str, policy: RetryPolicy, format: Format) -> None:
+        self.urls = urls
+        self.traffic = Traffic()
+        """Counts over all connections."""
+        self._async_transport = AsyncTransport()
+        self._sync_transport = SyncTransport()
+        build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
+        self._async_clients = [build(url, self._async_transport) for url in urls]
+        self._sync_clients = [build(url, self._sync_transport) for url in urls]
+        self._batched = Batched(self._async_client)
+        self._one_by_one = OneByOne(self._sync_client)
+        self._cards: EnvList | None = None
+
+    def envs(self) -> list[EnvCard]:
+        """What environments it offers."""
+        return self._env_list().envs
+
+    def make(self, env_id: str) -> GymEnv:
+        """A `gymnasium.Env` played over there.
+
+        Raises:
+            UnknownEnv: not served; the message names the near miss.
+        """
+        card = card_of(env_id, self._env_list())
+        session = BlockingSession(env_id, self._one_by_one, card=card)
+        return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
+
+    def make_async(self, env_id: str) -> RemoteSession:
+        """An environment with `async` reset, step and close; calls made together travel together.
+        Nothing is sent before the first reset.
+        """
+        return RemoteSession(env_id, self._batched)
+
+    def close(self) -> None:
+        """Close the blocking connections."""
+        run_blocking(self._sync_transport.close())
+
+    async def aclose(self) -> None:
+        """Close all connections; call it on the event loop that used them."""
+        self.close()
+        await self._batched.close()
+        await self._async_transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _env_list(self) -> EnvList:
+        if self._cards is None:
+            self._cards = run_blocking(self._sync_clients[0].get("/v1/envs", EnvList))
+        return self._cards
+
+    def _async_client(self, key: str) -> Client:
+        return self._async_clients[choose(self.urls, key)]
+
+    def _sync_client(self, key: str) -> Client:
+        return self._sync_clients[choose(self.urls, key)]
+
+
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    timeout_s: float = 60.0,
+    format: str = "msgpack",
+    **policy: Any,
+) -> Server:
+    """Connect to `ludus serve`.
+
+    Args:
+        url: `http://host:port`, or several separated by commas: each session lives on one of them.
+        token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
+        timeout_s: for one call, all its retries together.
+        format: `msgpack` or `json`.
+        policy: other fields of `RetryPolicy`.
+
+    Raises:
+        ConfigError: an address that is none.
+    """
+    urls = [part.strip().rstrip("/") for part in url.split(",") if part.strip()]
+    if not urls or len(set(urls)) != len(urls):
+        raise ConfigError(f"connect() takes one or more different addresses, got {url!r}")
+    if format not in ("json", "msgpack"):
+        raise ConfigError(f"format is 'json' or 'msgpack', got {format!r}")
+    given = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
+    return Server(
+        urls,
+        token=given,
+        policy=RetryPolicy(timeout_s=timeout_s, **policy),
+        format=Format.JSON if format == "json" else Format.MSGPACK,
+    )

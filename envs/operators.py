@@ -1,0 +1,146 @@
+"""How operations of remote sessions travel: one by one, or many in one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from ludus.errors import LudusError, RequestTimeout, ServerFault
+from ludus.wire.client import Client, Retry
+from ludus.wire.coalesce import Coalescer
+from ludus.wire.faults import error_of
+
+from .wire import (
+    BatchItem,
+    BatchReply,
+    BatchRequest,
+    Create,
+    CreateBody,
+    Created,
+    Delete,
+    Operation,
+    Released,
+    Reply,
+    Reset,
+    ResetBody,
+    ResetReply,
+    Step,
+    StepBody,
+    StepReply,
+)
+
+HOLD_S = 10.0
+PENDING = 202
+_BEGUN: Any = Created | ResetReply
+
+
+class Operator(Protocol):
+    """Carries operations to the server a session lives on."""
+
+    async def perform(self, operation: Operation) -> Reply:
+        """The reply of an operation.
+
+        Raises:
+            LudusError: what the server met.
+        """
+        ...
+
+    def client(self, key: str, /) -> Client:
+        """The client of the server that `key` lives on."""
+        ...
+
+
+class OneByOne:
+    """Sends each operation in its own request."""
+
+    def __init__(self, choose: Callable[[str], Client]) -> None:
+        self.client = choose
+
+    async def perform(self, operation: Operation) -> Reply:
+        """Send it to its route."""
+        client = self.client(operation.session)
+        client.traffic.operations += 1
+        session = f"/v1/sessions/{quote(operation.session, safe='')}"
+        match operation:
+            case Create():
+                path = f"/v1/envs/{quote(operation.env, safe='')}/sessions"
+                body = CreateBody(session=operation.session, reset=operation.reset)
+                return await client.post(path, body, _BEGUN)
+            case Reset():
+                body = ResetBody(
+                    seq=operation.seq,
+                    seed=operation.seed,
+                    options=operation.options,
+                    instance=operation.instance,
+                )
+                return await client.post(f"{session}/reset", body, ResetReply)
+            case Step():
+                client.traffic.steps += 1
+                body = StepBody(
+                    seq=operation.seq, action=operation.action, instance=operation.instance
+                )
+                return await client.post(f"{session}/step", body, StepReply)
+            case Delete():
+                return await client.delete(session, Released)
+
+
+class Batched:
+    """Sends concurrent operations together; made and used on one event loop."""
+
+    def __init__(self, choose: Callable[[str], Client]) -> None:
+        self.client = choose
+        self._coalescers: dict[str, Coalescer[Operation, Reply]] = {}
+
+    async def perform(self, operation: Operation) -> Reply:
+        """Send it in a batch. An item that was refused for now is sent again after a while."""
+        client = self.client(operation.session)
+        client.traffic.operations += 1
+        client.traffic.steps += isinstance(operation, Step)
+        retry = Retry(client.policy, client.rng)
+        while True:
+            try:
+                async with asyncio.timeout(client.policy.timeout_s + HOLD_S):
+                    return await self._coalescer(client).submit(operation)
+            except TimeoutError:
+                raise RequestTimeout(
+                    f"{client.url}: no answer for session {operation.session!r} within "
+                    f"{client.policy.timeout_s:g} s"
+                ) from None
+            except LudusError as error:
+                wait_s = retry.wait_s(error)
+            client.traffic.retries += 1
+            await asyncio.sleep(wait_s)
+
+    async def close(self) -> None:
+        """Give up on requests that are out."""
+        coalescers, self._coalescers = self._coalescers, {}
+        for coalescer in coalescers.values():
+            await coalescer.close()
+
+    def _coalescer(self, client: Client) -> Coalescer[Operation, Reply]:
+        if client.url not in self._coalescers:
+            self._coalescers[client.url] = Coalescer(partial(_send, client))
+        return self._coalescers[client.url]
+
+
+async def _send(
+    client: Client, operations: Sequence[Operation]
+) -> Sequence[Reply | LudusError | None]:
+    body = BatchRequest(items=list(operations), hold_s=HOLD_S)
+    reply = await client.post("/v1/step_batch", body, BatchReply)
+    if len(reply.items) != len(operations):
+        raise ServerFault(
+            f"{client.url} answered {len(reply.items)} of {len(operations)} operations"
+        )
+    return [_answer(item) for item in reply.items]
+
+
+def _answer(item: BatchItem) -> Reply | LudusError | None:
+    if item.status == PENDING:
+        return None
+    if item.error is not None:
+        return error_of(item.error, item.status)
+    return item.reply or ServerFault(f"an item with status {item.status} and nothing in it")

@@ -1,0 +1,87 @@
+"""An environment as a server offers it: its id, the arguments fixed for it, its tasks."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ludus.errors import UnknownTask
+from ludus.wire.arguments import parse_served
+
+from .gym import is_async_env
+from .protocol import TextEnv
+from .registry import build_env
+from .session import EnvSession
+from .tasks import SPLITS, TaskPage, TaskSet, page_of
+from .wire import EnvCard, TaskQuery
+
+
+class ServedEnv:
+    """One environment on offer.
+
+    Args:
+        env_id: of the registry.
+        arguments: constructor arguments, fixed by whoever serves.
+    """
+
+    def __init__(self, env_id: str, arguments: dict[str, Any] | None = None) -> None:
+        self.id = env_id
+        self.arguments = dict(arguments or {})
+        self.is_async = False
+        self.card: EnvCard | None = None
+        self._task_sets: dict[str, TaskSet] = {}
+
+    @classmethod
+    def parse(cls, text: str) -> ServedEnv:
+        """Read `ludus/arithmetic-v0?max_operations=2`; values are JSON, or else text.
+
+        >>> ServedEnv.parse("me/echo-v0?n=2&word=vale").arguments
+        {'n': 2, 'word': 'vale'}
+        """
+        env_id, arguments = parse_served(text)
+        return cls(env_id, arguments)
+
+    def load(self) -> None:
+        """Build one to see that it works, and load its tasks. Blocks: call it off the loop."""
+        env = self.build()
+        self.is_async = is_async_env(env)
+        for split in SPLITS:
+            try:
+                self._task_sets[split] = env.tasks(split)
+            except UnknownTask:
+                continue
+        self.card = EnvCard(
+            id=self.id,
+            description=inspect.getdoc(type(env)) or "",
+            deterministic=env.deterministic,
+            briefing=env.briefing(),
+            splits={split: tasks.size for split, tasks in self._task_sets.items()},
+            reset_options={name: _spoken(kind) for name, kind in env.reset_options.items()},
+        )
+
+    def build(self) -> TextEnv:
+        """A new environment. Blocks."""
+        return build_env(self.id, **self.arguments)
+
+    def session(self, env: TextEnv) -> EnvSession:
+        """Drive `env`; the tasks, loaded once, are shared by all sessions."""
+        return EnvSession(env, self.id, task_sets=self._task_sets)
+
+    def page(self, query: TaskQuery) -> TaskPage:
+        """Some tasks of a split. Blocks.
+
+        Raises:
+            UnknownTask: no such split or task.
+        """
+        if query.split not in self._task_sets:
+            raise UnknownTask.near(query.split, self._task_sets, hint=f"splits of {self.id}")
+        tasks = self._task_sets[query.split]
+        if query.task:
+            return TaskPage(
+                split=query.split, size=tasks.size, offset=0, tasks=[tasks.find(query.task)]
+            )
+        return page_of(tasks, query.offset, query.limit)
+
+
+def _spoken(kind: object) -> str:
+    return getattr(kind, "__name__", str(kind))

@@ -1,0 +1,218 @@
+"""Environments over HTTP: the routes, and batches that do not wait for their slowest item."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import LudusError, UnknownEnv
+from ludus.wire.codec import read_item
+from ludus.wire.faults import Fault, fault_of, status_of
+from ludus.wire.lanes import Lanes
+from ludus.wire.routes import Context, Load, Nothing, Path, Route, delete, get, post
+
+from .served import ServedEnv
+from .sessions import SessionLimits, Sessions
+from .tasks import TaskPage
+from .wire import (
+    BatchBody,
+    BatchItem,
+    BatchReply,
+    BatchRequest,
+    Create,
+    CreateBody,
+    Created,
+    Delete,
+    EnvList,
+    Operation,
+    Outcome,
+    Released,
+    Reset,
+    ResetBody,
+    ResetReply,
+    Step,
+    StepBody,
+    StepReply,
+    TaskQuery,
+)
+
+LOAD_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 10.0
+PENDING = 202
+LINGER_S = 0.005
+"""Once items of a batch are done, it is answered when no other gets done for so long."""
+MAX_LINGER_S = 0.05
+_OPERATION: Any = Operation
+
+
+class EnvService:
+    """Serves environments.
+
+    Args:
+        envs: ids (`ludus/arithmetic-v0`, or with arguments `ludus/arithmetic-v0?max_operations=2`),
+            or `ServedEnv`s.
+        limits: bounds.
+        lanes: threads for plain-`def` environments.
+    """
+
+    name = "envs"
+
+    def __init__(
+        self,
+        envs: Iterable[str | ServedEnv],
+        *,
+        limits: SessionLimits | None = None,
+        lanes: int = 32,
+    ) -> None:
+        self.served = [env if isinstance(env, ServedEnv) else ServedEnv.parse(env) for env in envs]
+        self.limits = limits or SessionLimits()
+        self._lanes = Lanes(lanes, name="ludus-envs")
+        self._instance = ""
+        self._sessions: Sessions | None = None
+
+    @property
+    def sessions(self) -> Sessions:
+        """The table of sessions; there once the server runs."""
+        assert self._sessions is not None, "start the server first"
+        return self._sessions
+
+    def routes(self) -> list[Route]:
+        """The table of `docs/http.md`."""
+        env, session = "/v1/envs/{id:.+}", "/v1/sessions/{sid}"
+        return [
+            get("/v1/envs", self.envs, Nothing, EnvList, "What is served"),
+            get(f"{env}/tasks", self.tasks, TaskQuery, TaskPage, "Tasks of a split"),
+            post(
+                f"{env}/sessions", self.create, CreateBody, Created | ResetReply, "Make a session"
+            ),
+            post(f"{session}/reset", self.reset, ResetBody, ResetReply, "Begin an episode"),
+            post(f"{session}/step", self.step, StepBody, StepReply, "Play one action"),
+            delete(session, self.delete, Nothing, Released, "Release a session"),
+            post(
+                "/v1/step_batch",
+                self.batch,
+                BatchBody,
+                BatchReply,
+                "Many operations at once",
+                documented=BatchRequest,
+            ),
+        ]
+
+    async def start(self, context: Context) -> None:
+        """Build one of each environment and load its tasks: what cannot work fails here."""
+        self._instance = context.instance
+        await self._lanes.start()
+        self._sessions = Sessions(self.served, self.limits, self._lanes, context)
+        for env in self.served:
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                await asyncio.to_thread(env.load)
+            context.metrics.watch(
+                "sessions",
+                "Open sessions",
+                lambda env=env: float(self.sessions.counts[env.id]),
+                env=env.id,
+            )
+        context.metrics.watch(
+            "abandoned_threads",
+            "Threads given up on because a step hung",
+            lambda: float(self._lanes.abandoned),
+        )
+        await self._sessions.start()
+
+    async def stop(self) -> None:
+        """Release every session."""
+        if self._sessions is not None:
+            await self._sessions.stop(STOP_TIMEOUT_S)
+        await self._lanes.stop()
+
+    def load(self) -> Load:
+        """Not ready for more once every session or the queue is taken."""
+        sessions, admission = self.sessions, self.sessions.admission
+        problem = ""
+        if len(sessions) >= self.limits.max_sessions:
+            problem = f"all {self.limits.max_sessions} sessions are open"
+        elif admission.depth >= admission.limit:
+            problem = f"all {admission.limit} places of the queue are taken"
+        return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    async def envs(self, path: Path, query: Nothing) -> EnvList:
+        """`GET /v1/envs`."""
+        cards = [env.card for env in self.served if env.card is not None]
+        return EnvList(instance=self._instance, envs=cards)
+
+    async def tasks(self, path: Path, query: TaskQuery) -> TaskPage:
+        """`GET /v1/envs/{id}/tasks`."""
+        served = self.sessions.served.get(path["id"])
+        if served is None:
+            raise UnknownEnv.near(path["id"], self.sessions.served, hint="served here")
+        return await asyncio.to_thread(served.page, query)
+
+    async def create(self, path: Path, body: CreateBody) -> msgspec.Struct:
+        """`POST /v1/envs/{id}/sessions`."""
+        return await self._one(Create(env=path["id"], session=body.session, reset=body.reset))
+
+    async def reset(self, path: Path, body: ResetBody) -> msgspec.Struct:
+        """`POST /v1/sessions/{sid}/reset`."""
+        return await self._one(
+            Reset(
+                session=path["sid"],
+                seq=body.seq,
+                seed=body.seed,
+                options=body.options,
+                instance=body.instance,
+            )
+        )
+
+    async def step(self, path: Path, body: StepBody) -> msgspec.Struct:
+        """`POST /v1/sessions/{sid}/step`."""
+        return await self._one(
+            Step(session=path["sid"], seq=body.seq, action=body.action, instance=body.instance)
+        )
+
+    async def delete(self, path: Path, query: Nothing) -> msgspec.Struct:
+        """`DELETE /v1/sessions/{sid}`."""
+        return await self._one(Delete(session=path["sid"]))
+
+    async def batch(self, path: Path, body: BatchBody) -> BatchReply:
+        """`POST /v1/step_batch`."""
+        begun = [self._begin(item) for item in body.items]
+        running = [one for one in begun if isinstance(one, asyncio.Future) and not one.done()]
+        if running:
+            await wait_for_some(running, body.hold_s)
+        return BatchReply(items=[_item(one) for one in begun])
+
+    async def _one(self, operation: Operation) -> msgspec.Struct:
+        # Shielded: the work goes on if the connection is cut, and the client joins it again.
+        return await asyncio.shield(self.sessions.begin(operation))
+
+    def _begin(self, item: object) -> asyncio.Future[Outcome] | Fault:
+        try:
+            return self.sessions.begin(read_item(item, _OPERATION))
+        except LudusError as error:
+            return fault_of(error)
+
+
+async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -> None:
+    """Wait until one is done, and on while others keep getting done; at most `hold_s`."""
+    started = time.monotonic()
+    done, pending = await asyncio.wait(running, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED)
+    ends = min(started + hold_s, time.monotonic() + MAX_LINGER_S)
+    while done and pending and time.monotonic() < ends:
+        done, pending = await asyncio.wait(pending, timeout=LINGER_S)
+
+
+def _item(begun: asyncio.Future[Outcome] | Fault) -> BatchItem:
+    if isinstance(begun, Fault):
+        return BatchItem(status=status_of(begun), error=begun)
+    if not begun.done():
+        return BatchItem(status=PENDING)
+    outcome = begun.result()
+    if isinstance(outcome, Fault):
+        return BatchItem(status=status_of(outcome), error=outcome)
+    return BatchItem(status=200, reply=outcome)

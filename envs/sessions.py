@@ -1,0 +1,255 @@
+"""All sessions of a server: made under the caller's name, leased, capped, reaped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import partial
+
+import msgspec
+
+from ludus.errors import SequenceConflict, SessionGone, UnknownEnv
+from ludus.wire.admission import Admission
+from ludus.wire.faults import Fault, QueueFull, Refused
+from ludus.wire.lanes import Lanes
+from ludus.wire.routes import Context
+
+from .hosting import HostedSession
+from .served import ServedEnv
+from .wire import Create, Delete, Operation, Outcome, Play, Released, Reset, Step
+
+logger = logging.getLogger(__name__)
+MAX_TOMBSTONES = 200_000
+MAX_NAME = 128
+
+
+class Ended(StrEnum):
+    """Why a session is no more."""
+
+    RELEASED = "released"
+    """Its client deleted it."""
+    EXPIRED = "expired"
+    """Nobody used it for as long as its lease."""
+    TOO_OLD = "too_old"
+    """It reached the absolute lifetime."""
+    TIMED_OUT = "timed_out"
+    """A step took too long."""
+
+
+class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds that keep a server alive whatever its clients do."""
+
+    max_sessions: int = 4096
+    """Past it, creating one is refused with 429."""
+    max_queue: int = 8192
+    """Resets and steps in flight; past it 429."""
+    max_queue_per_env: int = 8192
+    step_timeout_s: float = 60.0
+    """Of one reset or step, from when it starts to run; past it 504 and the session is released."""
+    lease_s: float = 900.0
+    """A session nobody uses for so long is released; any request about it renews the lease."""
+    lifetime_s: float = 6 * 3600.0
+    """No session lives longer."""
+
+
+class Sessions:
+    """The table of sessions."""
+
+    def __init__(
+        self,
+        served: Iterable[ServedEnv],
+        limits: SessionLimits,
+        lanes: Lanes,
+        context: Context,
+    ) -> None:
+        self.served = {env.id: env for env in served}
+        self.limits = limits
+        self.admission = Admission(limits.max_queue, per_key=limits.max_queue_per_env)
+        self.counts: Counter[str] = Counter()
+        self._lanes = lanes
+        self._context = context
+        self._metrics = context.metrics
+        self._open: dict[str, HostedSession] = {}
+        self._gone: OrderedDict[str, Ended] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._reaper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def start(self) -> None:
+        """Start the reaper."""
+        self._reaper = asyncio.create_task(self._reap(), name="ludus-reaper")
+
+    async def stop(self, timeout_s: float) -> None:
+        """Release every session, waiting at most `timeout_s` for their environments."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reaper
+        for session in list(self._open.values()):
+            self._release(session, Ended.RELEASED)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=timeout_s)
+
+    def begin(self, operation: Operation) -> asyncio.Future[Outcome]:
+        """Start an operation, or join it if it was sent before.
+
+        Raises:
+            UnknownEnv, SessionGone, SequenceConflict, Overloaded: it cannot be done; no seq is used
+                up.
+        """
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Reset() | Step():
+                session = self._find(operation.session, operation.instance)
+                return self._play(session, operation, operation.seq)
+            case Delete():
+                return _resolved(self._delete(operation.session))
+
+    def _create(self, create: Create) -> asyncio.Future[Outcome]:
+        session = self._open.get(create.session)
+        if session is None:
+            session = self._make(create)
+        elif session.create != create:
+            raise SequenceConflict(
+                f"session {create.session!r} exists already, made by another request; choose "
+                "another name"
+            )
+        if create.reset is None:
+            return session.created()
+        return self._play(session, create, 0)
+
+    def _make(self, create: Create) -> HostedSession:
+        if create.env not in self.served:
+            raise UnknownEnv.near(create.env, self.served, hint="served here")
+        if create.session in self._gone:
+            raise self._gone_error(create.session)
+        if len(self._open) >= self.limits.max_sessions:
+            raise QueueFull(
+                f"{len(self._open)} of {self.limits.max_sessions} sessions are open",
+                1.0,
+                depth=len(self._open),
+                limit=self.limits.max_sessions,
+            )
+        session = HostedSession(
+            create,
+            self.served[create.env],
+            self._lanes,
+            instance=self._context.instance,
+            timeout_s=self.limits.step_timeout_s,
+            on_timeout=self._timed_out,
+        )
+        self._open[create.session] = session
+        self.counts[create.env] += 1
+        self._metrics.sessions_opened.labels(create.env).inc()
+        return session
+
+    def _find(self, name: str, instance: str) -> HostedSession:
+        session = self._open.get(name)
+        if session is not None:
+            return session
+        if name in self._gone:
+            raise self._gone_error(name)
+        if instance and instance != self._context.instance:
+            raise SessionGone(
+                f"session {name!r} was lost: the server was restarted (it was {instance}, is "
+                f"{self._context.instance})"
+            )
+        raise Refused(f"no session named {name!r}; create it first", "unknown_session")
+
+    def _play(self, session: HostedSession, play: Play, seq: int) -> asyncio.Future[Outcome]:
+        kept = session.kept(play, seq)
+        env = session.served.id
+        if kept is not None:
+            self._metrics.replays.labels(env).inc()
+            return kept
+        try:
+            self.admission.enter(env)
+        except QueueFull:
+            self._metrics.refused.labels("envs").inc()
+            if isinstance(play, Create):
+                self._release(session, Ended.RELEASED, tombstone=False)
+            raise
+        started = time.perf_counter()
+        future = session.begin(play, seq)
+        future.add_done_callback(partial(self._note, env, type(play).__name__.lower(), started))
+        return future
+
+    def _note(
+        self, env: str, operation: str, started: float, future: asyncio.Future[Outcome]
+    ) -> None:
+        took_s = time.perf_counter() - started
+        self.admission.leave(env, took_s)
+        if future.cancelled():
+            return
+        outcome = future.result()
+        ended = outcome.code if isinstance(outcome, Fault) else "ok"
+        self._metrics.operations.labels(env, operation, ended).inc()
+        self._metrics.step_seconds.labels(env).observe(took_s)
+
+    def _delete(self, name: str) -> Released:
+        session = self._open.get(name)
+        if session is None:
+            self._bury(name, self._gone.get(name, Ended.RELEASED))
+            return Released(session=name, released=False)
+        self._release(session, Ended.RELEASED)
+        return Released(session=name, released=True)
+
+    def _timed_out(self, session: HostedSession) -> None:
+        # A thread that hangs in a plain environment closes it itself should it ever come back.
+        self._release(session, Ended.TIMED_OUT, close=session.served.is_async)
+
+    def _release(
+        self,
+        session: HostedSession,
+        reason: Ended,
+        *,
+        close: bool = True,
+        tombstone: bool = True,
+    ) -> None:
+        """Forget a session. Its environment is closed meanwhile, unless its thread hangs in it."""
+        if self._open.pop(session.name, None) is None:
+            return
+        self.counts[session.served.id] -= 1
+        self._metrics.sessions_ended.labels(session.served.id, reason).inc()
+        if tombstone:
+            self._bury(session.name, reason)
+        if close:
+            task = asyncio.create_task(session.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _bury(self, name: str, reason: Ended) -> None:
+        """Remember the name: a request that comes late must not bring the session back."""
+        if len(name) > MAX_NAME:
+            return
+        self._gone[name] = reason
+        if len(self._gone) > MAX_TOMBSTONES:
+            self._gone.popitem(last=False)
+
+    def _gone_error(self, name: str) -> SessionGone:
+        return SessionGone(f"session {name!r} is gone ({self._gone[name]})")
+
+    async def _reap(self) -> None:
+        every_s = max(0.02, min(5.0, self.limits.lease_s / 4, self.limits.lifetime_s / 4))
+        while True:
+            await asyncio.sleep(every_s)
+            now = time.monotonic()
+            for session in list(self._open.values()):
+                if now - session.born > self.limits.lifetime_s:
+                    self._release(session, Ended.TOO_OLD)
+                elif not session.running and now - session.touched > self.limits.lease_s:
+                    self._release(session, Ended.EXPIRED)
+
+
+def _resolved(outcome: Outcome) -> asyncio.Future[Outcome]:
+    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    future.set_result(outcome)
+    return future

@@ -1,0 +1,270 @@
+"""The client without I/O: builds requests, reads replies, decides what to send again and when.
+
+Transports do nothing but carry bytes (`Transport`), so everything that can go wrong is decided here
+once, for the async and the sync client alike. `async def` methods over a blocking transport never
+wait on an event loop; `run_blocking` runs them on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from ludus.errors import (
+    ConfigError,
+    LudusError,
+    Overloaded,
+    RequestRejected,
+    RequestTimeout,
+    ServerFault,
+    ServerUnreachable,
+)
+
+from .codec import Format, decode, encode, format_of
+from .faults import Fault, FaultReply, error_of
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What crossed the wire so far; for progress bars and reports."""
+
+    requests: int = 0
+    operations: int = 0
+    """Resets, steps, releases and scored samples; many fit in one request."""
+    steps: int = 0
+    retries: int = 0
+    sessions_opened: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request as bytes."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A reply as bytes."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Looked up case-insensitively."""
+    body: bytes
+
+
+class Transport(Protocol):
+    """Carries requests. Raises ServerUnreachable or RequestTimeout, nothing else."""
+
+    async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
+        """One round trip."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When to send again. Everything this client sends is safe to repeat: reads, releases and
+    scores change nothing twice, and resets and steps carry a seq.
+    """
+
+    timeout_s: float = 60.0
+    """For one call, all its attempts and waits together."""
+    attempt_timeout_s: float = 40.0
+    """For one attempt; a reply lost on the way is then asked for again."""
+    first_wait_s: float = 0.1
+    max_wait_s: float = 2.0
+
+
+@dataclass(slots=True)
+class Retry:
+    """The attempts of one call."""
+
+    policy: RetryPolicy
+    rng: random.Random
+    deadline: float = 0.0
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + self.policy.timeout_s
+
+    @property
+    def attempt_timeout_s(self) -> float:
+        """How long the next attempt may take.
+
+        Raises:
+            RequestTimeout: the call's time is over.
+        """
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise RequestTimeout(f"no answer within {self.policy.timeout_s:g} s")
+        return min(left, self.policy.attempt_timeout_s)
+
+    def wait_s(self, error: LudusError) -> float:
+        """How long to wait before the next attempt.
+
+        Raises:
+            LudusError: `error` itself, if sending again would not help or there is no time left.
+        """
+        if not getattr(error, "retryable", False):
+            raise error
+        backoff = min(self.policy.max_wait_s, self.policy.first_wait_s * 2**self.attempts)
+        self.attempts += 1
+        wait_s = backoff * self.rng.uniform(0.5, 1.0)
+        if isinstance(error, Overloaded):
+            wait_s = max(wait_s, error.retry_after_s * self.rng.uniform(1.0, 1.5))
+        if time.monotonic() + wait_s >= self.deadline:
+            raise error
+        return wait_s
+
+
+@dataclass
+class Client:
+    """Calls a server's routes over a transport."""
+
+    url: str
+    transport: Transport
+    token: str = ""
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    format: Format = Format.MSGPACK
+    traffic: Traffic = field(default_factory=Traffic)
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self.url = self.url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"a server's address looks like http://127.0.0.1:8765, got {self.url!r}"
+            )
+
+    async def get(self, path: str, as_type: type[T]) -> T:
+        """Read."""
+        return await self.call("GET", path, None, as_type)
+
+    async def post(self, path: str, body: msgspec.Struct, as_type: type[T]) -> T:
+        """Act; `body` must be safe to send twice."""
+        return await self.call("POST", path, body, as_type)
+
+    async def delete(self, path: str, as_type: type[T]) -> T:
+        """Release."""
+        return await self.call("DELETE", path, None, as_type)
+
+    async def call(
+        self, method: str, path: str, body: msgspec.Struct | None, as_type: type[T]
+    ) -> T:
+        """Send until it is answered or hopeless.
+
+        Raises:
+            LudusError: the one the server met, or why it could not be asked.
+        """
+        request = self.build(method, path, body)
+        retry = Retry(self.policy, self.rng)
+        while True:
+            try:
+                response = await self._attempt(request, retry.attempt_timeout_s)
+                return read(response, as_type)
+            except LudusError as error:
+                wait_s = retry.wait_s(error)
+            self.traffic.retries += 1
+            await self.transport.sleep(wait_s)
+
+    def build(self, method: str, path: str, body: msgspec.Struct | None) -> HttpRequest:
+        """A request as bytes.
+
+        Raises:
+            ConfigError: something in `body` cannot be sent.
+        """
+        headers = {"Accept": self.format.value}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if body is None:
+            return HttpRequest(method, self.url + path, headers)
+        try:
+            data, format = encode(body, self.format)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"this cannot be sent to {self.url}: {error}") from error
+        headers["Content-Type"] = format.value
+        return HttpRequest(method, self.url + path, headers, data)
+
+    async def _attempt(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
+        self.traffic.requests += 1
+        self.traffic.bytes_sent += len(request.body)
+        response = await self.transport.send(request, timeout_s)
+        self.traffic.bytes_received += len(response.body)
+        return response
+
+
+def read(response: HttpResponse, as_type: type[T]) -> T:
+    """The typed reply.
+
+    Raises:
+        LudusError: what the server met.
+        ServerFault: the reply makes no sense.
+    """
+    format = format_of(response.headers.get("Content-Type", "")) or Format.JSON
+    if response.status >= 400:
+        raise _error(response, format)
+    try:
+        return decode(response.body, as_type, format)
+    except RequestRejected as error:
+        raise ServerFault(
+            f"cannot read the server's reply as {as_type!r}: {error}; is it a ludus server of the "
+            "same version?"
+        ) from error
+
+
+def _error(response: HttpResponse, format: Format) -> LudusError:
+    try:
+        fault = decode(response.body, FaultReply, format).error
+    except RequestRejected:  # not ours: a proxy, or another kind of server
+        text = response.body[:200].decode("utf-8", "replace").strip()
+        retry_after_s = _seconds(response.headers.get("Retry-After", ""))
+        fault = Fault(
+            code="",
+            message=f"HTTP {response.status}: {text or 'no body'}",
+            retryable=response.status in (502, 503, 504),
+            retry_after_s=retry_after_s,
+        )
+    return error_of(fault, response.status)
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return None
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine over a blocking transport: it never waits on an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    work.close()
+    raise RuntimeError("a blocking transport waited on an event loop")
+
+
+def unreachable(url: str, error: BaseException) -> ServerUnreachable:
+    """Say that nothing answered, and what to look at."""
+    reason = str(error) or type(error).__name__
+    return ServerUnreachable(f"no answer from {url} ({reason}); is 'ludus serve' running there?")

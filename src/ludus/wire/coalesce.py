@@ -1,0 +1,112 @@
+"""Many concurrent calls, few requests.
+
+Calls made in the same turn of the event loop (a batch of generations coming back) leave together.
+While requests are out, later calls gather for a few milliseconds more. What the server answers with
+"still running" goes into the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from ludus.errors import LudusError
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+GATHER_S = 0.002
+
+
+class Coalescer(Generic[Item, Answer]):
+    """Sends items in batches.
+
+    Args:
+        send: one request; an answer for each item in order, None for one that still runs. What it
+            raises goes to every caller of the batch.
+        max_items: in one request.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | LudusError | None]]],
+        *,
+        max_items: int = 256,
+    ) -> None:
+        self._send = send
+        self._max_items = max_items
+        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._scheduled = False
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def submit(self, item: Item) -> Answer:
+        """Send `item` with whatever else is being sent."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._enqueue([(item, future)])
+        return await future
+
+    async def close(self) -> None:
+        """Give up on requests that are out."""
+        for request in list(self._requests):
+            request.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
+
+    def _enqueue(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        self._waiting.extend(entries)
+        if self._scheduled:
+            return
+        self._scheduled = True
+        loop = asyncio.get_running_loop()
+        if self._requests:
+            loop.call_later(GATHER_S, self._depart)
+        else:
+            loop.call_soon(self._depart)
+
+    def _depart(self) -> None:
+        self._scheduled = False
+        waiting = [entry for entry in self._waiting if not entry[1].done()]
+        self._waiting = []
+        for start in range(0, len(waiting), self._max_items):
+            request = asyncio.create_task(self._request(waiting[start : start + self._max_items]))
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
+
+    async def _request(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        try:
+            answers = await self._send([item for item, _ in entries])
+        except (LudusError, asyncio.CancelledError) as error:
+            _fail(entries, error)
+            return
+        except Exception as error:
+            _fail(entries, error)
+            raise
+        running = [
+            entry
+            for entry, answer in zip(entries, answers, strict=True)
+            if not _settle(entry[1], answer)
+        ]
+        if running:
+            self._enqueue(running)
+
+
+def _settle(future: asyncio.Future[Answer], answer: Answer | LudusError | None) -> bool:
+    """Hand over an answer; False if there is none yet."""
+    if answer is None:
+        return False
+    if not future.done():
+        if isinstance(answer, LudusError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+    return True
+
+
+def _fail(entries: Sequence[tuple[Item, asyncio.Future[Answer]]], error: BaseException) -> None:
+    for _, future in entries:
+        if future.done():
+            continue
+        if isinstance(error, asyncio.CancelledError):
+            future.cancel()
+        else:
+            future.set_exception(error)

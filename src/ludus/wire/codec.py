@@ -1,0 +1,124 @@
+"""Bytes on the wire: JSON, or msgpack where both sides ask for it.
+
+Structs are validated here, once. What cannot be read is told apart: bytes that are no JSON at all
+(400) and JSON of the wrong shape (422, naming the field).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+import numpy
+
+from .faults import Refused
+
+T = TypeVar("T")
+
+
+class Format(StrEnum):
+    """A content type we speak."""
+
+    JSON = "application/json"
+    MSGPACK = "application/msgpack"
+
+
+def encode(value: object, format: Format = Format.JSON) -> tuple[bytes, Format]:
+    """Encode `value`; the format tells what it became.
+
+    msgpack has no integers beyond 64 bits, so a value that holds one is sent as JSON.
+
+    Raises:
+        TypeError, ValueError: something inside cannot be sent.
+    """
+    if format is Format.MSGPACK:
+        try:
+            return _msgpack_encoder.encode(value), format
+        except OverflowError:
+            pass
+    return _json_encoder.encode(value), Format.JSON
+
+
+def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.JSON) -> T:
+    """Decode and validate.
+
+    Raises:
+        Refused: malformed (400) or of the wrong shape (422).
+    """
+    try:
+        return _decoder(as_type, format).decode(data)
+    except msgspec.ValidationError as error:
+        raise Refused(str(error), "invalid") from None
+    except msgspec.DecodeError as error:
+        raise Refused(f"the body is not {_SPOKEN[format]}: {error}", "malformed") from None
+    except RecursionError:
+        raise Refused("the body is nested too deeply", "malformed") from None
+
+
+def read_item(item: object, as_type: type[T]) -> T:
+    """Validate one item of a batch, decoded before to plain values.
+
+    Raises:
+        Refused: 422, naming the field.
+    """
+    try:
+        return msgspec.convert(item, as_type)
+    except msgspec.ValidationError as error:
+        raise Refused(str(error), "invalid") from None
+
+
+def convert_query(query: dict[str, str], as_type: type[T]) -> T:
+    """Read a query string as a struct.
+
+    Raises:
+        Refused: 422, naming the field.
+    """
+    try:
+        return msgspec.convert(query, as_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(str(error), "invalid") from None
+
+
+def format_of(content_type: str) -> Format | None:
+    """The format a `Content-Type` names, or None.
+
+    >>> format_of("application/json; charset=utf-8").name
+    'JSON'
+    """
+    bare = content_type.partition(";")[0].strip().lower()
+    return _BY_NAME.get(bare)
+
+
+def accepted(accept: str, otherwise: Format) -> Format:
+    """The format of the reply: what `Accept` names first of those we speak, else the request's."""
+    for name in accept.split(","):
+        found = format_of(name)
+        if found is not None:
+            return found
+    return otherwise
+
+
+def _plain(value: object) -> object:
+    """numpy numbers and arrays, which environments put into info, as plain ones."""
+    if isinstance(value, (numpy.generic, numpy.ndarray)):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r:.80}")
+
+
+_SPOKEN = {Format.JSON: "JSON", Format.MSGPACK: "msgpack"}
+_BY_NAME: dict[str, Format] = {
+    **{member.value: member for member in Format},
+    "application/x-msgpack": Format.MSGPACK,
+    "application/vnd.msgpack": Format.MSGPACK,
+}
+_json_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+
+@cache
+def _decoder(as_type: Any, format: Format) -> Any:
+    if format is Format.MSGPACK:
+        return msgspec.msgpack.Decoder(as_type)
+    return msgspec.json.Decoder(as_type)

@@ -1,0 +1,212 @@
+"""Errors as they travel: one table from `ludus.errors` to code and status, and back.
+
+A `Fault` is the body of every answer that is not a success. The client raises the same type again
+that the server met, so code written against a local environment or verifier reads the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ludus.errors import (
+    CheckFailed,
+    ConfigError,
+    EpisodeEnded,
+    InvalidAction,
+    LudusError,
+    MissingExtra,
+    Overloaded,
+    RequestRejected,
+    RequestTimeout,
+    RewardUnavailable,
+    SequenceConflict,
+    ServerFault,
+    SessionGone,
+    Unauthorized,
+    UnknownEnv,
+    UnknownTask,
+    UnknownVerifier,
+)
+from ludus.verdict import Verdict
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a request or an item of a batch was not done."""
+
+    code: str
+    """One of `CODES`; a client that does not know it goes by the HTTP status."""
+    message: str
+    """One sentence for a person."""
+    session: str = ""
+    seq: int | None = None
+    """Set when the operation used up this seq: the fault *is* its reply, and is kept like one."""
+    retryable: bool = False
+    """Whether sending the same request again may help."""
+    retry_after_s: float | None = None
+    queue_depth: int | None = None
+    limit: int | None = None
+    verdict: Verdict | None = None
+    """Of `reward_unavailable`: why there is no reward."""
+
+
+class FaultReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of an answer with a status of 400 or more."""
+
+    error: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A code with its HTTP status and the error a client raises for it."""
+
+    status: int
+    error: type[LudusError]
+    retryable: bool = False
+
+
+CODES: dict[str, Code] = {
+    "malformed": Code(400, RequestRejected),
+    "unauthorized": Code(401, Unauthorized),
+    "not_found": Code(404, RequestRejected),
+    "unknown_env": Code(404, UnknownEnv),
+    "unknown_verifier": Code(404, UnknownVerifier),
+    "unknown_task": Code(404, UnknownTask),
+    "unknown_session": Code(404, SessionGone),
+    "method_not_allowed": Code(405, RequestRejected),
+    "slow_body": Code(408, RequestTimeout),
+    "sequence_conflict": Code(409, SequenceConflict),
+    "episode_ended": Code(409, EpisodeEnded),
+    "session_gone": Code(410, SessionGone),
+    "too_large": Code(413, RequestRejected),
+    "unsupported_media": Code(415, RequestRejected),
+    "invalid": Code(422, RequestRejected),
+    "invalid_action": Code(422, InvalidAction),
+    "invalid_option": Code(422, ConfigError),
+    "reward_unavailable": Code(424, RewardUnavailable),
+    "overloaded": Code(429, Overloaded, retryable=True),
+    "chaos": Code(500, ServerFault, retryable=True),
+    "env_failed": Code(500, ServerFault),
+    "contract_broken": Code(500, CheckFailed),
+    "internal": Code(500, ServerFault),
+    "missing_extra": Code(501, MissingExtra),
+    "stopping": Code(503, ServerFault, retryable=True),
+    "step_timeout": Code(504, RequestTimeout),
+}
+"""code -> status, error type, and whether a retry may help."""
+
+_CODE_OF: list[tuple[type[LudusError], str]] = [
+    (RewardUnavailable, "reward_unavailable"),
+    (UnknownEnv, "unknown_env"),
+    (UnknownVerifier, "unknown_verifier"),
+    (UnknownTask, "unknown_task"),
+    (InvalidAction, "invalid_action"),
+    (EpisodeEnded, "episode_ended"),
+    (CheckFailed, "contract_broken"),
+    (ConfigError, "invalid_option"),
+    (MissingExtra, "missing_extra"),
+    (SequenceConflict, "sequence_conflict"),
+    (SessionGone, "session_gone"),
+    (Overloaded, "overloaded"),
+    (Unauthorized, "unauthorized"),
+]
+
+_BY_STATUS: dict[int, type[LudusError]] = {
+    401: Unauthorized,
+    403: Unauthorized,
+    408: RequestTimeout,
+    409: SequenceConflict,
+    410: SessionGone,
+    429: Overloaded,
+    504: RequestTimeout,
+}
+
+
+class Refused(RequestRejected):
+    """The server refuses a request; `code` is one of `CODES`."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class QueueFull(Overloaded):
+    """A bounded queue is full."""
+
+    def __init__(
+        self, message: str, retry_after_s: float = 1.0, *, depth: int = 0, limit: int = 0
+    ) -> None:
+        super().__init__(message, retry_after_s)
+        self.depth = depth
+        self.limit = limit
+
+
+def fault_of(
+    error: BaseException, *, session: str = "", seq: int | None = None, otherwise: str = "internal"
+) -> Fault:
+    """The fault an error becomes.
+
+    Args:
+        error: what was raised.
+        session: whose operation failed.
+        seq: of the operation, if it used it up.
+        otherwise: the code of an error that is not one of ours.
+    """
+    code = _code_of(error, otherwise)
+    ours = isinstance(error, LudusError)
+    return Fault(
+        code=code,
+        message=str(error) if ours else f"{type(error).__name__}: {error}",
+        session=session,
+        seq=seq,
+        retryable=CODES[code].retryable,
+        retry_after_s=error.retry_after_s if isinstance(error, Overloaded) else None,
+        queue_depth=error.depth if isinstance(error, QueueFull) else None,
+        limit=error.limit if isinstance(error, QueueFull) else None,
+        verdict=error.verdict if isinstance(error, RewardUnavailable) else None,
+    )
+
+
+def status_of(fault: Fault) -> int:
+    """The HTTP status of a fault."""
+    return CODES[fault.code].status
+
+
+def error_of(fault: Fault, status: int) -> LudusError:
+    """The error a client raises for a fault; it remembers the fault."""
+    error = _build_error(fault, status)
+    error.__dict__["fault"] = fault
+    return error
+
+
+def used_seq(error: LudusError) -> bool:
+    """Whether the operation that failed with `error` was carried out and its seq is used up."""
+    fault = error.__dict__.get("fault")
+    return isinstance(fault, Fault) and fault.seq is not None
+
+
+def _build_error(fault: Fault, status: int) -> LudusError:
+    known = CODES.get(fault.code)
+    kind = known.error if known else _BY_STATUS.get(status, _class_of(status))
+    if kind is RewardUnavailable:
+        return RewardUnavailable(fault.verdict or Verdict.unavailable(fault.message))
+    if kind is Overloaded:
+        return Overloaded(fault.message, fault.retry_after_s or 1.0)
+    error = kind(fault.message)
+    if isinstance(error, (ServerFault, RequestTimeout)):
+        error.retryable = fault.retryable
+    return error
+
+
+def _code_of(error: BaseException, otherwise: str) -> str:
+    if isinstance(error, Refused):
+        return error.code
+    return next((code for kind, code in _CODE_OF if isinstance(error, kind)), otherwise)
+
+
+def _class_of(status: int) -> type[LudusError]:
+    return ServerFault if status >= 500 else RequestRejected

@@ -1,0 +1,158 @@
+"""N single-thread executors for blocking work, off the event loop.
+
+Work under one key always runs on the same thread, in order, so that an environment may hold things
+that belong to a thread (a sqlite connection, an event loop of its own). Work that exceeds its time
+cannot be killed: its thread is abandoned to finish or hang on its own, its caller is told, and a
+fresh thread takes over the rest of the lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+WATCH_EVERY_S = 0.05
+
+
+@dataclass(slots=True, eq=False)
+class _Job(Generic[T]):
+    work: Callable[[], T]
+    late: Callable[[], T]
+    timeout_s: float
+    future: asyncio.Future[T]
+    started: float = 0.0
+
+
+@dataclass(eq=False)
+class _Lane:
+    """One thread and its inbox."""
+
+    name: str
+    inbox: SimpleQueue[_Job[Any] | None] = field(default_factory=SimpleQueue[_Job[Any] | None])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    thread: threading.Thread | None = None
+    current: _Job[Any] | None = None
+    generation: int = 0
+
+
+class Lanes:
+    """A fixed number of lanes; threads start when first needed."""
+
+    def __init__(self, count: int = 32, *, name: str = "ludus-lane") -> None:
+        self.abandoned = 0
+        """Threads given up on because their work exceeded its time."""
+        self._lanes = [_Lane(f"{name}-{index}") for index in range(count)]
+        self._done: deque[tuple[_Job[Any], Any, BaseException | None]] = deque()
+        self._flushing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Attach to the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._watcher = asyncio.create_task(self._watch(), name="ludus-lanes-watch")
+
+    async def stop(self) -> None:
+        """Let every thread end after the work it has."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        for lane in self._lanes:
+            lane.inbox.put(None)
+
+    def submit(
+        self, key: str, work: Callable[[], T], *, timeout_s: float, late: Callable[[], T]
+    ) -> asyncio.Future[T]:
+        """Run `work` on the thread of `key`.
+
+        Args:
+            key: what the work belongs to.
+            work: blocks as long as it likes, off the loop.
+            timeout_s: from its start; waiting in the queue does not count.
+            late: makes the result when the time is over; called on the loop.
+        """
+        assert self._loop is not None, "start() first"
+        lane = self._lanes[zlib.crc32(key.encode()) % len(self._lanes)]
+        job = _Job(work, late, timeout_s, self._loop.create_future())
+        lane.inbox.put(job)
+        if lane.thread is None:
+            self._start_thread(lane)
+        return job.future
+
+    def _start_thread(self, lane: _Lane) -> None:
+        lane.thread = threading.Thread(
+            target=self._run, args=(lane, lane.generation), name=lane.name, daemon=True
+        )
+        lane.thread.start()
+
+    def _run(self, lane: _Lane, generation: int) -> None:
+        while (job := lane.inbox.get()) is not None:
+            if job.future.cancelled():
+                continue
+            job.started = time.monotonic()
+            lane.current = job
+            result, error = None, None
+            try:
+                result = job.work()
+            except StopIteration as stop:  # a future cannot hold one
+                error = RuntimeError(f"work raised {stop!r}")
+            except BaseException as raised:
+                error = raised
+            with lane.lock:
+                if lane.generation != generation:
+                    return  # abandoned: another thread serves this lane now
+                lane.current = None
+            self._post(job, result, error)
+
+    def _post(self, job: _Job[Any], result: object, error: BaseException | None) -> None:
+        """Hand a result to the loop; results that come close together share one wake-up."""
+        self._done.append((job, result, error))
+        if not self._flushing:
+            self._flushing = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                assert self._loop is not None
+                self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        while self._done:
+            job, result, error = self._done.popleft()
+            if job.future.done():
+                continue
+            if error is None:
+                job.future.set_result(result)
+            else:
+                job.future.set_exception(error)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            now = time.monotonic()
+            for lane in self._lanes:
+                job = lane.current
+                if job is not None and now - job.started > job.timeout_s:
+                    self._abandon(lane, job)
+
+    def _abandon(self, lane: _Lane, job: _Job[Any]) -> None:
+        with lane.lock:
+            if lane.current is not job:
+                return
+            lane.current = None
+            lane.generation += 1
+        self.abandoned += 1
+        logger.warning("%s: work exceeded %g s; its thread is abandoned", lane.name, job.timeout_s)
+        self._start_thread(lane)
+        if not job.future.done():
+            job.future.set_result(job.late())

@@ -1,0 +1,119 @@
+"""What a service offers over HTTP: a table of routes, each a typed function.
+
+A handler takes the path's parameters and one validated struct (of the body, or of the query for
+GET and DELETE) and returns a struct. It knows nothing of HTTP, so it is tested without; the server
+parses, calls and encodes, and `/openapi.json` is read off the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from .metrics import ServerMetrics
+
+Payload = TypeVar("Payload", bound=msgspec.Struct)
+Path = Mapping[str, str]
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No body and no query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path."""
+
+    method: str
+    path: str
+    """Parameters in braces; one written `{id:.+}` may hold slashes."""
+    handler: Callable[[Path, Any], Awaitable[msgspec.Struct]]
+    payload: type[msgspec.Struct]
+    reply: Any
+    """The struct of a success."""
+    summary: str
+    documented: type[msgspec.Struct] | None = None
+    """What clients send, where `payload` reads it more loosely."""
+
+    @property
+    def in_body(self) -> bool:
+        """Whether the payload is the body (else the query string)."""
+        return self.method not in ("GET", "DELETE")
+
+
+def get(
+    path: str,
+    handler: Callable[[Path, Payload], Awaitable[msgspec.Struct]],
+    query: type[Payload],
+    reply: Any,
+    summary: str,
+) -> Route:
+    """A route that reads."""
+    return Route("GET", path, handler, query, reply, summary)
+
+
+def post(
+    path: str,
+    handler: Callable[[Path, Payload], Awaitable[msgspec.Struct]],
+    body: type[Payload],
+    reply: Any,
+    summary: str,
+    *,
+    documented: type[msgspec.Struct] | None = None,
+) -> Route:
+    """A route that acts."""
+    return Route("POST", path, handler, body, reply, summary, documented)
+
+
+def delete(
+    path: str,
+    handler: Callable[[Path, Payload], Awaitable[msgspec.Struct]],
+    query: type[Payload],
+    reply: Any,
+    summary: str,
+) -> Route:
+    """A route that releases."""
+    return Route("DELETE", path, handler, query, reply, summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a service is given when its server starts."""
+
+    instance: str
+    """Random name of this run of the server: another one after a restart."""
+    metrics: ServerMetrics
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How full a service is."""
+
+    queue_depth: int
+    limit: int
+    problem: str = ""
+    """Why it should get no new work now; empty if it can take some."""
+
+
+class Service(Protocol):
+    """A part of a server: environments, verifiers."""
+
+    name: str
+
+    def routes(self) -> list[Route]:
+        """Its table."""
+        ...
+
+    async def start(self, context: Context) -> None:
+        """Get ready; whatever cannot work fails here, not at the first request."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish what is in flight, release everything."""
+        ...
+
+    def load(self) -> Load:
+        """How full it is now."""
+        ...

@@ -1,0 +1,52 @@
+"""The blocking transport, on httpx: for scripts, notebooks and `gymnasium.Env`."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+
+from ludus.errors import RequestTimeout
+
+from .client import HttpRequest, HttpResponse, unreachable
+
+
+class SyncTransport:
+    """A connection pool; safe to share between threads. Its methods block, they never wait on an
+    event loop.
+    """
+
+    def __init__(self, *, connect_timeout_s: float = 10.0) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._pool: httpx.Client | None = None
+
+    async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
+        """One round trip."""
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, self._connect_timeout_s))
+        if self._pool is None:
+            self._pool = httpx.Client(trust_env=False, follow_redirects=False)
+        try:
+            response = self._pool.request(
+                request.method,
+                request.url,
+                content=request.body,
+                headers=dict(request.headers),
+                timeout=timeout,
+            )
+        except httpx.TimeoutException as error:
+            raise RequestTimeout(
+                f"{request.url} did not answer within {timeout_s:.3g} s"
+            ) from error
+        except httpx.HTTPError as error:
+            raise unreachable(request.url, error) from error
+        return HttpResponse(response.status_code, response.headers, response.content)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251 (blocking is what this transport is for)
+
+    async def close(self) -> None:
+        """Close the pool; the next request makes another."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
