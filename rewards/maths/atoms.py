@@ -1,0 +1,445 @@
+"""The smallest whole things of a formula: names, functions, brackets, fractions, matrices."""
+
+from __future__ import annotations
+
+from . import nodes
+from .lexer import Token
+from .nodes import Node, TooBig, Unreadable
+from .numerals import exact_numeral, from_words
+from .parser import ExpressionParser
+from .vocabulary import NUMBER_WORDS
+
+_FUNCTION_LETTERS = frozenset({"f", "g", "h", "F", "G", "H", "phi", "varphi", "psi"})
+_EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
+_BINOMIALS = frozenset({"binom", "dbinom", "tbinom"})
+_FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
+_MATRICES = {
+    "pmatrix": "()", "bmatrix": "()", "matrix": "()", "smallmatrix": "()", "vmatrix": "||", "Bmatrix": "()",
+    "array": "()", "cases": "cases", "dcases": "cases", "aligned": "rows", "align*": "rows", "align": "rows",
+}  # fmt: skip
+_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
+_ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
+_NUMBER_SETS = frozenset({"R", "Z", "N", "Q", "C"})
+
+
+class AtomParser(ExpressionParser):
+    """Adds the atoms to the expression grammar."""
+
+    def atom(self) -> Node:
+        """The smallest whole thing in front."""
+        token = self.here
+        match token.kind:
+            case "num":
+                return self.number()
+            case "sym":
+                return self._name()
+            case "const":
+                self.take()
+                return self._constant(token)
+            case "func":
+                return self._function(self.take().value)
+            case "cmd":
+                return self._command(self.take().value)
+            case "open":
+                return self._bracket()
+            case "group":
+                return self._group()
+            case "bar":
+                return self._absolute()
+            case "word":
+                return self._word()
+            case "emptyset":
+                self.take()
+                return Node("set")
+            case "currency":
+                self.take()
+                return Node("quantity", (self.power(),), 0, token.value)
+            case "close" if token.value == "]":
+                return self._bracket()
+            case "sign" if token.value == "." and self.ahead().kind == "num":
+                self.take()
+                return exact_numeral("." + self.take().value)
+            case _:
+                raise Unreadable(f"{token.value or token.kind!r} where a value should be")
+
+    # --- names ---
+
+    def _constant(self, token: Token) -> Node:
+        return nodes.const(token.value)
+
+    def _name(self) -> Node:
+        token = self.take()
+        name = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}.get(
+            token.value, token.value
+        )
+        if name in {"e", "i"} and self.here.kind != "sub":
+            return nodes.const(name)
+        while self.here.kind == "sub":
+            self.take()
+            name += "_" + self.subscript()
+        if name in {"angle", "triangle"}:
+            return self._geometric(name)
+        while self.accept("prime"):
+            name += "'"
+        if self.here == ("open", "(", False) or (
+            self.here.kind == "open" and self.here.value == "("
+        ):
+            return self._application(name)
+        return nodes.sym(name)
+
+    def _geometric(self, name: str) -> Node:
+        letters = ""
+        while self.here.kind == "sym" and len(self.here.value) == 1:
+            letters += self.take().value
+        return nodes.sym(f"{name} {letters}".strip())
+
+    def _application(self, name: str) -> Node:
+        """`f(x)` is a call; `x(y)` is a product, `P(A)` a call only when it holds one name."""
+        head = name.split("_")[0].rstrip("'")
+        one_name = self.ahead().kind == "sym" and self.ahead(2).kind == "close"
+        if head in _FUNCTION_LETTERS or (head in _EVENT_LETTERS and one_name):
+            self.take()
+            arguments = self._items()
+            self.closing("(")
+            return self.count(Node("call", tuple(arguments), 0, name))
+        return nodes.sym(name)
+
+    def _word(self) -> Node:
+        words: list[str] = []
+        while self.here.kind == "word" and (
+            self.here.value.lower() in NUMBER_WORDS or (words and self._hyphen_or_and())
+        ):
+            words.append(self.take().value.lower())
+            if self.here == ("op", "-", False) and self.ahead().kind == "word":
+                self.take()
+        node = from_words(words)
+        if node is not None:
+            return node
+        if not words and len(self.here.value) == 1:
+            return nodes.sym(self.take().value)
+        if not words and self.here.value in {"infinity", "infinite"}:
+            self.take()
+            return nodes.INFINITY
+        raise Unreadable(f"the word {self.here.value!r}")
+
+    def _hyphen_or_and(self) -> bool:
+        return (
+            self.here.value == "and"
+            and self.ahead().kind == "word"
+            and self.ahead().value in NUMBER_WORDS
+        )
+
+    # --- functions ---
+
+    def _function(self, name: str) -> Node:
+        base = self._log_base() if name in {"log", "lg"} and self.here.kind == "sub" else None
+        exponent: Node | None = None
+        if self.here.kind == "op" and self.here.value == "^":
+            self.take()
+            exponent = self._raised()
+        if name in _INVERSE and exponent == nodes.MINUS_ONE:
+            name, exponent = _INVERSE[name], None
+        arguments = self._arguments(name)
+        node = self._applied(name, arguments, base)
+        return node if exponent is None else nodes.power(node, exponent)
+
+    def _applied(self, name: str, arguments: list[Node], base: Node | None) -> Node:
+        if name == "exp":
+            return nodes.power(nodes.const("e"), nodes.mul(*arguments))
+        if base is not None:
+            arguments = [*arguments, base]
+        return self.count(nodes.func("log" if name == "lg" else name, *arguments))
+
+    def _log_base(self) -> Node:
+        self.take()
+        token = self.here
+        if (
+            token.kind == "num"
+            and len(token.value) > 1
+            and self.ahead().kind not in {"num", "sym", "open", "group", "cmd"}
+        ):
+            return self.argument(digit=True)
+        return self.argument()
+
+    def _arguments(self, name: str) -> list[Node]:
+        if self.here.kind == "open" and self.here.value in "({[":
+            opened = self.take().value
+            items = self._items()
+            self._close(opened)
+            return items
+        if self.here.kind == "op" and self.here.value == "-":
+            return [self._signed(lambda: self._bare_argument(name))]
+        return [self._bare_argument(name)]
+
+    def _bare_argument(self, name: str) -> Node:
+        """`\\sin 2x`: the product that follows, up to an operator or another function."""
+        factors = [self.power()]
+        while (
+            self._starts_factor(factors[-1])
+            and self.here.kind != "func"
+            and not self._outside(factors)
+        ):
+            factors.append(self.power())
+        node = nodes.mul(*factors)
+        slash = self.here.kind == "op" and self.here.value == "/"
+        if (
+            slash
+            and name in _ANGLE_FUNCTIONS
+            and self.ahead().kind == "num"
+            and nodes.has(node, "const")
+        ):
+            self.take()
+            node = nodes.over(node, self.number())
+        return node
+
+    def _outside(self, factors: list[Node]) -> bool:
+        return self.here.kind == "open" and factors[-1].op != "num"
+
+    # --- brackets ---
+
+    def _items(self) -> list[Node]:
+        bars, self.bars = self.bars, 0
+        items = [self.deeper(self.item)]
+        while self.accept("sep"):
+            if self.here.kind == "close":
+                break
+            items.append(self.deeper(self.item))
+        self.bars = bars
+        return items
+
+    def _close(self, opened: str) -> None:
+        if opened == "{":
+            if not self.accept("close", "}") and not self.accept("endgroup"):
+                self.expect("close")
+        else:
+            self.closing(opened)
+
+    def _bracket(self) -> Node:
+        token = self.take()
+        if token.value == "{":
+            return self._braces()
+        if token.value in {"floor", "ceil"}:
+            node = self.deeper(self.set_expression)
+            self.expect("close")
+            return nodes.func(token.value, node)
+        opened = "(" if token.value in "(]" else "["
+        if self.here.kind == "close":
+            self.take()
+            return Node("bracket", (), 0, "()")
+        items = self._items()
+        closed = self.closing(opened)
+        if len(items) > 1:
+            return self.count(Node("bracket", tuple(items), 0, opened + closed))
+        if self.here.kind == "sub" and items[0].op in {"num", "mul", "sym"}:
+            return self._based_group(items[0])
+        return (
+            items[0]
+            if items[0].op != "list"
+            else Node("bracket", items[0].args, 0, opened + closed)
+        )
+
+    def _based_group(self, inside: Node) -> Node:
+        if inside.op != "num":
+            return inside
+        self.take()
+        return self._based(str(inside.value))
+
+    def _braces(self) -> Node:
+        if self.accept("close", "}"):
+            return Node("set")
+        self.bars, bars = 1, self.bars
+        items = [self.deeper(self.item)]
+        if self.here.kind == "bar" or self.here == ("sign", ":", self.here.spaced):
+            self.take()
+            self.bars = 0
+            condition = self.deeper(self.condition)
+            node = Node("such", (items[0], condition))
+        else:
+            while self.accept("sep"):
+                if self.here.kind in {"close", "dots"}:
+                    break
+                items.append(self.deeper(self.item))
+            node = Node("set", tuple(items))
+        self.bars = bars
+        if self.here.kind == "dots":
+            raise Unreadable("a set with dots")
+        self.expect("close")
+        return self.count(node)
+
+    def condition(self) -> Node:
+        """What follows the bar in a set-builder."""
+        return self.item()
+
+    def _group(self) -> Node:
+        """Plain braces: LaTeX grouping; with separators inside, a set whose backslashes were lost."""
+        self.take()
+        if self.accept("endgroup"):
+            if self.here.kind in {"end", "sep", "endgroup"}:
+                return Node("set")
+            return self.atom()
+        items = self._items()
+        self.expect("endgroup")
+        return items[0] if len(items) == 1 else self.count(Node("set", tuple(items)))
+
+    def _absolute(self) -> Node:
+        self.take()
+        bars, self.bars = self.bars, 1
+        node = self.deeper(self.set_expression)
+        self.bars = bars
+        self.expect("bar")
+        return self.count(nodes.func("abs", node))
+
+    # --- commands ---
+
+    def _command(self, name: str) -> Node:
+        if name in _FRACTIONS:
+            return self._fraction()
+        if name in _BINOMIALS:
+            return self.count(
+                nodes.func("binom", self.argument(digit=True), self.argument(digit=True))
+            )
+        match name:
+            case "sqrt":
+                return self._root()
+            case "begin":
+                return self._environment()
+            case "mathbb" | "Bbb":
+                return self._number_set()
+            case "boxed" | "fbox":
+                return self.argument()
+            case "overline" | "widehat" | "overarc":
+                return nodes.sym(f"line {self.subscript()}")
+            case "sum" | "prod":
+                return self._series(name)
+            case "not" if self.here.kind == "rel":
+                raise Unreadable("a struck-out relation")
+            case _:
+                raise Unreadable(f"the command \\{name}")
+
+    def _fraction(self) -> Node:
+        top, bottom = self.argument(digit=True), self.argument(digit=True)
+        if top.op == bottom.op == "num" and bottom.value:
+            return nodes.num(exact_quotient(top, bottom))
+        return self.count(nodes.over(top, bottom))
+
+    def _root(self) -> Node:
+        degree: Node = nodes.num(2)
+        if self.here == ("open", "[", False):
+            self.take()
+            degree = self.deeper(self.set_expression)
+            self.closing("[")
+        radicand = self.argument()
+        exponent = (
+            nodes.num(exact_quotient(nodes.num(1), degree))
+            if degree.op == "num" and degree.value
+            else nodes.over(nodes.num(1), degree)
+        )
+        return self.count(nodes.power(radicand, exponent))
+
+    def _number_set(self) -> Node:
+        name = self.subscript()
+        if name not in _NUMBER_SETS:
+            return nodes.sym(name)
+        while self.here.kind == "sub" or (self.here.kind == "op" and self.here.value == "^"):
+            mark = self.take().value
+            if mark == "^" and self.here.kind == "op":
+                name += self.take().value
+            else:
+                name += mark + self.subscript()
+        return nodes.sym(f"set {name}")
+
+    def _series(self, name: str) -> Node:
+        bounds: dict[str, Node] = {}
+        variable = ""
+        while self.here.kind == "sub" or (self.here.kind == "op" and self.here.value == "^"):
+            mark = self.take().value
+            if mark == "_":
+                variable, bounds["low"] = self._lower_bound()
+            else:
+                bounds["high"] = self.argument()
+        if not variable or "high" not in bounds:
+            raise Unreadable(f"\\{name} without both bounds")
+        return self.count(
+            nodes.func(name, self.term(), nodes.sym(variable), bounds["low"], bounds["high"])
+        )
+
+    def _lower_bound(self) -> tuple[str, Node]:
+        self.expect("group")
+        token = self.take()
+        if token.kind != "sym" or not self.accept("rel", "="):
+            raise Unreadable("a lower bound that is not 'k = start'")
+        low = self.deeper(self.set_expression)
+        self.expect("endgroup")
+        return token.value, low
+
+    def _environment(self) -> Node:
+        name = self.subscript()
+        kind = _MATRICES.get(name)
+        if kind is None:
+            raise Unreadable(f"the environment {name!r}")
+        if name == "array" and self.here.kind == "group":
+            self.subscript()
+        rows = self._rows()
+        if kind == "cases":
+            return self.count(
+                Node("cases", tuple(cell for row in rows for cell in (row[0], row[-1])))
+            )
+        if kind == "rows":
+            return Node("list", tuple(cell for row in rows for cell in row), 0, ",")
+        if len({len(row) for row in rows}) != 1:
+            raise Unreadable("matrix rows of different length")
+        return self.count(
+            Node("matrix", tuple(cell for row in rows for cell in row), len(rows[0]), kind)
+        )
+
+    def _rows(self) -> list[list[Node]]:
+        rows: list[list[Node]] = [[]]
+        while True:
+            token = self.here
+            if token.kind == "end":
+                break
+            if token.kind == "cmd" and token.value == "end":
+                self.take()
+                self.subscript()
+                break
+            if token.kind == "row":
+                self.take()
+                rows.append([])
+            elif (
+                token.kind == "cell"
+                or (token.kind == "sep" and rows[-1])
+                or token.kind in {"sep", "sign"}
+                or (token.kind == "cmd" and token.value == "hline")
+            ):
+                self.take()
+            else:
+                rows[-1].append(self.deeper(self.cell))
+        kept = [row for row in rows if row]
+        if not kept:
+            raise Unreadable("an empty matrix")
+        return kept
+
+    def cell(self) -> Node:
+        """One cell of a matrix or of cases."""
+        if self.here.kind == "word":
+            words: list[str] = []
+            while self.here.kind == "word" and self.here.value in {
+                "if",
+                "for",
+                "when",
+                "otherwise",
+                "else",
+                "and",
+            }:
+                words.append(self.take().value)
+            if self.here.kind in {"row", "cmd", "end", "sign"} and words:
+                return nodes.text("otherwise")
+        return self.item()
+
+
+def exact_quotient(top: Node, bottom: Node) -> nodes.Exact:
+    """The quotient of two numbers."""
+    if bottom.value == 0:
+        raise TooBig("division by zero")
+    quotient = nodes.Fraction(top.value) / bottom.value
+    return quotient.numerator if quotient.denominator == 1 else quotient

@@ -1,0 +1,351 @@
+"""Does an answer match a gold? Structure first: lists, tuples, sets of reals, definitions; then single values."""
+
+from __future__ import annotations
+
+from .judge import Judge
+from .nodes import Node, add, has, is_scalar, neg
+from .quantities import MARKS, same_value
+from .regions import is_regional, same_region, to_region
+from .relations import aligned, assigned, same_parameter, same_relation, true_chain
+
+MAX_ITEMS = 64
+_SYNONYMS = {
+    "empty set": "no solution", "no solutions": "no solution", "no real solution": "no solution",
+    "no real solutions": "no solution", "the empty set": "no solution", "dne": "does not exist",
+    "infinite": "infinity", "positive infinity": "infinity",
+}  # fmt: skip
+
+
+def matches(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether `answer` says what `gold` says.
+
+    Raises:
+        NeedsPool: deciding it takes more than cheap means.
+    """
+    if gold == answer:
+        return judge.decided("identical", True)
+    if "text" in (gold.op, answer.op):
+        return _same_text(gold, answer, judge)
+    if "given" in (gold.op, answer.op):
+        return _under_conditions(gold, answer, judge)
+    answer = same_parameter(gold, aligned(gold, answer))
+    if _is_plural(gold) or _is_plural(answer):
+        return _plural(gold, answer, judge)
+    return _singular(gold, answer, judge)
+
+
+# --- words ---
+
+
+def _same_text(gold: Node, answer: Node, judge: Judge) -> bool:
+    first, second = _spoken(gold), _spoken(answer)
+    same = first is not None and first == second
+    return judge.decided(
+        "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
+    )
+
+
+def _spoken(node: Node) -> str | None:
+    if node.op == "set" and not node.args:
+        return "no solution"
+    if node.op not in {"text", "sym"}:
+        return None
+    words = " ".join(node.note.casefold().replace("-", " ").split()).removeprefix("the ")
+    return _SYNONYMS.get(words, words)
+
+
+# --- conditions ---
+
+
+def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
+    """A condition that only names a set of numbers (`for all x in R`) says nothing new; others must agree."""
+    first, first_condition = _split(gold)
+    second, second_condition = _split(answer)
+    if not matches(first, second, judge):
+        return False
+    if first_condition is None or second_condition is None:
+        extra = first_condition or second_condition
+        return extra is None or judge.decided(
+            "condition", gold.op == "given", "it holds only under a condition"
+        )
+    return matches(first_condition, second_condition, judge)
+
+
+def _split(node: Node) -> tuple[Node, Node | None]:
+    if node.op != "given":
+        return node, None
+    inner, condition = node.args
+    return inner, None if _is_membership(condition) else condition
+
+
+def _is_membership(condition: Node) -> bool:
+    if condition.op == "text":
+        return True
+    if condition.op in {"sym", "list"}:
+        return all(part.op in {"sym", "list"} for part in (condition, *condition.args))
+    return condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
+
+
+# --- several values ---
+
+
+def _is_plural(node: Node) -> bool:
+    if node.op in {"set", "list", "such"}:
+        return True
+    return has(node, "pm")
+
+
+def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
+    if _both_regions(gold, answer):
+        return _same_regions(gold, answer, judge)
+    first, second = elements(gold), elements(answer)
+    if gold.op == "bracket" and answer.op == "list":
+        return _tuple_as_list(gold, answer, judge)
+    if gold.op == "list" and gold.note == "," and answer.op == "bracket" and answer.note == "()":
+        return _in_order(list(gold.args), list(answer.args), judge)
+    if len(first) > MAX_ITEMS or len(second) > MAX_ITEMS:
+        return judge.decided("too many items", False, f"more than {MAX_ITEMS} items")
+    named = _by_name(gold, answer, judge)
+    if named is not None:
+        return named
+    return _unordered(first, second, judge)
+
+
+def elements(node: Node) -> list[Node]:
+    """The values of a list, set or plus-minus; others stand alone."""
+    if node.op == "rel" and node.note == "=" and has(node.args[1], "pm", "list", "set"):
+        return elements(node.args[1])
+    if node.op in {"list", "set"}:
+        return [value for item in _carry_name(node.args) for value in elements(item)]
+    if has(node, "pm"):
+        expanded = _expanded(node)
+        return expanded
+    return [node]
+
+
+def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
+    """`x = 1, 2`: the name belongs to all that follow without one."""
+    if (
+        items
+        and items[0].op == "rel"
+        and items[0].note == "="
+        and not any(item.op == "rel" for item in items[1:])
+    ):
+        return (items[0].args[-1], *items[1:])
+    return items
+
+
+def _expanded(node: Node) -> list[Node]:
+    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most three independent signs."""
+    for sign in (1, -1):
+        if sum(part.op == "pm" for part in _nodes(node)) > 3:
+            return [node]
+    if not any(part.op == "pm" and part.note == "+-" for part in _nodes(node)):
+        return [_signed(node, [sign]) for sign in (-1, 1)]
+    count = sum(part.op == "pm" and part.note == "+-" for part in _nodes(node))
+    choices = [
+        [(1 if bits >> place & 1 else -1) for place in range(count)] for bits in range(2**count)
+    ]
+    return [_signed(node, choice) for choice in choices]
+
+
+def _nodes(node: Node) -> list[Node]:
+    return [node, *(part for arg in node.args for part in _nodes(arg))]
+
+
+def _signed(node: Node, choice: list[int]) -> Node:
+    remaining = list(choice)
+    last = [choice[0]]
+
+    def walk(part: Node) -> Node:
+        args = tuple(walk(arg) for arg in part.args[:-1])
+        if part.op != "pm":
+            return part._replace(args=(*args, walk(part.args[-1]))) if part.args else part
+        if part.note == "+-":
+            sign = last[0] = remaining.pop(0)
+        else:
+            sign = -last[0]
+        right = walk(part.args[-1])
+        return add(*args, right if sign > 0 else neg(right))
+
+    return walk(node)
+
+
+def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
+    """A point given by its coordinates: `x = 3, y = -4` for (3, -4)."""
+    if answer.note == "or" or is_regional(gold):
+        return judge.decided("structure", False, "a tuple is wanted")
+    items = list(answer.args)
+    pairs = [assigned(item, judge) for item in items]
+    if all(pair is not None for pair in pairs):
+        items = [
+            pair[1]
+            for pair in sorted((pair for pair in pairs if pair), key=lambda pair: pair[0].note)
+        ]
+    return _in_order(list(gold.args), items, judge)
+
+
+def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:
+    if len(first) != len(second):
+        return judge.decided("length", False, f"{len(second)} values, the gold has {len(first)}")
+    return all(matches(a, b, judge) for a, b in zip(first, second, strict=True))
+
+
+def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
+    """`a=2, b=3` against `b=3, a=2`: by name, when both sides name every value."""
+    if gold.op != "list" or answer.op != "list":
+        return None
+    mine = [assigned(item, judge) for item in gold.args]
+    theirs = [assigned(item, judge) for item in answer.args]
+    if None in mine or None in theirs:
+        return None
+    first = {pair[0]: pair[1] for pair in mine if pair}
+    second = {pair[0]: pair[1] for pair in theirs if pair}
+    if first.keys() != second.keys() or len(first) != len(mine) or len(second) != len(theirs):
+        return None
+    return all(matches(first[name], second[name], judge) for name in first)
+
+
+def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
+    first, second = (
+        list(dict.fromkeys(first)),
+        list(dict.fromkeys(second)) if len(first) != len(second) else (first, second)[1],
+    )
+    if len(first) != len(second):
+        first, second = _distinct(first, judge), _distinct(second, judge)
+    if len(first) != len(second):
+        return judge.decided("set", False, f"{len(second)} values, the gold has {len(first)}")
+    if judge.conventions.ordered_sets or len(first) == 1:
+        return _in_order(first, second, judge)
+    left = list(second)
+    for wanted in first:
+        found = next((i for i, given in enumerate(left) if matches(wanted, given, judge)), None)
+        if found is None:
+            return judge.decided("set", False, "a value of the gold is missing")
+        left.pop(found)
+    return judge.decided("set", True)
+
+
+def _distinct(items: list[Node], judge: Judge) -> list[Node]:
+    kept: list[Node] = []
+    for item in items:
+        if not any(matches(other, item, judge) for other in kept):
+            kept.append(item)
+    return kept
+
+
+# --- sets of reals ---
+
+
+def _both_regions(gold: Node, answer: Node) -> bool:
+    if not (is_regional(gold) or is_regional(answer)):
+        return False
+    return all(
+        is_regional(node) or node.op in {"bracket", "set", "list"} for node in (gold, answer)
+    )
+
+
+def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
+    if (
+        not judge.conventions.interval_as_inequality
+        and ("rel" in (gold.op, answer.op))
+        and gold.op != answer.op
+    ):
+        return judge.decided("set of reals", False, "an interval is not an inequality")
+    first, second = to_region(gold), to_region(answer)
+    if first is None or second is None:
+        if gold.op == answer.op == "rel":
+            return same_relation(gold, answer, judge)
+        if gold.op == answer.op and len(gold.args) == len(answer.args):
+            return _unordered(list(gold.args), list(answer.args), judge)
+        return judge.decided("set of reals", False, "the sets could not be compared")
+    return same_region(first, second, judge)
+
+
+# --- one value ---
+
+
+def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
+    if _both_regions(gold, answer):
+        return _same_regions(gold, answer, judge)
+    if "rel" in (gold.op, answer.op):
+        return _related(gold, answer, judge)
+    if gold.op in MARKS or answer.op in MARKS:
+        return same_value(gold, answer, judge)
+    if gold.op == answer.op == "bracket":
+        same = gold.note == answer.note or not judge.conventions.brackets
+        return (
+            same or judge.decided("brackets", False, f"{answer.note} is not {gold.note}")
+        ) and _in_order(list(gold.args), list(answer.args), judge)
+    if gold.op == answer.op == "matrix":
+        same = gold.value == answer.value and gold.note == answer.note
+        return (
+            same or judge.decided("matrix", False, "the matrices have different shapes")
+        ) and _in_order(list(gold.args), list(answer.args), judge)
+    if "matrix" in (gold.op, answer.op) and "bracket" in (gold.op, answer.op):
+        return _rows_as_matrix(gold, answer, judge)
+    if gold.op == answer.op == "cases":
+        return _unordered(_branches(gold), _branches(answer), judge)
+    if is_scalar(gold) and is_scalar(answer):
+        return same_value(gold, answer, judge)
+    return judge.decided("structure", False, f"a {answer.op} is not a {gold.op}")
+
+
+def _branches(node: Node) -> list[Node]:
+    return [
+        Node("bracket", (value, condition), 0, "()")
+        for value, condition in zip(node.args[::2], node.args[1::2], strict=True)
+    ]
+
+
+def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
+    """`[[1,2],[3,4]]` is a matrix; a flat bracket is a column or a row."""
+    matrix, bracket = (gold, answer) if gold.op == "matrix" else (answer, gold)
+    rows = bracket.args
+    if all(row.op == "bracket" for row in rows):
+        cells = [cell for row in rows for cell in row.args]
+        shaped = len({len(row.args) for row in rows}) == 1 and len(rows[0].args) == matrix.value
+    else:
+        cells, shaped = list(rows), matrix.value == 1 or matrix.value == len(matrix.args)
+    if not shaped:
+        return judge.decided("matrix", False, "the shapes differ")
+    pair = (list(matrix.args), cells) if matrix is gold else (cells, list(matrix.args))
+    return _in_order(*pair, judge)
+
+
+def _related(gold: Node, answer: Node, judge: Judge) -> bool:
+    mine, theirs = assigned(gold, judge), assigned(answer, judge)
+    if mine and theirs:
+        if matches(mine[1], theirs[1], judge):
+            return _names_fit(mine[0], theirs[0], theirs[1], judge)
+        return (
+            same_relation(gold, answer, judge) if _is_curve(gold) and _is_curve(answer) else False
+        )
+    if gold.op == answer.op == "rel":
+        return same_relation(gold, answer, judge)
+    if not judge.conventions.bare_value:
+        return judge.decided("bare value", False, "only one side names its value")
+    if answer.op == "rel":
+        value = theirs[1] if theirs else true_chain(answer, judge)
+        if value is None:
+            return judge.decided(
+                "relation", False, "an equation or inequality where a value is wanted"
+            )
+        return matches(gold, value, judge)
+    if mine is None:
+        return judge.decided("relation", False, "a value where an equation or inequality is wanted")
+    return matches(mine[1], answer, judge)
+
+
+def _names_fit(mine: Node, theirs: Node, value: Node, judge: Judge) -> bool:
+    """`y = f(x)` is not `x = f(y)`; other names of the same value are a matter of taste."""
+    swapped = (
+        mine != theirs
+        and mine.op == theirs.op == "sym"
+        and any(part == mine for part in _nodes(value))
+    )
+    return judge.decided("named value", not swapped, "the variables are swapped")
+
+
+def _is_curve(node: Node) -> bool:
+    return node.op == "rel" and len(node.args) == 2 and all(is_scalar(side) for side in node.args)

@@ -1,0 +1,127 @@
+"""Are two formulas equal? Cheap proofs first; what they leave open goes to the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .canonical import difference
+from .conventions import Conventions
+from .nodes import Node, TooBig, num, sym, walk
+from .probe import approximate, differ
+
+Deep = Callable[[Node, Node], "bool | None"]
+
+
+class NeedsPool(Exception):
+    """Deciding this takes more than the caller may spend."""
+
+
+class Judge:
+    """Decides scalar equality for one pair of answers and remembers which rule did.
+
+    Without `deep`, an open question raises NeedsPool. With it (inside a pool worker) `deep` answers; None counts as
+    not equal and sets `undecided`.
+    """
+
+    def __init__(
+        self, conventions: Conventions, *, deep: Deep | None = None, directed: bool = True
+    ) -> None:
+        self.conventions = conventions
+        self.deep = deep
+        self.directed = directed
+        self.rule = ""
+        self.undecided = False
+        self.why_not = ""
+        self.trace: list[tuple[str, str]] = []
+
+    def decided(self, rule: str, outcome: bool, why_not: str = "") -> bool:
+        """Record which rule settled the last question."""
+        self.rule = rule
+        if not outcome and why_not:
+            self.why_not = why_not
+        self.trace.append((rule, "equal" if outcome else why_not or "not equal"))
+        return outcome
+
+    def equal(self, left: Node, right: Node) -> bool:
+        """Whether two scalar formulas have the same value wherever both have one.
+
+        Raises:
+            NeedsPool: cheap means leave it open and there is no `deep`.
+        """
+        if left == right:
+            return self.decided("identical", True)
+        if left.op in _EXACT and right.op in _EXACT:
+            same = left.value == right.value
+            return self.decided("exact", same, f"{shown(right)} is not {shown(left)}")
+        infinite = infinity(left), infinity(right)
+        if infinite != (0, 0):
+            return self.decided("infinity", infinite[0] == infinite[1], "one side is infinite")
+        left, right = _opaque_calls(left), _opaque_calls(right)
+        if differ(left, right):
+            return self.decided("numeric", False, _values(left, right))
+        return self._proven(left, right)
+
+    def _proven(self, left: Node, right: Node) -> bool:
+        try:
+            if not difference(left, right):
+                return self.decided("normal form", True)
+        except ZeroDivisionError:
+            return self.decided("undefined", False, "a division by zero")
+        except (TooBig, OverflowError):
+            pass
+        if self.deep is None:
+            raise NeedsPool
+        outcome = self.deep(left, right)
+        if outcome is None:
+            self.undecided = True
+            return self.decided("undecided", False, "not proven equal within the limits")
+        return self.decided("many digits", outcome, "they differ at high precision")
+
+
+_EXACT = frozenset({"num", "dec"})
+
+
+def infinity(node: Node) -> int:
+    """1, -1, or 0 if the node is not an infinity.
+
+    >>> from .reader import read
+    >>> infinity(read(r"-\\\\infty"))
+    -1
+    """
+    if node.op == "const" and node.note == "inf":
+        return 1
+    if (
+        node.op == "mul"
+        and node.args[-1].op == "const"
+        and node.args[-1].note == "inf"
+        and len(node.args) == 2
+    ):
+        return -1 if node.args[0].op == "num" and node.args[0].value < 0 else 1
+    if node.op == "add" and len(node.args) == 1:
+        return infinity(node.args[0])
+    return 0
+
+
+def _opaque_calls(node: Node) -> Node:
+    """Calls of unknown functions as variables named by how they look."""
+    if not any(part.op == "call" for part in walk(node)):
+        return node
+    if node.op == "call":
+        return sym(f"{node.note}{node.args!r}")
+    return node._replace(args=tuple(_opaque_calls(arg) for arg in node.args))
+
+
+def shown(node: Node) -> str:
+    """A number for a sentence."""
+    written = str(node.value)
+    return written if len(written) <= 40 else written[:37] + "..."
+
+
+def _values(left: Node, right: Node) -> str:
+    first, second = approximate(left), approximate(right)
+    if first is None or second is None:
+        return "the formulas have different values at a test point"
+    return f"its value is {second:.10g}, the gold's is {first:.10g}"
+
+
+ZERO = num(0)

@@ -1,0 +1,303 @@
+"""Characters to tokens, in one linear pass.
+
+LaTeX and plain notation give the same tokens. Spacing and sizing commands vanish; a token remembers whether a space
+stood before it, because `2 1/3` is a mixed number and `21/3` is not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .nodes import TooBig, Unreadable
+from .vocabulary import ALIASES, CONNECTIVES, FUNCTIONS, GREEK, is_word
+
+MAX_TOKENS = 1500
+
+
+class Token(NamedTuple):
+    """`kind` is one of the words used in `_COMMANDS` and `_SIGNS` below, or num, sym, func, word, cmd, end."""
+
+    kind: str
+    value: str
+    spaced: bool = False
+
+
+_SEPARATED = r"(?:,\\!|\{,\\?!?\}|\\[,!;: ]|[ ~]{open})\s?"
+_PATTERN = r"""
+    (?P<space>  (?:\s|~|\\[,;:!>\ ]|\\(?:q?quad|left|right|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits
+                |rm|bf|it|phantom|mathstrut|strut|hfill|hspace|mathopen|mathclose|ensuremath|nonumber)(?![A-Za-z])|\\[lr]?vspace)+ )
+  | (?P<num>    (?:\d{1,3}(?:(?:GROUP)\d{3})+(?!\d|,\d)(?:\.\d+)?|\d+(?:\.\d+)?(?:\{,\})?|\.\d+)(?:[eE][+-]?\d+(?![A-Za-z]))? )
+  | (?P<cmd>    \\[A-Za-z]+\*? )
+  | (?P<esc>    \\. )
+  | (?P<run>    [A-Za-z]+ )
+  | (?P<dots>   \.\.\.+ )
+  | (?P<sign>   <=|>=|!=|<>|==|:=|\*\*|\+-|\+/-|->|=>|. )
+"""
+_TOP_LEVEL = re.compile(
+    _PATTERN.replace("GROUP", r",|,\\!\s?|\{,\\?!?\}|\\[,!;:\ ]\s?|[\ ~]"), re.VERBOSE | re.DOTALL
+)
+_BRACKETED = re.compile(
+    _PATTERN.replace("GROUP", r",\\!\s?|\{,\\?!?\}|\\[,!;:]"), re.VERBOSE | re.DOTALL
+)
+
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "cdot": ("op", "*"), "times": ("op", "*"), "ast": ("op", "*"), "div": ("op", "/"), "over": ("op", "/"),
+    "pm": ("pm", "+-"), "mp": ("pm", "-+"),
+    "le": ("rel", "<="), "leq": ("rel", "<="), "leqslant": ("rel", "<="), "leqq": ("rel", "<="),
+    "ge": ("rel", ">="), "geq": ("rel", ">="), "geqslant": ("rel", ">="), "geqq": ("rel", ">="),
+    "lt": ("rel", "<"), "gt": ("rel", ">"), "ne": ("rel", "!="), "neq": ("rel", "!="),
+    "approx": ("rel", "="), "simeq": ("rel", "="), "doteq": ("rel", "="), "equiv": ("rel", "=="), "sim": ("rel", "~"),
+    "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"), "rightarrow": ("rel", "->"),
+    "mapsto": ("rel", "->"), "subset": ("rel", "subset"), "subseteq": ("rel", "subset"), "parallel": ("rel", "||"),
+    "perp": ("rel", "perp"), "propto": ("rel", "~"), "cong": ("rel", "cong"),
+    "cup": ("setop", "union"), "cap": ("setop", "inter"), "setminus": ("setop", "minus"), "backslash": ("setop", "minus"),
+    "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""), "varnothing": ("emptyset", ""),
+    "degree": ("degree", ""), "circ": ("circ", ""), "prime": ("prime", "'"),
+    "lbrace": ("open", "{"), "rbrace": ("close", "}"), "lbrack": ("open", "["), "rbrack": ("close", "]"),
+    "lparen": ("open", "("), "rparen": ("close", ")"), "langle": ("open", "("), "rangle": ("close", ")"),
+    "lfloor": ("open", "floor"), "rfloor": ("close", "floor"), "lceil": ("open", "ceil"), "rceil": ("close", "ceil"),
+    "mid": ("bar", "|"), "vert": ("bar", "|"), "lvert": ("bar", "|"), "rvert": ("bar", "|"), "Vert": ("bar", "||"),
+    "ldots": ("dots", ""), "cdots": ("dots", ""), "dots": ("dots", ""), "dotsc": ("dots", ""), "dotsb": ("dots", ""),
+    "pmod": ("mod", ""), "bmod": ("mod", ""), "mod": ("mod", ""), "lor": ("word", "or"), "land": ("word", "and"),
+    "vee": ("word", "or"), "wedge": ("word", "and"), "colon": ("sign", ":"), "newline": ("row", ""),
+    "exp": ("func", "exp"), "text": ("text", ""), "neg": ("sign", "~"),
+    "imath": ("sym", "i"), "jmath": ("sym", "j"), "pounds": ("currency", "pound"), "euro": ("currency", "euro"),
+}  # fmt: skip
+_TEXT_COMMANDS = frozenset(
+    [
+        "text",
+        "textbf",
+        "textit",
+        "textrm",
+        "texttt",
+        "textsf",
+        "textnormal",
+        "mbox",
+        "hbox",
+        "mathrm",
+        "mathbf",
+        "mathit",
+        "mathsf",
+        "mathcal",
+        "mathscr",
+        "mathfrak",
+        "operatorname",
+        "operatorname*",
+        "boldsymbol",
+        "bm",
+        "bold",
+        "emph",
+        "underline",
+        "vec",
+        "hat",
+        "bar",
+        "tilde",
+        "overrightarrow",
+    ]
+)
+_WORDED = frozenset(
+    [
+        "text",
+        "textbf",
+        "textit",
+        "textrm",
+        "texttt",
+        "textsf",
+        "textnormal",
+        "mbox",
+        "hbox",
+        "mathrm",
+        "operatorname",
+        "emph",
+    ]
+)
+_DECORATED = frozenset(["vec", "hat", "bar", "tilde", "overrightarrow"])
+_SIGNS: dict[str, tuple[str, str]] = {
+    "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"), "**": ("op", "^"),
+    "_": ("sub", "_"), "!": ("fact", "!"), "'": ("prime", "'"), "%": ("percent", ""),
+    "<": ("rel", "<"), ">": ("rel", ">"), "=": ("rel", "="), "<=": ("rel", "<="), ">=": ("rel", ">="),
+    "!=": ("rel", "!="), "<>": ("rel", "!="), "==": ("rel", "="), ":=": ("rel", "="), "->": ("rel", "->"),
+    "=>": ("rel", "=>"), "+-": ("pm", "+-"), "+/-": ("pm", "+-"),
+    "(": ("open", "("), ")": ("close", ")"), "[": ("open", "["), "]": ("close", "]"), "{": ("group", "{"),
+    "}": ("endgroup", "}"), "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"), ":": ("sign", ":"),
+    "&": ("cell", "&"), "£": ("currency", "pound"), "€": ("currency", "euro"), "¥": ("currency", "yen"), "\\": ("setop", "minus"),
+}  # fmt: skip
+_ESCAPES: dict[str, tuple[str, str]] = {
+    "\\{": ("open", "{"), "\\}": ("close", "}"), "\\|": ("bar", "||"), "\\%": ("percent", ""),
+    "\\$": ("currency", "dollar"), "\\&": ("cell", "&"), "\\_": ("sub", "_"), "\\#": ("sign", "#"),
+    "\\\\": ("row", ""), "\\-": ("space", ""), "\\/": ("space", ""),
+}  # fmt: skip
+
+
+def tokenize(source: str) -> list[Token]:
+    """The tokens of `source`, an `end` token last.
+
+    Raises:
+        TooBig: more than MAX_TOKENS tokens.
+        Unreadable: a character no formula has.
+    """
+    tokens: list[Token] = []
+    _scan(source, tokens, worded=False, nesting=0)
+    tokens.append(Token("end", ""))
+    return tokens
+
+
+def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> None:
+    position, depth, spaced = 0, 0, worded
+    while position < len(source):
+        found = (_BRACKETED if depth else _TOP_LEVEL).match(source, position)
+        if found is None or found.lastgroup is None:
+            raise Unreadable(f"unexpected character {source[position]!r}")
+        kind, value, position = found.lastgroup, found[0], found.end()
+        if kind == "space":
+            spaced = True
+            continue
+        if len(tokens) > MAX_TOKENS:
+            raise TooBig(f"more than {MAX_TOKENS} tokens")
+        if kind == "cmd" and value[1:] in _TEXT_COMMANDS:
+            position = _text_command(value[1:], source, position, tokens, spaced, nesting)
+        else:
+            before = len(tokens)
+            _emit(kind, value, spaced, worded, tokens)
+            depth = max(0, depth + sum(_DEPTH.get(token.kind, 0) for token in tokens[before:]))
+        spaced = False
+
+
+_SPELLED = frozenset({"sqrt", "pi", "infinity", "inf", "infty", "mod"})
+_DEPTH = {"open": 1, "close": -1}
+
+
+def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
+    if kind == "num":
+        tokens.append(Token("num", _digits(value), spaced))
+    elif kind == "run":
+        _letters(value, spaced, worded, tokens)
+    elif kind == "sign":
+        known = _SIGNS.get(value)
+        if known is None:
+            if value.isalpha():
+                tokens.append(Token("word", value.casefold(), spaced))
+                return
+            if value in '."?@#`':
+                tokens.append(Token("sign", value, spaced))
+                return
+            raise Unreadable(f"unexpected character {value!r}")
+        tokens.append(Token(known[0], known[1], spaced))
+    elif kind == "esc":
+        known = _ESCAPES.get(value)
+        if known is None:
+            raise Unreadable(f"unknown command {value!r}")
+        if known[0] != "space":
+            tokens.append(Token(known[0], known[1], spaced))
+    elif kind == "dots":
+        tokens.append(Token("dots", "", spaced))
+    else:
+        tokens.append(_command(value[1:].rstrip("*"), spaced))
+
+
+def _command(name: str, spaced: bool) -> Token:
+    if name in _COMMANDS:
+        kind, value = _COMMANDS[name]
+        return Token(kind, value, spaced)
+    if name in GREEK:
+        return Token("sym", name, spaced)
+    if name in FUNCTIONS or name in ALIASES:
+        return Token("func", ALIASES.get(name, name), spaced)
+    return Token("cmd", name, spaced)
+
+
+def _digits(written: str) -> str:
+    """The number without its thousands separators."""
+    if written.isdigit():
+        return written
+    return re.sub(r"[^\d.eE+\-]", "", written)
+
+
+def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
+    lowered = run.lower()
+    if not worded and (run in FUNCTIONS or lowered in _SPELLED or run in ALIASES):
+        tokens.append(_named(run, lowered, spaced))
+    elif worded or is_word(run):
+        tokens.append(Token("word", run if len(run) < 3 else lowered, spaced))
+    else:
+        _product(run, spaced, tokens)
+
+
+def _named(run: str, lowered: str, spaced: bool) -> Token:
+    if lowered == "pi":
+        return Token("const", "pi", spaced)
+    if lowered in {"infinity", "inf", "infty"}:
+        return Token("const", "inf", spaced)
+    if lowered == "mod":
+        return Token("mod", "", spaced)
+    return (
+        Token("cmd", "sqrt", spaced)
+        if lowered == "sqrt"
+        else Token("func", ALIASES.get(run, run), spaced)
+    )
+
+
+def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
+    """Letters side by side: a function name at the front (`sinx`), else a product of variables."""
+    for size in (6, 4, 3, 2):
+        if run[:size] in FUNCTIONS and len(run) > size and size > 2:
+            tokens.append(Token("func", run[:size], spaced))
+            _product(run[size:], False, tokens)
+            return
+    for letter in run:
+        tokens.append(Token("sym", letter, spaced))
+        spaced = False
+
+
+def _text_command(
+    name: str, source: str, position: int, tokens: list[Token], spaced: bool, nesting: int
+) -> int:
+    """Read `\\text{...}` and its kin; returns the position after it."""
+    if nesting > 20:
+        raise TooBig("more than 20 nested text commands")
+    start, end, after = _argument(source, position)
+    inside = source[start:end]
+    if name in _DECORATED and inside.strip(" {}"):
+        tokens.append(Token("sym", f"{name} {inside.strip(' {}')}", spaced))
+        return after
+    if name == "operatorname" and inside.strip() in FUNCTIONS:
+        tokens.append(Token("func", inside.strip(), spaced))
+        return after
+    single = len(inside.strip()) == 1
+    first = len(tokens)
+    _scan(
+        inside,
+        tokens,
+        worded=name in _WORDED and not (single and name != "text"),
+        nesting=nesting + 1,
+    )
+    if len(tokens) > first and spaced:
+        tokens[first] = tokens[first]._replace(spaced=True)
+    if name in {"mathrm", "operatorname"} and len(tokens) == first + 1:
+        tokens[first] = _upright(tokens[first])
+    return after
+
+
+def _upright(token: Token) -> Token:
+    """`\\mathrm{e}`, `\\mathrm{d}`: a letter set upright is still that letter; `\\mathrm{pi}` is the number."""
+    if token.kind == "word" and token.value in CONNECTIVES:
+        return token
+    return Token("const", "pi", token.spaced) if token.value == "pi" else token
+
+
+def _argument(source: str, position: int) -> tuple[int, int, int]:
+    """(start, end, after) of a braced argument, or of the next character; braces are matched in linear time."""
+    while position < len(source) and source[position] == " ":
+        position += 1
+    if position >= len(source) or source[position] != "{":
+        return position, min(position + 1, len(source)), min(position + 1, len(source))
+    depth = 0
+    for found in _BRACES.finditer(source, position):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0:
+            return position + 1, found.start(), found.end()
+    return position + 1, len(source), len(source)
+
+
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)

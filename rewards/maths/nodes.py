@@ -1,0 +1,150 @@
+"""What an answer means: a small tree of immutable nodes.
+
+One node type for everything keeps the walkers short. `op` says what it is, `args` are its children, `value` its exact
+number or its name, `note` how it was written (the digits of a decimal, a unit, the shape of a bracket).
+
+    op         args              value / note
+    num        -                 value: exact int or Fraction
+    dec        -                 value: exact; note: the digits as written, so that rounding can be judged
+    sym        -                 note: name
+    const      -                 note: pi, e, i, inf
+    add mul    terms, factors
+    pow        base, exponent
+    func       arguments         note: name (sin, log, sqrt is a pow, ...)
+    call       arguments         note: name of an unknown function (f, g)
+    pm         (left,) right     note: "+-" or "-+"
+    bracket    items             note: "()", "[]", "(]", "[)"
+    set list   items             list note: "," "and" "or"
+    such       element, condition
+    union inter minus            set algebra
+    rel        sides             note: the signs, space separated
+    mod        expression, modulus
+    given      expression, condition
+    percent degree               args[0]
+    quantity   value             note: unit
+    based      -                 note: digits; value: base
+    ratio      items
+    matrix     cells             value: columns; note: "()" or "||"
+    cases      value, condition, value, condition ...
+    text       -                 note: words, lower case
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+Exact = int | Fraction
+
+
+class Node(NamedTuple):
+    """One node of an answer."""
+
+    op: str
+    args: tuple[Node, ...] = ()
+    value: Exact = 0
+    note: str = ""
+
+
+class Unreadable(ValueError):
+    """The text is not a formula this reader knows; it may still be compared as text."""
+
+
+class TooBig(Unreadable):
+    """Reading or computing it would cost more than the caller may spend; the message names the limit."""
+
+
+def num(value: Exact) -> Node:
+    """An exact number."""
+    return Node("num", (), value)
+
+
+def sym(name: str) -> Node:
+    """A variable."""
+    return Node("sym", (), 0, name)
+
+
+def const(name: str) -> Node:
+    """A named constant."""
+    return Node("const", (), 0, name)
+
+
+def func(name: str, *args: Node) -> Node:
+    """A known function applied."""
+    return Node("func", args, 0, name)
+
+
+def text(words: str) -> Node:
+    """Words."""
+    return Node("text", (), 0, words)
+
+
+def neg(node: Node) -> Node:
+    """The opposite; folded into numbers."""
+    if node.op == "num":
+        return num(-node.value)
+    if node.op == "dec":
+        return Node("dec", (), -node.value, node.note)
+    return Node("mul", (MINUS_ONE, node))
+
+
+def add(*terms: Node) -> Node:
+    """A sum."""
+    return terms[0] if len(terms) == 1 else Node("add", terms)
+
+
+def mul(*factors: Node) -> Node:
+    """A product."""
+    return factors[0] if len(factors) == 1 else Node("mul", factors)
+
+
+def power(base: Node, exponent: Node) -> Node:
+    """A power."""
+    return Node("pow", (base, exponent))
+
+
+def over(top: Node, bottom: Node) -> Node:
+    """A quotient."""
+    return Node("mul", (top, Node("pow", (bottom, MINUS_ONE))))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Every node below and including `node`, without recursion."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(current.args)
+
+
+def symbols(node: Node) -> set[str]:
+    """The names of the variables in `node`."""
+    return {part.note for part in walk(node) if part.op == "sym"}
+
+
+def has(node: Node, *ops: str) -> bool:
+    """Whether any node below has one of these ops."""
+    return any(part.op in ops for part in walk(node))
+
+
+def rename(node: Node, names: dict[str, str]) -> Node:
+    """`node` with variables renamed."""
+    if node.op == "sym":
+        return sym(names[node.note]) if node.note in names else node
+    if not node.args:
+        return node
+    return node._replace(args=tuple(rename(arg, names) for arg in node.args))
+
+
+MINUS_ONE = num(-1)
+HALF = num(Fraction(1, 2))
+INFINITY = const("inf")
+"""Plus infinity; minus infinity is its negation."""
+
+SCALAR_OPS = frozenset({"num", "dec", "sym", "const", "add", "mul", "pow", "func", "call"})
+
+
+def is_scalar(node: Node) -> bool:
+    """Whether `node` is one number or formula (not a set, a relation, words ...)."""
+    return all(part.op in SCALAR_OPS for part in walk(node))

@@ -1,0 +1,114 @@
+"""One spelling for what people write in many: unicode to ASCII and LaTeX, in linear time.
+
+Superscripts, subscripts and vulgar fractions are rewritten before compatibility folding, which would lose them
+(`x²` would become `x2`, `2½` would become `21/2`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
+_SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+
+_SYMBOLS: dict[str, str] = {
+    "×": r"\times ", "✕": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "∙": r"\cdot ", "•": r"\cdot ", "∗": "*",
+    "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-",
+    "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≦": r"\le ", "≧": r"\ge ",
+    "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
+    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ", "⌀": r"\emptyset ",
+    "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ", "′": "'", "″": "''", "∣": r"\mid ",
+    "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ", "⋯": r"\cdots ", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
+    "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
+    "∧": r"\land ", "∨": r"\lor ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "（": "(", "）": ")",
+    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'", "⟨": "(", "⟩": ")", "∥": r"\parallel ",
+    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ", "\u3000": " ",
+    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "", "\u2061": "", "\u2062": "",
+    "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a", "\u2148": "i", "\u2147": "e",
+}  # fmt: skip
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma",
+    "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta",
+    "Λ": "Lambda", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
+_TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
+
+
+def to_latex(text: str) -> str:
+    """`text` with unicode mathematics written as LaTeX.
+
+    >>> to_latex("2√3 ≤ x²")
+    '2\\\\sqrt 3 \\\\le  x^{2}'
+    """
+    if text.isascii():
+        return text
+    text = _SUPERSCRIPT_RUN.sub(
+        lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text
+    )
+    text = _SUBSCRIPT_RUN.sub(
+        lambda run: "_{" + "".join(_SUBSCRIPTS[c] for c in run[0]) + "}", text
+    )
+    text = _VULGAR.sub(_vulgar, text).translate(_TABLE)
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_TABLE)
+
+
+def _vulgar(found: re.Match[str]) -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", found[0]).partition("⁄")
+    return rf"\frac{{{top}}}{{{bottom}}}" if bottom else found[0]
+
+
+_EDGES = " \t\r\n.,;:*_`\"'"
+_DOLLARS = re.compile(r"(?<!\\)\$")
+_DELIMITERS = re.compile(r"\\[()\[\]]")
+_SPACES = re.compile(r"\s+")
+_COSMETIC = re.compile(
+    r"\s+|\\[,;:!> ]|\\(?:q?quad|left|right|displaystyle|limits|[bB]igg?[lrm]?|ensuremath)(?![a-zA-Z])|~"
+)
+_FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+
+
+def strip_delimiters(text: str) -> str:
+    """Without math delimiters, outer emphasis and a final full stop. A dollar sign before a lone amount goes too.
+
+    >>> strip_delimiters("**$42$.**")
+    '42'
+    """
+    if "$" in text:
+        text = _DOLLARS.sub(" ", text)
+    if "\\" in text:
+        text = _DELIMITERS.sub(" ", text)
+    return _trim(text)
+
+
+def _trim(text: str) -> str:
+    text = text.strip(' \t\r\n*`"')
+    while text and text[-1] in ".,;:" and not text.endswith(("\\,", "\\;", "\\:")):
+        text = text[:-1].rstrip(' \t\r\n*`"')
+    if text[:1] == "." and not text[1:2].isdigit():
+        text = text.lstrip(_EDGES)
+    return text
+
+
+def squeeze(text: str) -> str:
+    """The text without anything that only changes how it looks: two equal squeezes are the same answer.
+
+    >>> squeeze(r"\\dfrac{1}{2} \\, \\left( x \\right)")
+    '\\\\frac{1}{2}(x)'
+    """
+    text = _COSMETIC.sub("", text)
+    return _FRACTION_SHAPES.sub(r"\\frac", text) if "frac" in text else text
+
+
+def as_words(text: str) -> str:
+    """Lower-case words, single spaces, no markup: how plain-text answers are compared."""
+    text = re.sub(
+        r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox|operatorname)[a-z]*\s*\*?", " ", text
+    )
+    text = re.sub(r"\\[,;:!> ]|[{}$*~`\"]", " ", text)
+    return _SPACES.sub(" ", text).strip(" .,;:!()").casefold()

@@ -1,0 +1,86 @@
+"""Written numbers to exact values."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from .nodes import Node, TooBig
+from .vocabulary import FRACTION_WORDS, SCALES, UNITS_OF_NUMBER
+
+MAX_DIGITS = 2000
+MAX_EXPONENT = 1000
+
+
+def exact_numeral(written: str) -> Node:
+    """An integer as `num`, a decimal as `dec` with its digits kept.
+
+    >>> exact_numeral("0.50")
+    Node(op='dec', args=(), value=Fraction(1, 2), note='0.50')
+    """
+    if written.isdigit():
+        if len(written) > MAX_DIGITS:
+            raise TooBig(f"a number of more than {MAX_DIGITS} digits")
+        return Node("num", (), int(written))
+    mantissa, _, exponent = written.lower().partition("e")
+    if len(mantissa) > MAX_DIGITS or abs(int(exponent[:8] or 0)) > MAX_EXPONENT:
+        raise TooBig(f"a number beyond {MAX_DIGITS} digits or ten to the {MAX_EXPONENT}")
+    value = Fraction(written)
+    if exponent:
+        return Node("num", (), int(value) if value.denominator == 1 else value)
+    return Node("dec", (), value, written)
+
+
+def is_repeating(written: str) -> bool:
+    """Whether decimals before dots plainly repeat one digit: 0.333...
+
+    >>> is_repeating("0.333"), is_repeating("3.14")
+    (True, False)
+    """
+    decimals = written.partition(".")[2]
+    return len(decimals) >= 3 and len(set(decimals[-3:])) == 1
+
+
+def repeating(written: str, digits: str) -> Node:
+    """`written` followed by `digits` for ever.
+
+    >>> repeating("0.1", "6").value
+    Fraction(1, 6)
+    """
+    decimals = len(written.partition(".")[2])
+    period = Fraction(int(digits), (10 ** len(digits) - 1) * 10**decimals)
+    return Node("num", (), Fraction(written.rstrip(".") or "0") + period)
+
+
+def from_words(words: list[str]) -> Node | None:
+    """Number words to a number, or None if they are not one.
+
+    >>> from_words(["one", "hundred", "twenty", "three"]).value
+    123
+    """
+    if not words:
+        return None
+    if words[-1] in FRACTION_WORDS:
+        return _fraction(words)
+    total, current, seen = 0, 0, False
+    for word in words:
+        if word in UNITS_OF_NUMBER:
+            value = UNITS_OF_NUMBER[word]
+            if seen and (current % 10 != 0 or (value >= 10 and current % 100 != 0)):
+                return None
+            current, seen = current + value, True
+        elif word in SCALES:
+            scale = SCALES[word]
+            current, seen = (current or 1) * scale, True
+            if scale >= 1000:
+                total, current = total + current, 0
+        elif word not in {"and", "a"}:
+            return None
+    return Node("num", (), total + current) if seen else None
+
+
+def _fraction(words: list[str]) -> Node | None:
+    bottom = FRACTION_WORDS[words[-1]]
+    if words[:-1] in ([], ["a"], ["one"]):
+        return Node("num", (), Fraction(1, bottom))
+    top = from_words(words[:-1])
+    return Node("num", (), Fraction(top.value) / bottom) if top is not None else None

@@ -1,0 +1,242 @@
+"""Doubles with error bounds: a cheap proof that two formulas differ.
+
+Every value carries a bound on its own rounding error, so "different" is only said when the gap is larger than both
+bounds together. "Same" is never said here: that needs the normal form, or many digits (`precise.py`).
+A point where a formula is undefined over the reals (a root or logarithm of a negative number) is skipped, so that
+`sqrt(ab)` and `sqrt(a) sqrt(b)` meet only where both mean something; with `i` in the formula, values are complex.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+
+from .nodes import Node, symbols, walk
+
+EPSILON = 2.3e-16
+HUGE = 1e150
+_GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142, 2.2361, 4.6692)
+_MIXED = (-0.8314, 1.7205, -1.4427, 0.5772, -2.5029, 1.2020, -0.9159, 2.6854)
+_WHOLE = (3.0, 5.0, 2.0, 7.0, 4.0, 9.0, 6.0, 8.0)
+POINTS = (_GENERIC, _MIXED, _WHOLE)
+
+Value = tuple[complex, float]
+"""A value and a bound on its error."""
+
+
+class Undefined(ArithmeticError):
+    """No (real) value at this point, or one beyond the range of doubles."""
+
+
+def differ(left: Node, right: Node) -> bool:
+    """Whether the formulas surely differ at some point.
+
+    >>> from .reader import read
+    >>> differ(read("x+1"), read("1+x")), differ(read("x+1"), read("x-1"))
+    (False, True)
+    """
+    names = sorted(symbols(left) | symbols(right))
+    if len(names) > len(_GENERIC):
+        return False
+    imaginary = _imaginary(left) or _imaginary(right)
+    for point in POINTS if names else POINTS[:1]:
+        values = dict(zip(names, point, strict=False))
+        try:
+            first, first_error = evaluate(left, values, imaginary)
+            second, second_error = evaluate(right, values, imaginary)
+        except (Undefined, ZeroDivisionError, OverflowError, ValueError):
+            continue
+        if abs(first - second) > 4 * (first_error + second_error) + 1e-290:
+            return True
+    return False
+
+
+def approximate(node: Node) -> float | None:
+    """The real value of a formula without variables, or None."""
+    try:
+        value, error = evaluate(node, {}, _imaginary(node))
+    except (Undefined, ZeroDivisionError, OverflowError, ValueError):
+        return None
+    if abs(value.imag) > error or error > 1e-6 * max(1.0, abs(value)):
+        return None
+    return value.real
+
+
+def _imaginary(node: Node) -> bool:
+    return any(part.op == "const" and part.note == "i" for part in walk(node))
+
+
+def evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
+    """The value of `node` at a point.
+
+    Raises:
+        Undefined: no real value there (unless `imaginary`), an unknown function, or out of range.
+    """
+    value, error = _evaluate(node, values, imaginary)
+    if not (abs(value) < HUGE and error < HUGE):
+        raise Undefined(node.op)
+    return value, error
+
+
+def _evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
+    match node.op:
+        case "num" | "dec":
+            value = float(node.value)
+            return value, abs(value) * EPSILON
+        case "sym":
+            if node.note not in values:
+                raise Undefined(node.note)
+            return values[node.note], 0.0
+        case "const":
+            return _constant(node.note)
+        case "add":
+            parts = [_evaluate(arg, values, imaginary) for arg in node.args]
+            total = sum(part[0] for part in parts)
+            return total, sum(part[1] for part in parts) + EPSILON * sum(
+                abs(part[0]) for part in parts
+            )
+        case "mul":
+            return _product([_evaluate(arg, values, imaginary) for arg in node.args])
+        case "pow":
+            return _power(
+                _evaluate(node.args[0], values, imaginary), node.args[1], values, imaginary
+            )
+        case "func":
+            return _function(node.note, [_evaluate(arg, values, imaginary) for arg in node.args])
+        case _:
+            raise Undefined(node.op)
+
+
+def _constant(name: str) -> Value:
+    match name:
+        case "pi":
+            return math.pi, EPSILON * 4
+        case "e":
+            return math.e, EPSILON * 4
+        case "i":
+            return 1j, 0.0
+        case _:
+            raise Undefined(name)
+
+
+def _product(parts: list[Value]) -> Value:
+    value, error = parts[0]
+    for factor, factor_error in parts[1:]:
+        error = abs(value) * factor_error + abs(factor) * error + error * factor_error
+        value *= factor
+        error += abs(value) * EPSILON * 2
+    return value, error
+
+
+def _power(base: Value, exponent: Node, values: dict[str, float], imaginary: bool) -> Value:
+    value, error = base
+    raised, raised_error = _evaluate(exponent, values, imaginary)
+    if value == 0 or abs(value) <= error:
+        if exponent.op == "num" and exponent.value > 0 and value == 0 and error == 0:
+            return 0.0, 0.0
+        raise Undefined("a power of something near zero")
+    whole = (
+        not isinstance(raised, complex) and raised == int(raised) if abs(raised) < 1e15 else False
+    )
+    if isinstance(value, complex) or isinstance(raised, complex):
+        result = cmath.exp(raised * cmath.log(value))
+    elif value < 0 and not whole:
+        result = _negative_base(value, exponent, raised, imaginary)
+    else:
+        result = value**raised
+    relative = abs(raised) * error / abs(value) + abs(cmath.log(value)) * raised_error
+    return result, abs(result) * (relative * 1.01 + EPSILON * (8 + 2 * abs(raised)))
+
+
+def _negative_base(value: float, exponent: Node, raised: float, imaginary: bool) -> complex:
+    if (
+        not isinstance(exponent.value, int)
+        and exponent.op == "num"
+        and exponent.value.denominator % 2
+        and not imaginary
+    ):
+        return -(abs(value) ** raised) if exponent.value.numerator % 2 else abs(value) ** raised
+    if not imaginary:
+        raise Undefined("a root of a negative number")
+    return cmath.exp(raised * cmath.log(value))
+
+
+def _function(name: str, arguments: list[Value]) -> Value:
+    value, error = arguments[0]
+    if len(arguments) == 1 and name in _SMOOTH:
+        if isinstance(value, complex):
+            raise Undefined(name)
+        function, slope = _SMOOTH[name]
+        result = function(value)
+        return result, slope(value) * error * 1.1 + EPSILON * (8 * abs(result) + 4)
+    return _several(name, arguments)
+
+
+def _several(name: str, arguments: list[Value]) -> Value:
+    value, error = arguments[0]
+    reals = [part[0].real for part in arguments]
+    total_error = sum(part[1] for part in arguments)
+    match name:
+        case "abs":
+            return abs(value), error
+        case "log" | "ln":
+            return _logarithm(name, arguments)
+        case "max" | "min":
+            return (max(reals) if name == "max" else min(reals)), total_error
+        case "binom":
+            return _binomial(reals[0], reals[1])
+        case "gcd" | "lcm" if all(real == int(real) and abs(real) < 1e15 for real in reals):
+            whole = [int(real) for real in reals]
+            return float(math.gcd(*whole) if name == "gcd" else math.lcm(*whole)), 0.0
+        case "floor" | "ceil" if abs(reals[0] - round(reals[0])) > error:
+            return float(math.floor(reals[0]) if name == "floor" else math.ceil(reals[0])), 0.0
+        case _:
+            raise Undefined(name)
+
+
+def _logarithm(name: str, arguments: list[Value]) -> Value:
+    value, error = arguments[0]
+    if isinstance(value, complex) or value <= error:
+        raise Undefined("a logarithm of something not positive")
+    top: Value = (math.log(value), error / value * 1.1 + EPSILON * (2 + abs(math.log(value))))
+    if len(arguments) == 1 and name == "ln":
+        return top
+    base, base_error = arguments[1] if len(arguments) == 2 else (10.0, 0.0)
+    bottom, bottom_error = _logarithm("ln", [(base, base_error)])
+    if abs(bottom) <= bottom_error:
+        raise Undefined("a logarithm to base one")
+    result = top[0] / bottom
+    return result, (top[1] + abs(result) * bottom_error) / abs(bottom) + EPSILON * 4 * abs(result)
+
+
+def _binomial(upper: float, lower: float) -> Value:
+    if lower < 0 or upper < lower or upper > 1e6:
+        raise Undefined("binom")
+    log = math.lgamma(upper + 1) - math.lgamma(lower + 1) - math.lgamma(upper - lower + 1)
+    result = math.exp(log)
+    return result, result * 1e-11
+
+
+def _gamma(value: float) -> float:
+    if value < 0 or value > 150:
+        raise Undefined("factorial")
+    return math.gamma(value + 1)
+
+
+def _tangent_slope(value: float) -> float:
+    return 1 + math.tan(value) ** 2
+
+
+_SMOOTH = {
+    "sin": (math.sin, lambda x: 1.0), "cos": (math.cos, lambda x: 1.0), "tan": (math.tan, _tangent_slope),
+    "cot": (lambda x: 1 / math.tan(x), lambda x: 1 + 1 / math.tan(x) ** 2),
+    "sec": (lambda x: 1 / math.cos(x), lambda x: 1 / math.cos(x) ** 2),
+    "csc": (lambda x: 1 / math.sin(x), lambda x: 1 / math.sin(x) ** 2),
+    "arcsin": (math.asin, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-12))),
+    "arccos": (math.acos, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-12))),
+    "arctan": (math.atan, lambda x: 1.0), "arccot": (lambda x: math.pi / 2 - math.atan(x), lambda x: 1.0),
+    "sinh": (math.sinh, math.cosh), "cosh": (math.cosh, lambda x: abs(math.sinh(x))), "tanh": (math.tanh, lambda x: 1.0),
+    "factorial": (_gamma, lambda x: _gamma(x) * (2 + math.log(1 + x))),
+    "sign": (lambda x: math.copysign(1.0, x), lambda x: 0.0),
+    "erf": (math.erf, lambda x: 1.2),
+}  # fmt: skip

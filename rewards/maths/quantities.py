@@ -1,0 +1,260 @@
+"""Values with something on them: percent signs, degrees, units, bases, rounding."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from .judge import Judge
+from .nodes import Node, const, has, is_scalar, mul, num, over
+from .probe import approximate
+from .units import dimension
+
+MARKS = frozenset({"percent", "degree", "quantity", "based", "mod", "ratio"})
+_CURRENCY = frozenset({"dollar", "cent", "euro", "pound", "yen", "rupee", "yuan"})
+
+
+def same_value(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether two single values agree under the conventions."""
+    if "based" in (gold.op, answer.op):
+        return _same_based(gold, answer, judge)
+    if "mod" in (gold.op, answer.op):
+        return _same_residue(gold, answer, judge)
+    if "ratio" in (gold.op, answer.op):
+        return _same_ratio(gold, answer, judge)
+    if "degree" in (gold.op, answer.op):
+        return _same_angle(gold, answer, judge)
+    if "quantity" in (gold.op, answer.op):
+        return _same_quantity(gold, answer, judge)
+    if "percent" in (gold.op, answer.op):
+        return _same_percent(gold, answer, judge)
+    if not (is_scalar(gold) and is_scalar(answer)):
+        return judge.decided("structure", False, f"a {gold.op} is not a {answer.op}")
+    return same_number(gold, answer, judge)
+
+
+def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Equal, or equal up to the rounding that the conventions allow."""
+    if answer.op == "dec" and gold.op != "dec":
+        if _digits_agree(gold, answer, judge):
+            return judge.decided("decimal digits", True)
+        if (
+            gold.op != "num"
+            and judge.directed
+            and approximate(gold) is not None
+            and not _close(gold, answer)
+        ):
+            return judge.decided("exact", False, _rounded_detail(gold, answer))
+    if gold.op == "dec" and not judge.directed and _digits_agree(answer, gold, judge):
+        return judge.decided("decimal digits", True)
+    if gold.op == "dec" and judge.directed and _rounds_to(gold, answer, judge):
+        return judge.decided("rounded gold", True)
+    return judge.equal(gold, answer)
+
+
+def _close(gold: Node, answer: Node) -> bool:
+    exact = approximate(gold)
+    return exact is not None and abs(exact - float(answer.value)) <= 1e-9 * max(1e-300, abs(exact))
+
+
+def _rounded_detail(gold: Node, answer: Node) -> str:
+    exact = approximate(gold)
+    return (
+        f"{answer.note} is rounded: the gold is {exact:.10g}"
+        if exact is not None
+        else "it is rounded"
+    )
+
+
+def significant(written: str) -> int:
+    """Significant digits of a decimal.
+
+    >>> significant("0.0833"), significant("3.10")
+    (3, 3)
+    """
+    return len(written.replace(".", "").replace("-", "").lstrip("0"))
+
+
+def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
+    """A long decimal that is the gold cut or rounded: within one unit of its last digit, at least `decimal_digits` long."""
+    wanted = judge.conventions.decimal_digits
+    if not wanted or significant(answer.note) < wanted:
+        return False
+    decimals = len(answer.note.partition(".")[2])
+    unit = Fraction(1, 10**decimals)
+    if gold.op == "num":
+        exact = Fraction(gold.value)
+        if _terminates(exact, decimals):
+            # the right decimal would have been exact; only the noise of doubles is forgiven
+            return significant(answer.note) >= 14 and abs(exact - answer.value) <= abs(
+                exact
+            ) * Fraction(1, 10**13)
+        return abs(exact - answer.value) <= unit
+    value = approximate(gold)
+    if value is None:
+        return False
+    return abs(value - float(answer.value)) <= float(unit) * 1.001 + 4e-15 * abs(value)
+
+
+def _terminates(value: Fraction, decimals: int) -> bool:
+    return (10**decimals * value.numerator) % value.denominator == 0
+
+
+def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether an exact answer, or a decimal of at least `decimal_digits`, rounds to the gold's decimals."""
+    if not judge.conventions.rounded_gold or significant(gold.note) < 3:
+        return False
+    if answer.op == "dec" and significant(answer.note) < max(
+        judge.conventions.decimal_digits, significant(gold.note) + 3
+    ):
+        return False
+    value = float(answer.value) if answer.op in {"num", "dec"} else approximate(answer)
+    if value is None or (answer.op == "num" and isinstance(answer.value, int)):
+        return False
+    unit = 10.0 ** -len(gold.note.partition(".")[2])
+    return abs(value - float(gold.value)) <= unit / 2 * (1 + 1e-9)
+
+
+def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
+    if gold.op == answer.op:
+        return same_number(gold.args[0], answer.args[0], judge)
+    signed, plain, swapped = (gold, answer, False) if gold.op == "percent" else (answer, gold, True)
+    inner = signed.args[0]
+
+    def pair(first: Node) -> bool:
+        return same_value(plain, first, judge) if swapped else same_value(first, plain, judge)
+
+    if judge.conventions.percent == "either" and pair(inner):
+        return judge.decided("percent sign missing", True)
+    hundredth = (
+        num(Fraction(inner.value) / 100) if inner.op in {"num", "dec"} else over(inner, num(100))
+    )
+    return pair(hundredth) and judge.decided("percent", True)
+
+
+def _in_radians(node: Node) -> Node:
+    return mul(node, const("pi"), num(Fraction(1, 180)))
+
+
+def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
+    if gold.op == answer.op:
+        return same_number(gold.args[0], answer.args[0], judge)
+    marked, plain = (gold, answer) if gold.op == "degree" else (answer, gold)
+    if plain.op == "quantity":
+        if plain.note != "rad":
+            return judge.decided("units", False, f"degrees are not {plain.note}")
+        plain = plain.args[0]
+        return judge.equal(_in_radians(marked.args[0]), plain)
+    if not is_scalar(plain):
+        return judge.decided("structure", False, "only one side is an angle")
+    if judge.conventions.degrees and has(plain, "const"):
+        return judge.equal(_in_radians(marked.args[0]), plain)
+    if not judge.conventions.missing_unit:
+        return judge.decided("missing unit", False, "the degree sign is on one side only")
+    return (
+        same_number(marked.args[0], plain, judge)
+        if marked is gold
+        else same_number(plain, marked.args[0], judge)
+    )
+
+
+def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
+    if gold.op != answer.op:
+        marked, plain = (gold, answer) if gold.op == "quantity" else (answer, gold)
+        if marked.note == "rad" or judge.conventions.missing_unit:
+            inner = marked.args[0]
+            return (
+                same_value(inner, plain, judge)
+                if marked is gold
+                else same_value(plain, inner, judge)
+            )
+        return judge.decided("missing unit", False, f"the unit {marked.note!r} is on one side only")
+    if gold.note == answer.note or _same_label(gold.note, answer.note):
+        return same_value(gold.args[0], answer.args[0], judge)
+    first, second = dimension(gold.note), dimension(answer.note)
+    if (
+        first is None
+        or second is None
+        or first[1] != second[1]
+        or not judge.conventions.unit_conversion
+    ):
+        return judge.decided("units", False, f"the unit {answer.note!r} is not {gold.note!r}")
+    return judge.equal(_times(gold.args[0], first[0]), _times(answer.args[0], second[0]))
+
+
+def _times(node: Node, factor: Fraction) -> Node:
+    return (
+        num(Fraction(node.value) * factor) if node.op in {"num", "dec"} else mul(node, num(factor))
+    )
+
+
+def _same_label(first: str, second: str) -> bool:
+    """Words that are not units are the same label if one holds the other: `eggs`, `eggs a day`."""
+    left, right = set(_stems(first)), set(_stems(second))
+    known = dimension(first) is not None or dimension(second) is not None
+    return not known and bool(left) and bool(right) and (left <= right or right <= left)
+
+
+def _stems(label: str) -> list[str]:
+    return [word.rstrip("s") for word in label.split()]
+
+
+def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
+    if gold.op == answer.op:
+        same = gold.value == answer.value and gold.note.lstrip("0") == answer.note.lstrip("0")
+        return judge.decided(
+            "number base",
+            same,
+            f"{answer.note} base {answer.value} is not {gold.note} base {gold.value}",
+        )
+    based, plain = (gold, answer) if gold.op == "based" else (answer, gold)
+    digits = plain.op == "num" and str(plain.value) == based.note
+    same = digits and (not judge.conventions.base_subscript or based.value == 10)
+    return judge.decided("number base", same, f"the base {based.value} is on one side only")
+
+
+def residue(node: Node) -> tuple[Node, Node]:
+    """(residue, modulus) of a congruence."""
+    inner, modulus = node.args
+    return (inner.args[-1] if inner.op == "rel" else inner), modulus
+
+
+def _same_residue(gold: Node, answer: Node, judge: Judge) -> bool:
+    if gold.op == answer.op:
+        (first, modulus), (second, other) = residue(gold), residue(answer)
+        if not judge.equal(modulus, other):
+            return judge.decided("congruence", False, "the moduli differ")
+        if first.op == second.op == modulus.op == "num" and modulus.value:
+            same = (first.value - second.value) % modulus.value == 0
+            return judge.decided("congruence", same, "the residues differ")
+        return judge.equal(first, second)
+    if not judge.conventions.bare_value:
+        return judge.decided("congruence", False, "only one side has a modulus")
+    if gold.op == "mod":
+        return same_value(residue(gold)[0], answer, judge)
+    return same_value(gold, residue(answer)[0], judge)
+
+
+def _same_ratio(gold: Node, answer: Node, judge: Judge) -> bool:
+    if gold.op == answer.op:
+        if gold.args == answer.args:
+            return judge.decided("ratio", True)
+        if len(gold.args) != len(answer.args) or any(
+            part.value == 0 and part.op == "num" for part in gold.args + answer.args
+        ):
+            return judge.decided("ratio", False, "the ratios differ")
+        first, second = gold.args[0], answer.args[0]
+        return all(
+            judge.equal(mul(a, second), mul(b, first))
+            for a, b in zip(gold.args, answer.args, strict=True)
+        )
+    ratio, plain = (gold, answer) if gold.op == "ratio" else (answer, gold)
+    if (
+        len(ratio.args) != 2
+        or not judge.conventions.ratio_as_fraction
+        or not is_scalar(plain)
+        or not is_scalar(ratio.args[1])
+    ):
+        return judge.decided("ratio", False, "only one side is a ratio")
+    if ratio.args[1].op == "num" and ratio.args[1].value == 0:
+        return judge.decided("ratio", False, "only one side is a ratio")
+    return judge.equal(over(*ratio.args), plain)

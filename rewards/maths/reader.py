@@ -1,0 +1,208 @@
+"""An extracted answer to a `Node`: lists, relations, intervals, words.
+
+`read` never evaluates: it says what was written. What cannot be read as mathematics is words.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import nodes
+from .atoms import AtomParser
+from .lexer import Token, tokenize
+from .nodes import Node, TooBig, Unreadable
+from .notation import as_words, strip_delimiters, to_latex
+from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, unit_symbol
+
+MAX_CHARACTERS = 4096
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
+_INTEGER = re.compile(r"[+-]?\d{1,15}$")
+_SEPARATORS = frozenset({"sep", "row"})
+
+
+def read(source: str) -> Node:
+    """The meaning of an answer.
+
+    Raises:
+        Unreadable: empty, or (TooBig) beyond the limits of size.
+
+    >>> read("x=3").op, read("[0, 1)").note, read("no solution").op
+    ('rel', '[)', 'text')
+    """
+    if len(source) > MAX_CHARACTERS:
+        raise TooBig(f"longer than {MAX_CHARACTERS} characters")
+    cleaned = strip_delimiters(to_latex(source))
+    if not cleaned:
+        raise Unreadable("the answer is empty")
+    if _INTEGER.match(cleaned):
+        return nodes.num(int(cleaned))
+    try:
+        return read_formula(cleaned)
+    except TooBig:
+        raise
+    except Unreadable:
+        return read_words(cleaned)
+
+
+def read_words(cleaned: str) -> Node:
+    """A text answer.
+
+    Raises:
+        Unreadable: no letters or digits at all.
+    """
+    words = as_words(cleaned)
+    if not any(letter.isalnum() for letter in words):
+        raise Unreadable("the answer has neither letters nor digits")
+    return nodes.text(words)
+
+
+def read_formula(cleaned: str) -> Node:
+    """The meaning of a formula.
+
+    Raises:
+        Unreadable: it is not one.
+    """
+    clock = _CLOCK.match(
+        re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned)
+        .replace("{:}", ":")
+        .replace("\\", " ")
+        .strip("} ")
+    )
+    if clock:
+        return nodes.text(f"{int(clock[1])}:{clock[2]} {clock[3].lower()}m")
+    parser = AnswerParser(tokenize(cleaned))
+    node = parser.answer()
+    if parser.here.kind != "end":
+        raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")
+    return node
+
+
+class AnswerParser(AtomParser):
+    """Adds lists, relations, ratios, conditions and congruences."""
+
+    def answer(self) -> Node:
+        """The whole answer: one item, or several joined by commas and words."""
+        items = [self.item()]
+        joint = ""
+        while self._separator():
+            word = self._separators()
+            joint = joint if joint not in {"", ","} else word
+            if self.here.kind in {"end", "endgroup"}:
+                break
+            items.append(self.item())
+        self._stray()
+        if len(items) == 1:
+            return items[0]
+        return Node("list", tuple(items), 0, joint or ",")
+
+    def _stray(self) -> None:
+        """Marks after the answer that mean nothing: a full stop, an unopened brace at the very end."""
+        while self.here.kind in {"endgroup", "sign"} and (
+            self.here.kind == "endgroup" or self.here.value in '."'
+        ):
+            self.take()
+
+    def _separator(self) -> bool:
+        token = self.here
+        return token.kind in _SEPARATORS or (token.kind == "word" and token.value in CONNECTIVES)
+
+    def _separators(self) -> str:
+        joint = ","
+        while self._separator():
+            token = self.take()
+            if token.kind == "word":
+                joint = CONNECTIVES[token.value]
+        return joint
+
+    def item(self) -> Node:
+        """A relation chain with its conditions, a ratio, or a plain expression."""
+        self._quantifier()
+        sides = [self.ratio()]
+        signs: list[str] = []
+        while self.here.kind == "rel":
+            signs.append(self.take().value)
+            if self.here.kind == "rel" and self.here.value == "=":
+                self.take()
+            sides.append(self._words_as_side() if self.here.kind == "word" else self.ratio())
+        node = self.count(Node("rel", tuple(sides), 0, " ".join(signs))) if signs else sides[0]
+        node = self._modulus(node)
+        if self.here.kind == "word" and self.here.value in QUALIFIERS:
+            return self._given(node)
+        return node
+
+    def condition(self) -> Node:
+        """What follows the bar in a set-builder: relations joined by commas or words."""
+        items = [self.item()]
+        joint = ","
+        while self._separator():
+            joint = self._separators()
+            items.append(self.item())
+        return items[0] if len(items) == 1 else Node("list", tuple(items), 0, joint)
+
+    def _quantifier(self) -> None:
+        if self.here.kind == "cmd" and self.here.value in {"forall", "exists", "therefore"}:
+            raise Unreadable("a quantifier")
+
+    def _words_as_side(self) -> Node:
+        if self.here.value.lower() in NUMBER_WORDS or len(self.here.value) == 1:
+            return self.ratio()
+        words: list[str] = []
+        while self.here.kind == "word":
+            words.append(self.take().value)
+        return nodes.text(" ".join(words).casefold())
+
+    def ratio(self) -> Node:
+        """Expressions joined by colons."""
+        parts = [self.set_expression()]
+        while self.here.kind == "sign" and self.here.value == ":":
+            self.take()
+            parts.append(self.set_expression())
+        return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts))
+
+    def _modulus(self, node: Node) -> Node:
+        opened = self.here.kind == "open" and self.ahead().kind == "mod"
+        if opened:
+            self.take()
+        if not self.accept("mod"):
+            return node
+        modulus = self.argument()
+        if opened:
+            self.expect("close")
+        return Node("mod", (node, modulus))
+
+    def _given(self, node: Node) -> Node:
+        """`for all x > 0`: the condition, or its words."""
+        self.take()
+        while self.here.kind == "word" and self.here.value in {
+            "all",
+            "every",
+            "any",
+            "each",
+            "real",
+            "some",
+            "that",
+            "integer",
+            "integers",
+        }:
+            self.take()
+        start = self.position
+        try:
+            condition = self.item()
+        except TooBig:
+            raise
+        except Unreadable:
+            self.position = start
+            condition = nodes.text(self._remaining_words())
+        return Node("given", (node, condition))
+
+    def _remaining_words(self) -> str:
+        words: list[str] = []
+        while self.here.kind != "end":
+            token = self.take()
+            words.append(token.value or token.kind)
+        return " ".join(words)
+
+
+def unit_like(token: Token) -> bool:
+    """Whether a token names a known unit."""
+    return token.kind == "word" and unit_symbol(token.value) is not None

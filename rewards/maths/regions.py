@@ -1,0 +1,252 @@
+"""Sets of real numbers: intervals, inequalities, set-builders and their unions in one form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .judge import Judge, infinity
+from .nodes import INFINITY, Node, is_scalar, neg, symbols
+from .probe import Undefined, evaluate
+
+MAX_PIECES = 64
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
+_REGIONAL = frozenset({"union", "inter", "minus", "such"})
+_ORDER = frozenset({"<", "<=", ">", ">=", "!=", "in"})
+_GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142)
+
+
+class End(NamedTuple):
+    """One end of a piece: where it is (for ordering), the exact formula, and whether it belongs."""
+
+    at: float
+    node: Node
+    closed: bool
+
+
+class Piece(NamedTuple):
+    """An interval, or a point when both ends coincide."""
+
+    low: End
+    high: End
+
+
+Region = list[Piece]
+MINUS_INFINITY = neg(INFINITY)
+LOWEST = End(float("-inf"), MINUS_INFINITY, False)
+HIGHEST = End(float("inf"), INFINITY, False)
+
+
+def is_regional(node: Node) -> bool:
+    """Whether `node` plainly describes a set of reals (a bracket pair alone could be a point)."""
+    if node.op in _REGIONAL:
+        return True
+    if node.op == "rel":
+        return bool(_ORDER & set(node.note.split()))
+    if node.op == "bracket":
+        return node.note in {"[)", "(]"} or any(infinity(item) for item in node.args)
+    if node.op == "list":
+        return all(is_regional(item) for item in node.args)
+    if node.op == "given":
+        return is_regional(node.args[0])
+    return node.op == "sym" and node.note == "set R"
+
+
+def to_region(node: Node) -> Region | None:
+    """The set that `node` describes, pieces sorted and merged; None if it is not one over the reals."""
+    match node.op:
+        case "union" | "inter" | "minus":
+            return _combined(node)
+        case "bracket":
+            return _interval(node)
+        case "set":
+            points = [_end(item, True) for item in node.args]
+            return (
+                merged([Piece(end, end) for end in points if end is not None])
+                if None not in points
+                else None
+            )
+        case "such":
+            return to_region(node.args[1])
+        case "rel":
+            return _relation(node)
+        case "list":
+            return _listed(node)
+        case "sym":
+            return [Piece(LOWEST, HIGHEST)] if node.note == "set R" else None
+        case "given":
+            return to_region(node.args[0])
+        case _:
+            end = _end(node, True)
+            return None if end is None else [Piece(end, end)]
+
+
+def same_region(gold: Region, answer: Region, judge: Judge) -> bool:
+    """Whether the pieces agree, ends and all."""
+    if len(gold) != len(answer):
+        return judge.decided(
+            "set of reals", False, f"{len(answer)} pieces, the gold has {len(gold)}"
+        )
+    for first, second in zip(gold, answer, strict=True):
+        for a, b in ((first.low, second.low), (first.high, second.high)):
+            if judge.conventions.brackets and a.closed != b.closed:
+                return judge.decided(
+                    "set of reals", False, "an end is open on one side and closed on the other"
+                )
+            if not judge.equal(a.node, b.node):
+                return judge.decided("set of reals", False, judge.why_not or "an end differs")
+    return judge.decided("set of reals", True)
+
+
+def _end(node: Node, closed: bool) -> End | None:
+    sign = infinity(node)
+    if sign:
+        return HIGHEST if sign > 0 else LOWEST
+    if not is_scalar(node):
+        return None
+    names = sorted(symbols(node))
+    if len(names) > len(_GENERIC):
+        return None
+    try:
+        value, _ = evaluate(node, dict(zip(names, _GENERIC, strict=False)), False)
+    except (Undefined, ZeroDivisionError, OverflowError, ValueError):
+        return None
+    return None if isinstance(value, complex) else End(value, node, closed)
+
+
+def _interval(node: Node) -> Region | None:
+    if len(node.args) != 2:
+        return None
+    low, high = _end(node.args[0], node.note[0] == "["), _end(node.args[1], node.note[1] == "]")
+    if low is None or high is None:
+        return None
+    return [Piece(low, high)]
+
+
+def merged(pieces: Region) -> Region:
+    """Pieces in order, those that touch joined."""
+    if len(pieces) < 2:
+        return pieces
+    kept: Region = []
+    for piece in sorted(pieces, key=lambda piece: (piece.low.at, not piece.low.closed)):
+        if piece.low.at > piece.high.at and not symbols(piece.low.node):
+            continue
+        if kept and _touch(kept[-1].high, piece.low):
+            last = kept.pop()
+            piece = Piece(
+                last.low, max(last.high, piece.high, key=lambda end: (end.at, end.closed))
+            )
+        kept.append(piece)
+    return kept
+
+
+def _same_place(first: float, second: float) -> bool:
+    return first == second or abs(first - second) <= 1e-11 * max(abs(first), abs(second))
+
+
+def _touch(high: End, low: End) -> bool:
+    if _same_place(high.at, low.at):
+        return high.closed or low.closed
+    return high.at > low.at
+
+
+def _combined(node: Node) -> Region | None:
+    left, right = to_region(node.args[0]), to_region(node.args[1])
+    if left is None or right is None or len(left) + len(right) > MAX_PIECES:
+        return None
+    if node.op == "union":
+        return merged([*left, *right])
+    return intersection(left, right if node.op == "inter" else complement(right))
+
+
+def complement(region: Region) -> Region:
+    """The reals outside `region`."""
+    pieces: Region = []
+    low = LOWEST
+    for piece in merged(region):
+        if piece.low.at > low.at or (
+            piece.low.at == low.at and low.closed and not piece.low.closed
+        ):
+            pieces.append(
+                Piece(
+                    low,
+                    End(
+                        piece.low.at,
+                        piece.low.node,
+                        not piece.low.closed and piece.low.at > float("-inf"),
+                    ),
+                )
+            )
+        low = End(piece.high.at, piece.high.node, not piece.high.closed)
+    if low.at < float("inf"):
+        pieces.append(Piece(low, HIGHEST))
+    return pieces
+
+
+def intersection(left: Region, right: Region) -> Region:
+    """The reals in both."""
+    pieces: Region = []
+    for first in left:
+        for second in right:
+            low = max(first.low, second.low, key=lambda end: (end.at, not end.closed))
+            high = min(first.high, second.high, key=lambda end: (end.at, end.closed))
+            if low.at < high.at or (low.at == high.at and low.closed and high.closed):
+                pieces.append(Piece(low, high))
+    return merged(pieces)
+
+
+def _relation(node: Node) -> Region | None:
+    signs = node.note.split()
+    if signs == ["in"]:
+        return to_region(node.args[1]) if is_scalar(node.args[0]) else None
+    region: Region | None = [Piece(LOWEST, HIGHEST)]
+    subject = _subject(node)
+    if subject is None or any(sign not in _FLIPPED for sign in signs):
+        return None
+    for left, sign, right in zip(node.args, signs, node.args[1:], strict=False):
+        if right == subject:
+            left, sign, right = right, _FLIPPED[sign], left
+        if left != subject or region is None:
+            return None
+        half = _half(sign, right)
+        region = None if half is None else intersection(region, half)
+    return region
+
+
+def _subject(node: Node) -> Node | None:
+    """The side an inequality is about: the one that repeats, or that is a name."""
+    if len(node.args) == 3:
+        return node.args[1]
+    if len(node.args) != 2:
+        return None
+    left, right = node.args
+    if symbols(left) and left.op in {"sym", "call"}:
+        return left
+    if symbols(right) and right.op in {"sym", "call"}:
+        return right
+    return None
+
+
+def _half(sign: str, bound: Node) -> Region | None:
+    end = _end(bound, sign in {"<=", ">=", "="})
+    if end is None:
+        return None
+    if sign in {"<", "<="}:
+        return [Piece(LOWEST, end)]
+    if sign in {">", ">="}:
+        return [Piece(end, HIGHEST)]
+    point = Piece(end._replace(closed=True), end._replace(closed=True))
+    return [point] if sign == "=" else complement([point])
+
+
+def _listed(node: Node) -> Region | None:
+    regions = [to_region(item) for item in node.args]
+    kept = [region for region in regions if region is not None]
+    if len(kept) != len(regions) or sum(map(len, kept)) > MAX_PIECES:
+        return None
+    if node.note != "or":
+        common = kept[0]
+        for region in kept[1:]:
+            common = intersection(common, region)
+        if node.note == "and" or common:
+            return common
+    return merged([piece for region in kept for piece in region])

@@ -1,0 +1,134 @@
+"""Equations, inequalities and definitions compared with each other."""
+
+from __future__ import annotations
+
+from .canonical import Sum, difference
+from .judge import Judge, NeedsPool
+from .nodes import Node, TooBig, add, is_scalar, neg, rename, symbols, walk
+
+_EQUALS = frozenset({"="})
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CONSTANT_NAMES = frozenset("CcKk")
+
+
+def is_name(node: Node) -> bool:
+    """Whether `node` only names a thing: `x`, `f(x)`, `S_n`, `AB`, `a+b`, `(x, y)`; never `x+2` or `2x`."""
+    if node.op in {"sym", "call", "text"}:
+        return True
+    if node.op in {"bracket", "ratio", "list"}:
+        return all(is_name(item) for item in node.args)
+    if node.op == "func":
+        return all(is_name(item) for item in node.args)
+    if node.op == "such" or not is_scalar(node):
+        return False
+    if any(
+        part.op in {"dec", "const"} or (part.op == "num" and part.value not in {-1, 2, 3})
+        for part in walk(node)
+    ):
+        return False
+    return len(symbols(node)) >= 2 and not any(
+        part.op == "add" and any(term.op == "num" for term in part.args) for part in walk(node)
+    )
+
+
+def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
+    """(name, value) of `x = 3`, also of a chain `x = 2 + 1 = 3` whose steps are true; None for anything else."""
+    if node.op != "rel" or set(node.note.split()) - _EQUALS:
+        return None
+    *heads, value = node.args
+    if not is_name(heads[0]):
+        return None
+    for head in heads[1:]:
+        if not is_name(head) and not (
+            is_scalar(head) and is_scalar(value) and judge.equal(head, value)
+        ):
+            return None
+    return heads[0], value
+
+
+def true_chain(node: Node, judge: Judge) -> Node | None:
+    """The last side of `2 + 3 = 5`, if every step is true and none is a bare name."""
+    if (
+        node.op != "rel"
+        or set(node.note.split()) - _EQUALS
+        or not all(is_scalar(side) for side in node.args)
+    ):
+        return None
+    *heads, value = node.args
+    return value if all(judge.equal(head, value) for head in heads) else None
+
+
+def aligned(gold: Node, answer: Node) -> Node:
+    """`answer` with the parameters of its function definition renamed to the gold's: f(z)=z is f(x)=x."""
+    if gold.op == "rel" and answer.op == "rel" and gold.args[0].op == answer.args[0].op == "call":
+        mine, theirs = answer.args[0].args, gold.args[0].args
+        if len(mine) == len(theirs) and all(part.op == "sym" for part in mine + theirs):
+            return rename(answer, {a.note: b.note for a, b in zip(mine, theirs, strict=True)})
+    return answer
+
+
+_WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
+
+
+def same_parameter(gold: Node, answer: Node) -> Node:
+    """`answer` with its whole-number parameter renamed: pi/6 + n pi is pi/6 + k pi. Only in families with pi."""
+    mine, theirs = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
+    if len(mine) == len(theirs) == 1 and mine | theirs <= _WHOLE_NUMBER_NAMES:
+        periodic = all(
+            any(part.op == "const" and part.note == "pi" for part in walk(node))
+            for node in (gold, answer)
+        )
+        if periodic:
+            return rename(answer, {mine.pop(): theirs.pop()})
+    if len(mine) == len(theirs) == 1 and mine | theirs <= _CONSTANT_NAMES:
+        return rename(answer, {mine.pop(): theirs.pop()})
+    return answer
+
+
+def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether two equations or inequalities say the same: their differences are proportional (sign kept for <)."""
+    first, second = _oriented(gold), _oriented(answer)
+    if first is None or second is None or first[0] != second[0]:
+        return judge.decided("relation", False, "they are not relations of one kind")
+    if first[0] in {"=", "!="} and gold.args == answer.args[::-1]:
+        return judge.decided("relation", True)
+    try:
+        ratio = _ratio(difference(*first[1]), difference(*second[1]))
+    except (TooBig, ZeroDivisionError, OverflowError):
+        ratio = None
+    if ratio is not None and (ratio > 0 or first[0] in {"=", "!="}):
+        return judge.decided("relation", True)
+    if judge.deep is not None:
+        same = judge.equal(_minus(first[1]), _minus(second[1]))
+        return judge.decided("relation", same, "the equations are not multiples of each other")
+    if len(gold.args) == 2 and _might_agree(first[1], second[1]):
+        raise NeedsPool
+    return judge.decided("relation", False, "the equations are not multiples of each other")
+
+
+def _minus(sides: tuple[Node, Node]) -> Node:
+    return add(sides[0], neg(sides[1]))
+
+
+def _might_agree(first: tuple[Node, Node], second: tuple[Node, Node]) -> bool:
+    """Only worth the pool if something in them is not a polynomial."""
+    nodes = [*walk(first[0]), *walk(first[1]), *walk(second[0]), *walk(second[1])]
+    return any(part.op == "func" for part in nodes)
+
+
+def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:
+    """(sign, sides) with > and >= turned round."""
+    if node.op != "rel" or len(node.args) != 2 or not all(is_scalar(side) for side in node.args):
+        return None
+    sign, (left, right) = node.note, node.args
+    if sign in {">", ">="}:
+        sign, left, right = _FLIPPED[sign], right, left
+    return sign, (left, right)
+
+
+def _ratio(first: Sum, second: Sum) -> float | None:
+    """The constant between two sums, or None."""
+    if not first or not second or first.keys() != second.keys():
+        return None
+    ratios = {first[key] / second[key] for key in first}
+    return float(ratios.pop()) if len(ratios) == 1 else None

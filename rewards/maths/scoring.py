@@ -1,0 +1,234 @@
+"""The verifier: easy pairs are decided in the caller, the rest in a pool of killable processes."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Awaitable
+from dataclasses import asdict
+
+from ludus.rewards.pool import Fate, Limits, Outcome, WorkerPool
+from ludus.verdict import Verdict
+
+from ..protocol import Sample
+from .conventions import Conventions, conventions
+from .extraction import extract
+from .judge import NeedsPool
+from .verify import BadGold, Decision, decide, no_answer
+
+TARGET = "ludus.rewards.maths.worker:score"
+
+
+class MathsVerifier:
+    """Scores final answers of mathematics. Thread-safe and async-safe; uses no signals.
+
+    `score` returns a Verdict at once when the pair can be decided cheaply (nearly always) and an awaitable only when
+    it has to go to the pool, so easy requests never wait for hard ones.
+
+    Args:
+        preset: "default", "strict" or "lenient" conventions; single ones are changed by `options`.
+        thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        timeout_s: CPU seconds for one hard pair; wall time is limited to three times that.
+        workers: pool processes (0: one per CPU, at most four).
+        memory_mb: memory of a worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        preset: str = "default",
+        thinking: str = "auto",
+        timeout_s: float = 2.0,
+        workers: int = 0,
+        memory_mb: int = 512,
+        pool: WorkerPool | None = None,
+        **options: object,
+    ) -> None:
+        self.conventions = conventions(preset, **options)
+        self.thinking = thinking
+        self.timeout_s = timeout_s
+        self._owns_pool = pool is None
+        self._pool = pool or WorkerPool(
+            TARGET, limits=Limits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20)
+        )
+
+    def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
+        """Judge the final answer of `sample.text` against `sample.gold`: a text, or a list of texts that all count.
+
+        `sample.info["truncated"]` says that the response was cut off.
+        """
+        golds = _golds(sample.gold)
+        if isinstance(golds, Verdict):
+            return golds
+        settled = self._settle(golds, sample.text, truncated=bool(sample.info.get("truncated")))
+        return settled if isinstance(settled, Verdict) else self._in_pool(*settled)
+
+    def verify(self, gold: str | list[str], response: str, *, truncated: bool = False) -> Verdict:
+        """`score` for synchronous callers: waits for the pool when it has to."""
+        golds = _golds(gold)
+        if isinstance(golds, Verdict):
+            return golds
+        settled = self._settle(golds, response, truncated=truncated)
+        if isinstance(settled, Verdict):
+            return settled
+        open_golds, answer, best = settled
+        for one in open_golds:
+            best = _better(
+                best,
+                _verdict(
+                    self._pool.submit(self._request(one, answer), cpu_s=self.timeout_s).result()
+                ),
+            )
+        return best
+
+    def same(self, gold: str, answer: str) -> bool:
+        """Whether a bare answer (no response around it) says what `gold` says; unreadable ones never do."""
+        try:
+            return decide(gold, answer, self.conventions).equal
+        except BadGold:
+            return False
+        except NeedsPool:
+            outcome = self._pool.submit(self._request(gold, answer), cpu_s=self.timeout_s).result()
+            return _verdict(outcome).reward == 1.0
+
+    def warm(self) -> None:
+        """Start the pool now rather than on the first hard pair."""
+        self._pool.warm()
+
+    def close(self) -> None:
+        """End the pool's processes."""
+        if self._owns_pool:
+            self._pool.close()
+
+    def _settle(
+        self, golds: list[str], response: str, *, truncated: bool
+    ) -> Verdict | tuple[list[str], str, Verdict]:
+        """A verdict, or (golds still open, answer, the best verdict so far)."""
+        extraction = extract(response, thinking=self.thinking, truncated=truncated)
+        if extraction.text is None:
+            bad = next(
+                (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
+            )
+            return bad or no_answer(extraction)
+        best, still_open = _NOTHING, list[str]()
+        for gold in golds:
+            try:
+                best = _better(best, decide(gold, extraction.text, self.conventions).verdict())
+            except NeedsPool:
+                still_open.append(gold)
+            except BadGold as error:
+                best = _better(best, Verdict.invalid(str(error)))
+            if best.reward == 1.0:
+                return best
+        return (still_open, extraction.text, best) if still_open else best
+
+    async def _in_pool(self, golds: list[str], answer: str, best: Verdict) -> Verdict:
+        outcomes = await asyncio.gather(
+            *(self._pool.run(self._request(gold, answer), cpu_s=self.timeout_s) for gold in golds)
+        )
+        for outcome in outcomes:
+            best = _better(best, _verdict(outcome))
+        return best
+
+    def _request(self, gold: str, answer: str) -> dict[str, object]:
+        return {"gold": gold, "answer": answer, "conventions": asdict(self.conventions)}
+
+
+_NOTHING = Verdict.of(0.0, "no gold")
+
+
+def _golds(gold: object) -> list[str] | Verdict:
+    golds = gold if isinstance(gold, list) else [gold]
+    texts = [str(one) for one in golds if isinstance(one, (str, int, float))]
+    if not texts or len(texts) != len(golds):
+        return Verdict.invalid(f"a gold is a text, a number or a list of those, got {gold!r:.80}")
+    return texts
+
+
+def unreadable(gold: str) -> Verdict | None:
+    """The `invalid` verdict of a gold that cannot be read, else None."""
+    try:
+        decide(gold, "0", Conventions())
+    except BadGold as error:
+        return Verdict.invalid(str(error))
+    except NeedsPool:
+        pass
+    return None
+
+
+def _better(one: Verdict, other: Verdict) -> Verdict:
+    """Of two golds the better verdict counts; a failure beats a mere 'not equal', since the answer may be right."""
+    if one is _NOTHING or other.reward == 1.0:
+        return other
+    if one.reward == 1.0 or not one.ok:
+        return one
+    return other
+
+
+def _verdict(outcome: Outcome) -> Verdict:
+    if outcome.fate is not Fate.DONE or not isinstance(outcome.value, dict):
+        return outcome.failure()
+    value = outcome.value
+    decision = Decision(
+        bool(value["equal"]), str(value["rule"]), str(value["detail"]), bool(value["undecided"])
+    )
+    return decision.verdict(pooled=True)
+
+
+class _Shared:
+    """The pool behind `verify` and `equivalent`: one per process, started when first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: WorkerPool | None = None
+        self._owner = 0
+
+    def get(self) -> WorkerPool:
+        """The pool of this process (a forked child gets its own)."""
+        with self._lock:
+            if self._pool is None or self._owner != os.getpid():
+                self._pool, self._owner = WorkerPool(TARGET), os.getpid()
+                atexit.register(self._pool.close)
+            return self._pool
+
+
+_shared = _Shared()
+
+
+def verify(
+    gold: str | list[str],
+    response: str,
+    *,
+    timeout_s: float = 2.0,
+    truncated: bool = False,
+    thinking: str = "auto",
+    preset: str = "default",
+    **options: object,
+) -> Verdict:
+    """Score one response: 1.0 if its final answer says what a gold says, else 0.0 with the reason in `detail`.
+
+    Args:
+        gold: the reference answer, or several that all count.
+        response: what the policy wrote.
+        timeout_s: CPU seconds for a pair that cannot be decided cheaply.
+        options: conventions by name (docs/maths.md).
+
+    >>> verify("1/2", r"so it is \\\\boxed{\\\\frac{2}{4}}").reward
+    1.0
+    """
+    verifier = MathsVerifier(
+        preset=preset, thinking=thinking, timeout_s=timeout_s, pool=_shared.get(), **options
+    )
+    return verifier.verify(gold, response, truncated=truncated)
+
+
+def equivalent(a: str, b: str, *, timeout_s: float = 2.0) -> bool:
+    """Whether two answers say the same; symmetric, so no rule that favours a gold applies.
+
+    >>> equivalent("2^{n+1}-2", "2(2^n-1)")
+    True
+    """
+    verifier = MathsVerifier(rounded_gold=False, timeout_s=timeout_s, pool=_shared.get())
+    return any(verifier.same(first, second) for first, second in ((a, b), (b, a)))

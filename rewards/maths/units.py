@@ -1,0 +1,113 @@
+"""Units after a value: read from tokens, compared by dimension."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from .lexer import Token
+from .vocabulary import CONNECTIVES, QUALIFIERS, UNITS, unit_symbol
+
+_POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_RAISED = {"squared": 2, "cubed": 3}
+
+
+def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
+    """(position after it, unit): a known unit in one spelling (`cm^2`, `m/s`), else the words themselves.
+
+    >>> from .lexer import tokenize
+    >>> read_unit(tokenize("miles per hour"), 0)[1], read_unit(tokenize("red eggs"), 0)[1]
+    ('mi/h', 'red eggs')
+    """
+    known = _known_unit(tokens, position)
+    if known is not None:
+        return known
+    words: list[str] = []
+    while tokens[position].kind == "word" and not _stops(tokens[position].value):
+        words.append(tokens[position].value)
+        position += 1
+    return position, " ".join(words)
+
+
+def _stops(word: str) -> bool:
+    return word in CONNECTIVES or word in QUALIFIERS
+
+
+def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
+    parts: list[str] = []
+    sign = ""
+    while True:
+        found = _one_unit(tokens, position)
+        if found is None:
+            return (position, "".join(parts)) if parts and not sign else None
+        position, unit = found
+        parts.append(sign + unit)
+        token = tokens[position]
+        if (token.kind == "op" and token.value == "/") or (
+            token.kind == "word" and token.value in {"per", "a", "each"}
+        ):
+            sign, position = "/", position + 1
+        elif token.kind == "op" and token.value == "*":
+            sign, position = "*", position + 1
+        else:
+            return position, "".join(parts)
+
+
+def _one_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
+    exponent = 1
+    if tokens[position].kind == "word" and tokens[position].value in _POWERS:
+        exponent = _POWERS[tokens[position].value]
+        position += 1
+    token = tokens[position]
+    symbol = unit_symbol(token.value) if token.kind in {"word", "sym"} else None
+    if symbol is None:
+        return None
+    position += 1
+    position, raised = _raised(tokens, position)
+    exponent *= raised
+    return position, symbol if exponent == 1 else f"{symbol}^{exponent}"
+
+
+def _raised(tokens: list[Token], position: int) -> tuple[int, int]:
+    token = tokens[position]
+    if token.kind == "word" and token.value in _RAISED:
+        return position + 1, _RAISED[token.value]
+    if token.kind != "op" or token.value != "^":
+        return position, 1
+    braced = tokens[min(position + 1, len(tokens) - 1)].kind == "group"
+    number = tokens[min(position + 1 + braced, len(tokens) - 1)]
+    if number.kind != "num" or number.value not in {"1", "2", "3", "4"}:
+        return position, 1
+    return position + 2 + 2 * braced, int(number.value)
+
+
+_UNIT_PART = re.compile(r"([*/]?)([A-Za-z\-]+)(?:\^(\d))?")
+
+
+def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
+    """(factor to base units, dimensions) of a known unit, or None for plain words.
+
+    >>> dimension("km/h") == dimension("kph")
+    True
+    """
+    if unit in UNITS and "/" not in UNITS[unit][1] and "^" not in UNITS[unit][1]:
+        factor, base = UNITS[unit]
+        return Fraction(str(factor)), ((base, 1),)
+    total, powers = Fraction(1), dict[str, int]()
+    if _UNIT_PART.sub("", unit):
+        return None
+    for sign, name, raised in _UNIT_PART.findall(unit):
+        if name not in UNITS:
+            return None
+        factor, base = UNITS[name]
+        exponent = int(raised or 1) * (-1 if sign == "/" else 1)
+        total *= Fraction(factor).limit_denominator(10**12) ** exponent
+        _add_powers(powers, base, exponent)
+    return total, tuple(sorted((name, power) for name, power in powers.items() if power))
+
+
+def _add_powers(powers: dict[str, int], base: str, exponent: int) -> None:
+    for sign, name, raised in _UNIT_PART.findall(base):
+        powers[name] = powers.get(name, 0) + int(raised or 1) * exponent * (
+            -1 if sign == "/" else 1
+        )

@@ -1,0 +1,152 @@
+"""From a gold and a response to a verdict: extract, read, compare; what is cheap is decided here and now."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ludus.verdict import Verdict
+
+from .compare import matches
+from .conventions import Conventions
+from .extraction import Extraction
+from .judge import Deep, Judge, NeedsPool
+from .nodes import Node, TooBig, Unreadable
+from .notation import as_words, squeeze, strip_delimiters, to_latex
+from .reader import read
+
+_BOXED_GOLD = re.compile(r"\\boxed\s*\{")
+_CHOICE_GOLD = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
+_CHOICE_ANSWER = re.compile(
+    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)|\s*[.:](?=\s|$)|\s*$|\)?\s*[.:])",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class Decision:
+    """How one pair was decided."""
+
+    equal: bool
+    rule: str
+    detail: str
+    undecided: bool = False
+    trace: list[tuple[str, str]] = field(default_factory=list)
+
+    def verdict(self, *, pooled: bool = False) -> Verdict:
+        """The decision as a verdict."""
+        metrics = {f"rule/{self.rule}": 1.0}
+        if self.undecided:
+            metrics["undecided"] = 1.0
+        if pooled:
+            metrics["pooled"] = 1.0
+        return Verdict.of(float(self.equal), self.detail, metrics=metrics)
+
+
+class BadGold(ValueError):
+    """The gold cannot be read; the message says why."""
+
+
+def read_gold(gold: str) -> tuple[str, Node | None]:
+    """(text, meaning) of a gold; the meaning is None when it is too big to read and is compared as text.
+
+    Raises:
+        BadGold: it cannot be read at all.
+    """
+    source = _unboxed(gold)
+    try:
+        return source, read(source)
+    except TooBig:
+        return source, None
+    except Unreadable as error:
+        raise BadGold(f"the gold {gold[:80]!r} cannot be read: {error}") from error
+
+
+def _unboxed(gold: str) -> str:
+    """A gold given as a whole solution line: its box."""
+    found = list(_BOXED_GOLD.finditer(gold))
+    if not found:
+        return gold
+    depth, start = 0, found[-1].end()
+    for place in range(start - 1, len(gold)):
+        depth += {"{": 1, "}": -1}.get(gold[place], 0)
+        if depth == 0:
+            return gold[start:place]
+    return gold
+
+
+def decide(
+    gold: str, answer: str, conventions: Conventions, *, deep: Deep | None = None
+) -> Decision:
+    """Whether the extracted `answer` says what `gold` says.
+
+    Raises:
+        BadGold: the gold cannot be read.
+        NeedsPool: cheap means leave it open and there is no `deep`.
+    """
+    text, meaning = read_gold(gold)
+    if _same_writing(text, answer, conventions):
+        return Decision(True, "text", "the same text")
+    choice = _choice(text, answer, conventions)
+    if choice is not None:
+        return choice
+    if meaning is None:
+        return Decision(
+            False, "text", "the gold is too big to evaluate and the texts differ", undecided=True
+        )
+    try:
+        said = read(answer)
+    except TooBig as error:
+        return Decision(False, "limit", f"the answer is too big: {error}")
+    except Unreadable as error:
+        return Decision(False, "unreadable", f"the answer cannot be read: {error}")
+    judge = Judge(conventions, deep=deep)
+    equal = matches(meaning, said, judge)
+    detail = "equal" if equal else judge.why_not or "not equal"
+    return Decision(
+        equal, judge.rule or "structure", detail, judge.undecided and not equal, judge.trace
+    )
+
+
+def _same_writing(gold: str, answer: str, conventions: Conventions) -> bool:
+    first, second = (strip_delimiters(to_latex(source)) for source in (gold, answer))
+    return (
+        bool(second)
+        and (first == second or squeeze(first) == squeeze(second))
+        and "," not in second[-1:]
+    )
+
+
+def _choice(gold: str, answer: str, conventions: Conventions) -> Decision | None:
+    """Multiple choice: the gold is one letter and the answer is one too, perhaps with its text."""
+    if not conventions.choice_letters:
+        return None
+    words = as_words(gold).upper()
+    letter = _CHOICE_GOLD.match(words)
+    if letter is None:
+        return None
+    found = _CHOICE_ANSWER.match(" ".join(strip_words(answer).split()))
+    if found is None:
+        return None
+    equal = found[1].upper() == letter[1]
+    return Decision(
+        equal,
+        "choice",
+        "the same choice" if equal else f"choice {found[1].upper()}, not {letter[1]}",
+    )
+
+
+def strip_words(answer: str) -> str:
+    """The answer without markup, its punctuation kept."""
+    bare = re.sub(r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox)\s*", "", answer)
+    return re.sub(r"[{}$*\\]", "", bare).strip()
+
+
+def no_answer(extraction: Extraction) -> Verdict:
+    """The verdict on a response without an answer."""
+    return Verdict.of(
+        0.0, f"no answer: {extraction.reason}", metrics={f"rule/no answer ({extraction.rule})": 1.0}
+    )
+
+
+__all__ = ["BadGold", "Decision", "NeedsPool", "decide", "no_answer", "read_gold"]

@@ -1,0 +1,58 @@
+"""Length-prefixed MessagePack over a stream socket: data only, so a worker that misbehaves cannot run code here."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+import msgspec
+
+_HEADER = struct.Struct("!I")
+MAX_FRAME = 64 << 20
+
+
+class ChannelClosed(ConnectionError):
+    """The other side is gone."""
+
+
+def send(sock: socket.socket, message: object) -> None:
+    """Write one message.
+
+    Raises:
+        OSError: the other side is gone, or did not read in time.
+    """
+    body = msgspec.msgpack.encode(message)
+    sock.sendall(_HEADER.pack(len(body)) + body)
+
+
+def receive(sock: socket.socket, *, deadline: float | None = None) -> object:
+    """Read one message; `deadline` is a time.monotonic() value.
+
+    Raises:
+        TimeoutError: the deadline passed.
+        ChannelClosed: the other side closed, died, or sent more than MAX_FRAME bytes.
+    """
+    (size,) = _HEADER.unpack(_exactly(sock, _HEADER.size, deadline))
+    if size > MAX_FRAME:
+        raise ChannelClosed(f"a frame of {size} bytes")
+    return msgspec.msgpack.decode(_exactly(sock, size, deadline))
+
+
+def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            sock.settimeout(left)
+        try:
+            part = sock.recv(min(size, 1 << 20))
+        except ConnectionError as error:
+            raise ChannelClosed(str(error)) from error
+        if not part:
+            raise ChannelClosed("closed")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

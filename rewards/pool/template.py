@@ -1,0 +1,93 @@
+"""The template process: imports the scorer once, then forks warm workers on demand.
+
+Started by exec (`python -m ludus.rewards.pool.template`), so it shares no thread, lock or CUDA context with its owner,
+and single-threaded, so forking it is safe. It speaks over the socket on file descriptor 0: "fork" comes with the
+worker's socket and is answered with its pid, "reap" waits for a dead worker and tells how it died.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from . import channel
+from .worker import serve
+
+
+def main() -> None:
+    """Read the set-up message, warm up, then serve until the owner is gone."""
+    control = socket.socket(fileno=0)
+    setup = _mapping(channel.receive(control))
+    sys.path[:] = [str(entry) for entry in _sequence(setup["path"])]
+    target = load(str(setup["target"]))
+    memory_bytes = int(str(setup["memory_bytes"]))
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel.send(control, {"ready": os.getpid()})
+    while True:
+        try:
+            _answer(control, target, memory_bytes)
+        except (channel.ChannelClosed, OSError):
+            os._exit(0)
+
+
+def load(name: str) -> Callable[[object], object]:
+    """The function called `module:function`; a `warm()` beside it is called first."""
+    module_name, _, attribute = name.partition(":")
+    module = import_module(module_name)
+    warm = getattr(module, "warm", None)
+    if warm is not None:
+        warm()
+    return getattr(module, attribute)
+
+
+def _answer(control: socket.socket, target: Callable[[object], object], memory_bytes: int) -> None:
+    command, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+    if not command:
+        os._exit(0)
+    if command == b"f":
+        channel.send(control, {"pid": _fork(control, descriptors[0], target, memory_bytes)})
+        return
+    request = _mapping(channel.receive(control))
+    channel.send(control, _reap(int(str(request["pid"]))))
+
+
+def _fork(
+    control: socket.socket, descriptor: int, target: Callable[[object], object], memory_bytes: int
+) -> int:
+    pid = os.fork()
+    if pid:
+        os.close(descriptor)
+        return pid
+    control.close()
+    serve(socket.socket(fileno=descriptor), target, memory_bytes)
+    os._exit(0)
+
+
+def _reap(pid: int) -> dict[str, object]:
+    try:
+        _, status, usage = os.wait4(pid, 0)
+    except ChildProcessError:
+        return {"signal": 0, "cpu_s": 0.0}
+    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    return {"signal": killed_by, "cpu_s": usage.ru_utime + usage.ru_stime}
+
+
+def _mapping(message: object) -> dict[str, object]:
+    if not isinstance(message, dict):
+        raise channel.ChannelClosed("not a mapping")
+    return message
+
+
+def _sequence(value: object) -> list[object]:
+    return list(value) if isinstance(value, list) else []
+
+
+if __name__ == "__main__":
+    main()

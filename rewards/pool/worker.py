@@ -1,0 +1,70 @@
+"""One worker: forked from the warm template, answers chunks of requests until told to stop or killed.
+
+The CPU limit of an item is a kernel timer whose signal keeps its default action, death: unlike a Python handler it
+also ends a single long C-level operation. Memory is capped by an address-space limit above what the template uses.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from . import channel
+
+EXTRA_RECURSION = 3000
+
+
+def serve(sock: socket.socket, target: Callable[[object], object], memory_bytes: int) -> None:
+    """Answer until the owner closes the socket."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    sys.setrecursionlimit(EXTRA_RECURSION)
+    _cap_memory(memory_bytes)
+    _silence_stdout()
+    while True:
+        try:
+            chunk = channel.receive(sock)
+        except (channel.ChannelClosed, OSError):
+            return
+        if not isinstance(chunk, list):
+            return
+        for item in chunk:
+            reply = _scored(target, item["request"], float(item["cpu_s"]))
+            channel.send(sock, {**reply, "cpu_s": time.process_time()})
+            if "limit" in reply:
+                return
+
+
+def _scored(target: Callable[[object], object], request: object, cpu_s: float) -> dict[str, object]:
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        return {"value": target(request)}
+    except MemoryError:
+        return {"limit": "memory"}
+    except RecursionError:
+        return {"limit": "recursion depth"}
+    except Exception as error:  # a boundary: a bug in the scorer becomes data
+        return {"error": f"{type(error).__name__}: {error}"[:2000]}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
+def _cap_memory(memory_bytes: int) -> None:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        used = 1 << 30
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _silence_stdout() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
