@@ -40,6 +40,18 @@ def group_index(groups: Tensor) -> Tensor:
     return torch.unique(groups, return_inverse=True)[1]
 
 
+def first_rows(groups: Tensor) -> Tensor:
+    """The first row of each group, in ascending order of their ids, [G] int.
+
+    >>> first_rows(torch.tensor([7, 3, 7]))
+    tensor([1, 0])
+    """
+    index = group_index(groups)
+    rows = torch.arange(len(groups), device=groups.device)
+    count = int(index.max()) + 1 if len(groups) else 0
+    return rows.new_full((count,), len(groups)).scatter_reduce(0, index, rows, "amin")
+
+
 def group_sum(values: Tensor, groups: Tensor) -> Tensor:
     """The sum over each row's group, [B].
 

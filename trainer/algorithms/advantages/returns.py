@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..groups import Singleton, group_statistics, settle_singletons
+from ..groups import Singleton, first_rows, group_index, group_statistics, settle_singletons
 from ..masked import blank, whiten
 
 Holes = Literal["skip", "step"]
@@ -90,6 +90,7 @@ def reinforce_pp_baseline_advantages(
     eps: float = 1e-8,
     floor: Literal["add", "clamp"] = "add",
     singleton: Singleton = "zero",
+    rollouts: Tensor | None = None,
 ) -> Tensor:
     """REINFORCE++-baseline: rewards centred in their group, then whitened over the batch's tokens
     (also DLER).
@@ -104,6 +105,8 @@ def reinforce_pp_baseline_advantages(
         eps: as in `whiten`.
         floor: as in `whiten`.
         singleton: what a group of one brings to the whitening: "zero", or its "raw" reward.
+        rollouts: [B] int, the rollout each row is a segment of, so that it counts once in its
+            group's mean; every row is its own, when not given.
 
     Returns:
         [B, T].
@@ -115,8 +118,12 @@ def reinforce_pp_baseline_advantages(
     tensor([[ 0.5774,  0.5774],
             [-1.1547,  0.0000]])
     """
-    centred = group_statistics(rewards, groups).centred
-    settled = settle_singletons(centred, rewards, groups, singleton)
+    if rollouts is None:
+        rollouts = torch.arange(len(groups), device=groups.device)
+    first = first_rows(rollouts)
+    each, of_group = rewards[first], groups[first]
+    centred = group_statistics(each, of_group).centred
+    settled = settle_singletons(centred, each, of_group, singleton)[group_index(rollouts)]
     return whiten(blank(settled, mask), mask, ddof=ddof, eps=eps, floor=floor)
 
 

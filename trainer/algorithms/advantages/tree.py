@@ -172,7 +172,7 @@ def _is_leaf(parents: Tensor) -> Tensor:
 
 
 def _below(values: Tensor, parents: Tensor, leaves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the leaves below each node: their number, mean reward, and whether all rewards are equal."""
+    """Of the leaves below each node: their number, mean reward, whether all rewards are equal."""
     count, total = torch.zeros_like(values), torch.zeros_like(values)
     least, greatest = torch.full_like(values, torch.inf), torch.full_like(values, -torch.inf)
     ancestors = torch.where(leaves, torch.arange(len(parents), device=parents.device), -1)

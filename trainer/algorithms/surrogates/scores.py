@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ..aggregation import Agg, Rows, Sum, aggregate
-from ..groups import group_size, group_sum
+from ..groups import group_range, group_size, group_sum
 from ..masked import blank, row_means
 from .ratio import log_ratio
 
@@ -152,9 +152,8 @@ def drpo_length_weights(
     """
     right = correct.bool()
     score = (1 - lengths / max_length) / lam
-    # softmax does not change when all lengths of the batch are measured from the shortest right one
-    top = torch.where(right, score, -torch.inf).amax() if bool(right.any()) else score.new_zeros(())
-    raw = torch.where(right, (score - top).exp(), 0.0)
+    best = group_range(torch.where(right, score, -torch.inf), groups)[1]
+    raw = torch.where(right, (score - best).exp(), 0.0)
     total = group_sum(raw, groups)
     return raw / torch.where(total > 0, total, 1.0)
 
@@ -169,8 +168,8 @@ def drpo_loss(
     lam: float = 0.1,
     tau: float = 10.0,
 ) -> Sum:
-    """DRPO: raise the scores of right answers (short ones first), lower the worst-scoring mass of
-    wrong ones.
+    """DRPO: raise the scores of right answers, short ones first, and lower the likeliest wrong
+    ones.
 
     Per group with both kinds, with `score_i = mean_t logp`:
     `-(sum_right w_i score_i - tau log mean_wrong exp(score / tau))`; the mean over such groups. The

@@ -26,7 +26,8 @@ def sequence_ratio(
         mask: [B, T] in {0, 1}.
         max_log_ratio: nats; clamp the mean to +- this (verl: at most 10).
 
-    >>> sequence_ratio(torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log(), torch.ones(1, 2))
+    >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
+    >>> sequence_ratio(pi, old, torch.ones(1, 2))
     tensor([0.6124])
     """
     mean = log_ratio(logp, old_logp, mask, max_log_ratio=None).sum(1) / mask.sum(1).clamp(min=1)
@@ -105,7 +106,7 @@ def gspo_token_loss(
 
     >>> logp = torch.tensor([[0.6, 0.1]]).log().requires_grad_()
     >>> old, mask = torch.tensor([[0.4, 0.4]]).log(), torch.ones(1, 2)
-    >>> gspo_token_loss(logp, old, torch.tensor([1.0]), mask, eps_high=0.28)[0].backward(); logp.grad
+    >>> gspo_token_loss(logp, old, torch.tensor([1.0]), mask)[0].backward(); logp.grad
     tensor([[-0.3062, -0.3062]])
     """
     whole = sequence_ratio(logp.detach(), old_logp, mask, max_log_ratio=max_log_ratio).unsqueeze(1)

@@ -1,0 +1,113 @@
+"""How many rollouts each prompt gets, and which prompts come next."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+def dars_extra_rollouts(
+    accuracy: Tensor,
+    *,
+    rollouts: int = 8,
+    most: int = 32,
+    schedule: Literal["equal_treatment", "hardness_weighted"] = "equal_treatment",
+    spread: Literal["variance", "std"] = "variance",
+) -> Tensor:
+    """DARS: more rollouts for hard prompts, whose groups weigh little in GRPO.
+
+    With u the accuracy (0 counts as 0.5 / N) and `S = 2 u (1 - u)` ("variance") or
+    `2 sqrt(u (1 - u))` ("std"): equal treatment `ceil((N / 2 - N S) / S)`, hardness weighted
+    `ceil(((1 - u) N - N S) / S)`, none for u >= 1/2, at most `most - N`.
+
+    Args:
+        accuracy: [P], share right among the first N rollouts of each prompt.
+        rollouts: N, already made.
+        most: rollouts a prompt in all.
+        schedule: which formula.
+        spread: what a group is said to weigh.
+
+    Returns:
+        [P] int.
+
+    Source: arXiv 2508.13755.
+
+    >>> u = torch.tensor([0.0, 0.125, 0.25, 0.5])
+    >>> dars_extra_rollouts(u)
+    tensor([24, 11,  3,  0])
+    >>> dars_extra_rollouts(u, schedule="hardness_weighted")
+    tensor([24, 24,  8,  0])
+    """
+    u = torch.where(accuracy <= 0, 0.5 / rollouts, accuracy.double())
+    variance = u * (1 - u)
+    weight = 2 * variance if spread == "variance" else 2 * variance.sqrt()
+    target = 0.5 * rollouts if schedule == "equal_treatment" else (1 - u) * rollouts
+    extra = (target - rollouts * weight) / torch.where(weight > 0, weight, 1.0)
+    # 8 * 0.375 may miss an integer by an ulp, and ceil would make one rollout of it
+    counted = torch.ceil(extra - 1e-9).clamp(min=0, max=most - rollouts)
+    return torch.where(u >= 0.5, 0, counted).long()
+
+
+def prioritised_sample(
+    weights: Tensor, count: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw `count` prompts without replacement, with probability proportional to their weights.
+
+    Args:
+        weights: [N], not negative; of `single_stream_spo_sampling_weights`, for instance.
+        count: at most the number of positive weights.
+        generator: source of randomness.
+
+    Returns:
+        [count] int, indices.
+
+    >>> prioritised_sample(torch.tensor([0.0, 1.0, 0.0]), 1)
+    tensor([1])
+
+    Raises:
+        ValueError: fewer prompts have a positive weight than are asked for.
+    """
+    possible = int((weights > 0).sum())
+    if count > possible:
+        raise ValueError(f"{count} prompts asked for, but only {possible} have a positive weight")
+    return torch.multinomial(weights, count, replacement=False, generator=generator)
+
+
+def aepo_temperature(
+    entropy: float, *, target: float, high: float = 1.2, low: float = 0.8
+) -> float:
+    """AEPO's controller: sample hotter when the batch entropy is at or below target, else cooler.
+
+    Right answers drawn at this temperature join the batch with advantage 1.
+
+    Args:
+        entropy: of the batch, nats a token.
+        target: nats a token.
+        high: temperature that raises entropy.
+        low: temperature that lowers it.
+
+    Source: arbitrary entropy policy optimization, the authors' code.
+
+    >>> aepo_temperature(0.3, target=0.5)
+    1.2
+    """
+    return high if entropy <= target else low
+
+
+def adaptive_pool_size(target: int, valid_ratio: float, *, most: int) -> int:
+    """Dynamic sampling's next pool: `ceil(target / valid_ratio)`, at most `most`.
+
+    Args:
+        target: usable groups wanted.
+        valid_ratio: running share of generated groups that were usable.
+        most: groups.
+
+    Source: CodeV-R1's adaptive DAPO.
+
+    >>> adaptive_pool_size(128, 0.4, most=1000)
+    320
+    """
+    return most if valid_ratio <= 0 else min(most, math.ceil(target / valid_ratio - 1e-9))

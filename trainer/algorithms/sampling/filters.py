@@ -1,0 +1,132 @@
+"""Which finished groups to train on. Filters return [B] bool (True is kept), one verdict for all
+rows of a group.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..groups import first_rows, floating, group_index, group_size, group_statistics, group_std
+
+
+def dynamic_sampling_mask(
+    rewards: Tensor, groups: Tensor, *, keep_singletons: bool = True
+) -> Tensor:
+    """DAPO's dynamic sampling: keep groups whose rewards differ, and generate again until the batch
+    is full.
+
+    Args:
+        rewards: [B].
+        groups: [B] int.
+        keep_singletons: groups of one pass (DAPO's recipe); they carry no comparison, so other
+            trainers drop them.
+
+    Returns:
+        [B] bool. The caller generates on, within a bound, and cuts the surplus.
+
+    Source: arXiv 2503.14476.
+
+    >>> dynamic_sampling_mask(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
+    tensor([False, False,  True,  True])
+    """
+    varied = ~group_statistics(rewards, groups).constant
+    return varied | (group_size(groups) == 1) if keep_singletons else varied
+
+
+def zero_gradient_mask(rewards: Tensor, groups: Tensor) -> Tensor:
+    """The same test with nothing generated anew, so the batch shrinks; a group of one has no
+    gradient either.
+
+    Args:
+        rewards: [B].
+        groups: [B] int.
+
+    Source: open-instruct's zero-gradient filtering (OLMo 3).
+
+    >>> zero_gradient_mask(torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0]), torch.tensor([0, 0, 1, 1, 2]))
+    tensor([False, False,  True,  True, False])
+    """
+    return dynamic_sampling_mask(rewards, groups, keep_singletons=False)
+
+
+def difficulty_band_mask(
+    rewards: Tensor, groups: Tensor, *, low: float = 0.1, high: float = 0.95
+) -> Tensor:
+    """Keep groups that are neither too hard nor too easy: `low < mean < high`.
+
+    Args:
+        rewards: [B] in [0, 1].
+        groups: [B] int.
+        low: excluded.
+        high: excluded.
+
+    Source: ROLL's difficulty mask.
+
+    >>> difficulty_band_mask(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
+    tensor([False, False,  True,  True])
+    """
+    mean = group_statistics(rewards, groups).mean
+    return (mean > low) & (mean < high)
+
+
+def no_positive_resampling_mask(pass_rates: Tensor, *, threshold: float = 0.9) -> Tensor:
+    """Prompts the policy has all but solved leave the pool for good: keep `pass rate < threshold`.
+
+    Args:
+        pass_rates: [N], one a prompt; NaN (never tried) is kept.
+        threshold: this rate and above is dropped.
+
+    Returns:
+        [N] bool.
+
+    Source: ScaleRL, arXiv 2510.13786; open-instruct `no_resampling_pass_rate`.
+
+    >>> no_positive_resampling_mask(torch.tensor([0.5, 0.9, float("nan")]))
+    tensor([ True, False,  True])
+    """
+    return ~(pass_rates >= threshold)
+
+
+def active_sampling_mask(rewards: Tensor, groups: Tensor, *, wanted: int) -> Tensor:
+    """OLMo 3's active sampling: of groups in the order they finished, the first `wanted` with
+    different rewards.
+
+    Args:
+        rewards: [B], of finished groups, a group's rows together, in order of finishing.
+        groups: [B] int.
+        wanted: groups a batch; fewer are marked while there are not enough, and the caller keeps
+            pulling.
+
+    Returns:
+        [B] bool. A dropped group does not count towards `wanted`.
+
+    Source: open-instruct, OLMo 3.
+
+    >>> rewards = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 1.0])
+    >>> groups = torch.tensor([5, 5, 2, 2, 9, 9])
+    >>> active_sampling_mask(rewards, groups, wanted=1)
+    tensor([False, False,  True,  True, False, False])
+    """
+    usable = zero_gradient_mask(rewards, groups)
+    of_group = usable[first_rows(groups)]
+    index, count = group_index(groups), len(of_group)
+    arrival = torch.zeros(count, dtype=torch.long, device=groups.device)
+    arrival[first_rows(groups).argsort()] = torch.arange(count, device=groups.device)
+    place = of_group[arrival.argsort()].cumsum(0)[arrival][index]
+    return usable & (place <= wanted)
+
+
+def reward_spread_mask(rewards: Tensor, groups: Tensor, *, threshold: float, ddof: int) -> Tensor:
+    """ReST-GRPO's filter: keep groups whose rewards have at least this standard deviation.
+
+    Args:
+        rewards: [B].
+        groups: [B] int.
+        threshold: in units of reward.
+        ddof: 0 or 1.
+
+    >>> reward_spread_mask(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), threshold=0.4, ddof=0)
+    tensor([True, True])
+    """
+    return group_std(floating(rewards), groups, ddof=ddof) >= threshold

@@ -1,0 +1,100 @@
+"""Rewards read off the response itself: repetition, format, and the policy's probability of the
+reference answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def repetition_penalty(items: Sequence[Hashable], *, n: int, penalty: float = 1.0) -> float:
+    """The share of n-grams that are repeats, as a penalty: `-(1 - unique / total) * penalty`.
+
+    Args:
+        items: token ids (TRL) or words (the authors' code).
+        n: length of the n-grams.
+        penalty: the greatest penalty, positive. The authors punish wrong answers only, TRL all.
+
+    Returns:
+        At most 0; 0 for fewer than n items.
+
+    Source: Demystifying long chain-of-thought, arXiv 2502.03373.
+
+    >>> repetition_penalty([5, 5, 5, 5, 5], n=2)
+    -0.75
+    """
+    grams = [tuple(items[start : start + n]) for start in range(len(items) - n + 1)]
+    return -(1 - len(set(grams)) / len(grams)) * penalty if grams else 0.0
+
+
+def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float:
+    """1 when each tag is opened once and closed once, in this order, else 0.
+
+    >>> format_reward("<think>a</think> <answer>b</answer>")
+    1.0
+    >>> format_reward("<answer>b</answer> <think>a</think>")
+    0.0
+    """
+    marks = [mark for tag in tags for mark in (f"<{tag}>", f"</{tag}>")]
+    pattern = "|".join(re.escape(mark) for mark in marks)
+    return float(re.findall(pattern, text) == marks) if marks else 1.0
+
+
+def rlpr_rewards(
+    answer_probabilities: Tensor,
+    prior_probabilities: Tensor,
+    answer_mask: Tensor,
+    *,
+    format_rewards: Tensor | None = None,
+    format_weight: float = 0.1,
+) -> Tensor:
+    """RLPR: how much likelier the reference answer is after the rollout than without it.
+
+    `clip(mean_t p(answer_t | rollout) - mean_t p(answer_t | none), 0, 1)`, mixed with the format
+    reward as `(1 - w) x + w format`. Means of probabilities, not of their logarithms.
+
+    Args:
+        answer_probabilities: [B, A], of the reference answer's tokens after the rollout.
+        prior_probabilities: [B, A], without one.
+        answer_mask: [B, A] in {0, 1}.
+        format_rewards: [B]; no mixing when not given.
+        format_weight: w.
+
+    Returns:
+        [B]. (The authors' code rounds to bfloat16; this does not.)
+
+    Source: arXiv 2506.18254; the clip and the prior as we read them.
+
+    >>> after, before = torch.tensor([[0.8, 0.6]]), torch.tensor([[0.3, 0.1]])
+    >>> rlpr_rewards(after, before, torch.ones(1, 2), format_rewards=torch.ones(1))  # .9 * .5 + .1
+    tensor([0.5500])
+    """
+    count = answer_mask.sum(1).clamp(min=1)
+    seen = answer_mask.bool()
+    gain = torch.where(seen, answer_probabilities - prior_probabilities, 0.0).sum(1) / count
+    score = gain.clamp(0, 1).detach()
+    if format_rewards is None:
+        return score
+    return (1 - format_weight) * score + format_weight * format_rewards
+
+
+def sar_rewards(
+    rewards: Tensor, answer_perplexity: Tensor, conditional_perplexity: Tensor, *, alpha: float
+) -> Tensor:
+    """SAR: a bonus for answers that hang on the question:
+    `r + alpha (ppl(a) - ppl(a | q)) / ppl(a)`.
+
+    Args:
+        rewards: [B].
+        answer_perplexity: [B], of the answer alone.
+        conditional_perplexity: [B], of the answer after the question.
+        alpha: weight (0.2 in a note on the paper, not verified).
+
+    >>> sar_rewards(torch.tensor([1.0]), torch.tensor([4.0]), torch.tensor([3.0]), alpha=0.2)
+    tensor([1.0500])
+    """
+    return rewards + alpha * (answer_perplexity - conditional_perplexity) / answer_perplexity

@@ -1,0 +1,167 @@
+"""Settings that cannot work together, each with the reason it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ludus.errors import ConfigError
+
+from .recipe import Recipe
+
+SEQUENCE_LOSSES = frozenset({"gspo_loss", "gmpo_loss", "luspo_loss"})
+"""One ratio a sequence: the mean over tokens would weigh sequences by length."""
+CORRECTED_LOSSES = frozenset({"decoupled_ppo_loss", "minirl_loss"})
+"""They weigh by the sampler's probabilities themselves."""
+GROUP_ESTIMATORS = frozenset(
+    {
+        "grpo_advantages",
+        "dr_grpo_advantages",
+        "rloo_advantages",
+        "lite_ppo_advantages",
+        "opo_advantages",
+        "gpg_advantages",
+        "pass_at_k_advantages",
+        "supo_advantages",
+        "otb_advantages",
+        "hapo_advantages",
+        "reinforce_pp_baseline_advantages",
+    }
+)
+"""They compare rollouts of one task."""
+WHITENED = frozenset(
+    {"reinforce_pp_advantages", "reinforce_pp_baseline_advantages", "single_stream_spo_advantages"}
+)
+"""Already of mean 0 and variance 1 over the batch."""
+TOKEN_REWARDED = frozenset({"reinforce_pp_advantages", "gae_advantages", "egae_advantages"})
+"""They take a reward at every token."""
+WITH_VALUES = frozenset({"gae_advantages", "egae_advantages"})
+"""They need a value head."""
+WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
+"""They count rows, not tokens."""
+
+Rule = Callable[[Recipe], Iterator[str]]
+
+
+def refuse_conflicts(recipe: Recipe) -> None:
+    """Refuse a recipe whose settings contradict each other.
+
+    Raises:
+        ConfigError: with every reason found.
+    """
+    reasons = [reason for rule in RULES for reason in rule(recipe)]
+    if reasons:
+        raise ConfigError(f"recipe {recipe.name!r}: " + "; ".join(reasons))
+
+
+def _groups(recipe: Recipe) -> Iterator[str]:
+    size, advantage = recipe.sampling.group_size, recipe.algorithm.advantage
+    if size < 1:
+        yield f"sampling.group_size must be at least 1, got {size}"
+    if size == 1 and advantage in GROUP_ESTIMATORS:
+        yield f"{advantage} compares rollouts of one task; with sampling.group_size = 1 all are 0"
+    if size == 1 and recipe.sampling.filter:
+        yield f"sampling.filter = {recipe.sampling.filter!r} compares rollouts; group_size is 1"
+    if size > 1 and advantage == "single_stream_spo_advantages":
+        yield "single-stream SPO has one rollout a task and a tracker; set sampling.group_size = 1"
+
+
+def _sampling(recipe: Recipe) -> Iterator[str]:
+    sampling = recipe.sampling
+    if sampling.temperature <= 0:
+        yield f"sampling.temperature = {sampling.temperature}: greedy rollouts are all alike"
+    if sampling.refill and not sampling.filter:
+        yield "sampling.refill replaces what sampling.filter drops, and there is no filter"
+    if sampling.prioritise and recipe.algorithm.advantage != "single_stream_spo_advantages":
+        yield "sampling.prioritise needs the success rates that single_stream_spo_advantages tracks"
+    if not 0 <= sampling.drop_solved_at <= 1:
+        yield f"sampling.drop_solved_at is a pass rate in [0, 1], got {sampling.drop_solved_at}"
+
+
+def _aggregation(recipe: Recipe) -> Iterator[str]:
+    settings = recipe.algorithm
+    if settings.loss in SEQUENCE_LOSSES and settings.agg in (
+        "token_mean",
+        "fixed_length",
+        "prompt_mean",
+    ):
+        yield (
+            f"{settings.loss} has one ratio a sequence, and agg = {settings.agg!r} would weigh "
+            "sequences by their length (luspo_loss does that on purpose); use sequence_mean"
+        )
+    if settings.agg == "fixed_length" and "length" not in settings.agg_options:
+        yield "agg = 'fixed_length' needs agg_options.length, in tokens or 'max_tokens'"
+    if settings.loss in WITHOUT_AGG and settings.agg:
+        yield f"{settings.loss} is a mean over rollouts; it takes no agg"
+    if settings.loss in WITHOUT_AGG and (
+        settings.kl.place == "loss" or settings.entropy.coefficient
+    ):
+        yield (
+            f"{settings.loss} counts rollouts, so a KL or entropy term per token cannot share its "
+            "denominator"
+        )
+
+
+def _clips(recipe: Recipe) -> Iterator[str]:
+    options = recipe.algorithm.loss_options
+    for name in ("eps_low", "eps_high"):
+        value = options.get(name)
+        if isinstance(value, (int, float)) and value < 0:
+            yield f"loss_options.{name} = {value} would clip on the wrong side of 1"
+    dual = options.get("dual_clip")
+    if isinstance(dual, (int, float)) and dual <= 1:
+        yield f"loss_options.dual_clip = {dual} must be above 1, or every failure is clipped"
+
+
+def _credit(recipe: Recipe) -> Iterator[str]:
+    settings = recipe.algorithm
+    if settings.advantage in WITH_VALUES and settings.value is None:
+        yield f"{settings.advantage} needs a value head: add [algorithm.value]"
+    if settings.value is not None and settings.advantage not in WITH_VALUES:
+        yield f"[algorithm.value] trains a value head that {settings.advantage} never reads"
+    if settings.whiten and settings.advantage in WHITENED:
+        yield f"whiten = true after {settings.advantage}, which is whitened already"
+    for name in ("gamma", "lam"):
+        value = settings.advantage_options.get(name)
+        if isinstance(value, (int, float)) and not 0 <= value <= 1:
+            yield f"advantage_options.{name} = {value} is not in [0, 1]"
+
+
+def _divergence(recipe: Recipe) -> Iterator[str]:
+    settings, kl = recipe.algorithm, recipe.algorithm.kl
+    if kl.place == "loss" and kl.estimator == "k1":
+        yield "kl: k1 in the loss has an expected gradient of 0; use k2 or k3+, or place = 'reward'"
+    if kl.place == "reward" and settings.advantage not in TOKEN_REWARDED:
+        yield (
+            f"kl.place = 'reward' gives every token a reward, which {settings.advantage} cannot "
+            "take; use place = 'loss'"
+        )
+    if kl.place != "none" and kl.coefficient <= 0:
+        yield f"kl.place = {kl.place!r} with coefficient {kl.coefficient} does nothing"
+    if kl.place == "none" and kl.coefficient:
+        yield f"kl.coefficient = {kl.coefficient} has no effect with kl.place = 'none'"
+
+
+def _corrections(recipe: Recipe) -> Iterator[str]:
+    settings = recipe.algorithm
+    if settings.loss in CORRECTED_LOSSES and settings.corrections.weights:
+        yield (
+            f"{settings.loss} already weighs by the sampler's probabilities; corrections.weights = "
+            f"{settings.corrections.weights!r} would count them twice"
+        )
+    if settings.overlong.in_loss and not settings.overlong.in_statistics:
+        yield (
+            "overlong.in_statistics = false with in_loss = true: what is trained needs an "
+            "advantage, and so a place in the statistics"
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    _groups,
+    _sampling,
+    _aggregation,
+    _clips,
+    _credit,
+    _divergence,
+    _corrections,
+)
+"""Every rule; each yields its reasons."""

@@ -1,0 +1,83 @@
+"""What a recipe really sets, defaults included, and where two recipes differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .algorithm import resolve
+from .calls import defaults
+from .recipe import Recipe
+
+
+def effective(recipe: Recipe) -> dict[str, object]:
+    """Every setting by its dotted name, the defaults of the functions filled in.
+
+    >>> from .recipe import load_recipe
+    >>> effective(load_recipe("grpo"))["algorithm.advantage.eps"]
+    1e-06
+    """
+    settings = recipe.algorithm
+    flat = _flatten(msgspec.to_builtins(recipe))
+    flat["algorithm.agg"] = settings.agg or _own_agg(recipe)
+    for key, name in (
+        ("algorithm.advantage", settings.advantage),
+        ("algorithm.loss", settings.loss),
+        ("algorithm.corrections.weights", settings.corrections.weights),
+        ("sampling.filter", recipe.sampling.filter),
+    ):
+        if name and ":" not in name:
+            flat = {
+                **{f"{key}.{option}": value for option, value in defaults(name).items()},
+                **flat,
+            }
+    return dict(sorted(flat.items()))
+
+
+def compare(left: Recipe, right: Recipe) -> list[tuple[str, object, object]]:
+    """(setting, value on the left, value on the right) where they differ; None where one has no
+    such setting.
+
+    >>> from .recipe import load_recipe
+    >>> ("algorithm.loss.eps_high", 0.2, 0.28) in compare(load_recipe("grpo"), load_recipe("dapo"))
+    True
+    """
+    one, other = effective(left), effective(right)
+    described = {"name", "summary", "source"}
+    return [
+        (key, one.get(key), other.get(key))
+        for key in sorted({*one, *other} - described)
+        if one.get(key) != other.get(key)
+    ]
+
+
+def _own_agg(recipe: Recipe) -> str:
+    # any length will do to learn the name
+    agg = resolve(recipe, max_tokens=1).agg
+    return agg.name if agg is not None else "rows"
+
+
+def _flatten(value: object, prefix: str = "") -> dict[str, object]:
+    if isinstance(value, Mapping):
+        flat: dict[str, object] = {}
+        for key, item in value.items():
+            flat |= _flatten(item, f"{prefix}.{key}" if prefix else str(key))
+        return flat
+    if isinstance(value, (list, tuple)):
+        return {
+            key: item
+            for place, each in enumerate(value)
+            for key, item in _flatten(each, _spot(prefix, place, each)).items()
+        }
+    return {_without_options(prefix): value}
+
+
+def _spot(prefix: str, place: int, each: object) -> str:
+    name = each.get("name") if isinstance(each, Mapping) else None
+    return f"{prefix}.{name or place}"
+
+
+def _without_options(key: str) -> str:
+    """Options stand beside the function they belong to: `loss_options.eps` is `loss.eps`."""
+    return key.replace("_options.", ".").replace(".weight.", ".weights.").replace(".options.", ".")

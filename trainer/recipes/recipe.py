@@ -1,0 +1,237 @@
+"""A recipe is data: which functions of `ludus.trainer.algorithms` make an algorithm, and their
+options.
+
+    name = "grpo"
+    [algorithm]
+    advantage = "grpo_advantages"
+    loss = "ppo_clip_loss"
+    [algorithm.loss_options]
+    eps_high = 0.28
+
+A recipe comes from this folder by name, or from a TOML file of yours; overrides are merged over it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ludus.errors import ConfigError, UnknownName
+
+_PACKAGE = "ludus.trainer.recipes"
+
+Option = bool | int | float | str
+"""The value of a keyword. Where a number is expected, "max_tokens" is the trainer's longest
+response and "0.2 * max_tokens" a share of it.
+"""
+
+
+class UnknownRecipe(UnknownName):
+    """No recipe has this name."""
+
+    kind = "recipe"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A function by name, with its keywords."""
+
+    name: str
+    options: dict[str, Option] = {}
+
+
+class Shaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One step of reward shaping."""
+
+    name: str
+    options: dict[str, Option] = {}
+    combine: Literal["add", "replace"] = "add"
+    """Whether the result is added to the reward or takes its place."""
+    weight: float = 1.0
+    """Of what is added."""
+
+
+class Corrections(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Between the policy that sampled and the one that learns."""
+
+    weights: str = ""
+    """A `*_weights` function (tis_weights, mis_weights); empty is none."""
+    weight_options: dict[str, Option] = {}
+    filters: tuple[Call, ...] = ()
+    """`*_mask` functions; what they drop leaves the loss."""
+    denominator: Literal["original", "remaining"] = "original"
+    """Whether dropped tokens still count in the mean: the two differ by N / N_kept."""
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pull towards a reference policy."""
+
+    place: Literal["none", "loss", "reward"] = "none"
+    coefficient: float = 0.0
+    estimator: Literal["k1", "k2", "k3", "k3+"] = "k2"
+    """In the loss; in the reward it is k1."""
+    importance_weighted: bool = False
+    """Multiply each estimate by pi / old."""
+
+
+class EntropyBonus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The bonus for staying undecided."""
+
+    coefficient: float = 0.0
+    """Loss a nat."""
+
+
+class ValueHead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value head and its loss."""
+
+    coefficient: float = 0.5
+    value_clip: float = 0.2
+
+
+class Overlong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What becomes of rollouts cut by a limit."""
+
+    in_loss: bool = True
+    """Whether their tokens are trained."""
+    in_statistics: bool = True
+    """Whether their rewards count in the means of their group."""
+
+
+class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How rewards become a gradient."""
+
+    advantage: str
+    """A `*_advantages` function."""
+    loss: str
+    """A `*_loss` function."""
+    advantage_options: dict[str, Option] = {}
+    whiten: bool = False
+    """Whiten the advantages over the batch's tokens afterwards."""
+    loss_options: dict[str, Option] = {}
+    agg: str = ""
+    """An aggregation; empty is the loss's own."""
+    agg_options: dict[str, Option] = {}
+    corrections: Corrections = Corrections()
+    kl: Divergence = Divergence()
+    entropy: EntropyBonus = EntropyBonus()
+    value: ValueHead | None = None
+    overlong: Overlong = Overlong()
+
+
+class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which rollouts are made, and which of them are trained."""
+
+    group_size: int = 8
+    """Rollouts a task."""
+    temperature: float = 1.0
+    filter: str = ""
+    """A `*_mask` function of rewards and groups; empty keeps every group."""
+    filter_options: dict[str, Option] = {}
+    refill: bool = False
+    """Whether dropped groups are replaced by new ones until the batch is full."""
+    drop_solved_at: float = 0.0
+    """Tasks whose pass rate reached this leave the pool; 0 keeps all."""
+    prioritise: bool = False
+    """Whether tasks are drawn by how uncertain they are."""
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole recipe."""
+
+    name: str
+    summary: str
+    """One line."""
+    source: str
+    """The paper."""
+    environment: str
+    """An environment id, where this recipe shows what it is for."""
+    algorithm: AlgorithmSettings
+    sampling: SamplingSettings = SamplingSettings()
+    shaping: tuple[Shaping, ...] = ()
+
+
+def recipe_names() -> list[str]:
+    """The recipes ludus ships.
+
+    >>> "grpo" in recipe_names()
+    True
+    """
+    return sorted(
+        entry.name[:-5] for entry in files(_PACKAGE).iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
+    """Read a recipe by name, or from a `.toml` file, with `overrides` merged over it.
+
+    Args:
+        name: one of `recipe_names()`, or the path of a file.
+        overrides: nested like the file: `{"algorithm": {"loss_options": {"eps_high": 0.3}}}`. An
+            override that names another function drops the options of the one it replaces.
+
+    >>> load_recipe("grpo", {"sampling": {"group_size": 4}}).sampling.group_size
+    4
+
+    Raises:
+        UnknownRecipe: nothing has this name.
+        ConfigError: a key or a value that a recipe does not have; the message says where.
+    """
+    table = merge(_read(name), overrides or {})
+    try:
+        return msgspec.convert(table, Recipe)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"recipe {name!r}: {error}") from error
+
+
+def merge(table: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
+    """`overrides` over `table`, key by key; options of a function that is replaced go with it.
+
+    >>> merge({"loss": "a", "loss_options": {"x": 1}, "agg": "b"}, {"loss": "c"})
+    {'loss': 'c', 'agg': 'b'}
+    """
+    merged = dict(table)
+    for key, value in overrides.items():
+        if key in _OWNERS and merged.get(key) != value:
+            merged.pop(_OWNERS[key], None)
+    for key, value in overrides.items():
+        present = merged.get(key)
+        both = isinstance(present, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge(_named(present), _named(value)) if both else value
+    return merged
+
+
+_OWNERS = {
+    "advantage": "advantage_options",
+    "loss": "loss_options",
+    "agg": "agg_options",
+    "weights": "weight_options",
+    "filter": "filter_options",
+}
+"""Which key names the function that a table of options belongs to."""
+
+
+def _named(table: object) -> dict[str, object]:
+    return {str(key): value for key, value in table.items()} if isinstance(table, Mapping) else {}
+
+
+def _read(name: str) -> dict[str, object]:
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise UnknownRecipe(f"no recipe file at {name!r}")
+        text, where = path.read_text(encoding="utf-8"), name
+    else:
+        if name not in recipe_names():
+            raise UnknownRecipe.near(name, recipe_names(), hint="ludus recipes")
+        text, where = (
+            (files(_PACKAGE) / f"{name}.toml").read_text(encoding="utf-8"),
+            f"{name}.toml",
+        )
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"recipe {where}: not valid TOML: {error}") from error
