@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
+from ludus.rewards import Sample
+from ludus.rewards.client import RemoteGroupVerifier, RemoteVerifier, score_batch
+from ludus.rewards.wire import ScoreBody, VerifierCard, VerifierList
+from ludus.verdict import Verdict
 from ludus.wire.affinity import choose
 from ludus.wire.async_transport import AsyncTransport
 from ludus.wire.client import Client, RetryPolicy, Traffic, run_blocking
@@ -38,6 +44,8 @@ class Server:
         self._batched = Batched(self._async_client)
         self._one_by_one = OneByOne(self._sync_client)
         self._cards: EnvList | None = None
+        self._verifiers: dict[tuple[str, bool], RemoteVerifier] = {}
+        self._turn = itertools.count()
 
     def envs(self) -> list[EnvCard]:
         """What environments it offers."""
@@ -59,6 +67,44 @@ class Server:
         """
         return RemoteSession(env_id, self._batched)
 
+    def verifiers(self) -> list[VerifierCard]:
+        """What verifiers it offers."""
+        served = run_blocking(self._sync_clients[0].get("/v1/verifiers", VerifierList))
+        return served.verifiers
+
+    def verifier(self, name: str, *, group: bool = False) -> RemoteVerifier:
+        """A verifier over there: `await verifier.score(sample)`.
+
+        Args:
+            name: of the verifier. Nothing is sent before the first call.
+            group: whether it compares the answers of a group (`score_group`).
+        """
+        key = (name, group)
+        if key not in self._verifiers:
+            kind = RemoteGroupVerifier if group else RemoteVerifier
+            self._verifiers[key] = kind(name, self._next_async_client)
+        return self._verifiers[key]
+
+    def score(self, verifier: str, sample: Sample) -> Verdict:
+        """Score one answer; blocks.
+
+        Raises:
+            UnknownVerifier: not served; the message names the near miss.
+            RemoteError: the server could not be asked.
+        """
+        body = ScoreBody(verifier=verifier, sample=sample)
+        self.traffic.operations += 1
+        return run_blocking(self._sync_clients[0].post("/v1/score", body, Verdict))
+
+    def score_batch(self, verifier: str, samples: Sequence[Sample]) -> list[Verdict]:
+        """Score many answers in one request; blocks.
+
+        Raises:
+            LudusError: the first that an item failed with.
+        """
+        answers = run_blocking(score_batch(self._sync_clients[0], verifier, samples))
+        return [_verdict(answer) for answer in answers]
+
     def close(self) -> None:
         """Close the blocking connections."""
         run_blocking(self._sync_transport.close())
@@ -67,6 +113,8 @@ class Server:
         """Close all connections; call it on the event loop that used them."""
         self.close()
         await self._batched.close()
+        for verifier in self._verifiers.values():
+            await verifier.close()
         await self._async_transport.close()
 
     def __enter__(self) -> Self:
@@ -86,6 +134,9 @@ class Server:
             self._cards = run_blocking(self._sync_clients[0].get("/v1/envs", EnvList))
         return self._cards
 
+    def _next_async_client(self) -> Client:
+        return self._async_clients[next(self._turn) % len(self.urls)]
+
     def _async_client(self, key: str) -> Client:
         return self._async_clients[choose(self.urls, key)]
 
@@ -93,13 +144,19 @@ class Server:
         return self._sync_clients[choose(self.urls, key)]
 
 
+def _verdict(answer: Verdict | LudusError) -> Verdict:
+    if isinstance(answer, LudusError):
+        raise answer
+    return answer
+
+
 def connect(
     url: str,
     *,
     token: str | None = None,
     timeout_s: float = 60.0,
+    attempt_timeout_s: float = 40.0,
     format: str = "msgpack",
-    **policy: Any,
 ) -> Server:
     """Connect to `ludus serve`.
 
@@ -107,8 +164,8 @@ def connect(
         url: `http://host:port`, or several separated by commas: each session lives on one of them.
         token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
         timeout_s: for one call, all its retries together.
+        attempt_timeout_s: for one of them; a reply lost on the way is then asked for again.
         format: `msgpack` or `json`.
-        policy: other fields of `RetryPolicy`.
 
     Raises:
         ConfigError: an address that is none.
@@ -122,6 +179,6 @@ def connect(
     return Server(
         urls,
         token=given,
-        policy=RetryPolicy(timeout_s=timeout_s, **policy),
+        policy=RetryPolicy(timeout_s=timeout_s, attempt_timeout_s=attempt_timeout_s),
         format=Format.JSON if format == "json" else Format.MSGPACK,
     )

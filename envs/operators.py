@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from ludus.errors import LudusError, RequestTimeout, ServerFault
-from ludus.wire.client import Client, Retry
+from ludus.wire.client import Client
 from ludus.wire.coalesce import Coalescer
 from ludus.wire.faults import error_of
 
@@ -33,6 +33,8 @@ from .wire import (
 )
 
 HOLD_S = 10.0
+GRACE_S = 1.0
+"""So that the reason a request failed is told rather than that its time is over."""
 PENDING = 202
 _BEGUN: Any = Created | ResetReply
 
@@ -99,20 +101,18 @@ class Batched:
         client = self.client(operation.session)
         client.traffic.operations += 1
         client.traffic.steps += isinstance(operation, Step)
-        retry = Retry(client.policy, client.rng)
-        while True:
-            try:
-                async with asyncio.timeout(client.policy.timeout_s + HOLD_S):
-                    return await self._coalescer(client).submit(operation)
-            except TimeoutError:
-                raise RequestTimeout(
-                    f"{client.url}: no answer for session {operation.session!r} within "
-                    f"{client.policy.timeout_s:g} s"
-                ) from None
-            except LudusError as error:
-                wait_s = retry.wait_s(error)
-            client.traffic.retries += 1
-            await asyncio.sleep(wait_s)
+
+        async def attempt(_: float) -> Reply:
+            return await self._coalescer(client).submit(operation)
+
+        try:
+            async with asyncio.timeout(client.policy.timeout_s + GRACE_S):
+                return await client.insist(attempt)
+        except TimeoutError:
+            raise RequestTimeout(
+                f"{client.url}: no answer for session {operation.session!r} within "
+                f"{client.policy.timeout_s:g} s"
+            ) from None
 
     async def close(self) -> None:
         """Give up on requests that are out."""

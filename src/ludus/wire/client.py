@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -177,11 +177,22 @@ class Client:
             LudusError: the one the server met, or why it could not be asked.
         """
         request = self.build(method, path, body)
+
+        async def attempt(timeout_s: float) -> T:
+            return read(await self._exchange(request, timeout_s), as_type)
+
+        return await self.insist(attempt)
+
+    async def insist(self, attempt: Callable[[float], Awaitable[T]]) -> T:
+        """Call `attempt(timeout_s)` until it succeeds, is hopeless, or the time is over.
+
+        Raises:
+            LudusError: of the last attempt.
+        """
         retry = Retry(self.policy, self.rng)
         while True:
             try:
-                response = await self._attempt(request, retry.attempt_timeout_s)
-                return read(response, as_type)
+                return await attempt(retry.attempt_timeout_s)
             except LudusError as error:
                 wait_s = retry.wait_s(error)
             self.traffic.retries += 1
@@ -205,7 +216,7 @@ class Client:
         headers["Content-Type"] = format.value
         return HttpRequest(method, self.url + path, headers, data)
 
-    async def _attempt(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
+    async def _exchange(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
         self.traffic.requests += 1
         self.traffic.bytes_sent += len(request.body)
         response = await self.transport.send(request, timeout_s)

@@ -1,0 +1,178 @@
+"""Verifiers over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterable, Mapping
+
+from ludus.errors import LudusError, UnknownVerifier
+from ludus.verdict import Verdict
+from ludus.wire.admission import Admission
+from ludus.wire.arguments import parse_served
+from ludus.wire.codec import read_item
+from ludus.wire.faults import fault_of, status_of
+from ludus.wire.lanes import Lanes
+from ludus.wire.routes import Context, Load, Nothing, Path, Route, get, post
+
+from .protocol import Verifier
+from .registry import make_verifier
+from .scoring import Scorer
+from .wire import (
+    ScoreBatchBody,
+    ScoreBatchReply,
+    ScoreBatchRequest,
+    ScoreBody,
+    ScoreGroupBody,
+    ScoreGroupReply,
+    ScoreItem,
+    VerifierCard,
+    VerifierList,
+)
+
+logger = logging.getLogger(__name__)
+MAX_QUEUE = 8192
+TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 10.0
+
+
+class ScoreService:
+    """Serves verifiers.
+
+    Args:
+        names: of the registry (`maths`, or with options `maths?timeout_s=2`).
+        verifiers: objects of your own, by the name to offer them under.
+        timeout_s: for one verdict; past it the verdict is `unavailable`.
+        max_queue: samples in flight; past it 429.
+        lanes: threads for plain-`def` verifiers.
+    """
+
+    name = "verifiers"
+
+    def __init__(
+        self,
+        names: Iterable[str] = (),
+        *,
+        verifiers: Mapping[str, Verifier] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        max_queue: int = MAX_QUEUE,
+        max_queue_per_verifier: int | None = None,
+        lanes: int = 8,
+    ) -> None:
+        self._asked = [parse_served(name) for name in names]
+        self._given = dict(verifiers or {})
+        self._timeout_s = timeout_s
+        self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
+        self._lanes = Lanes(lanes, name="ludus-verifiers")
+        self._scorers: dict[str, Scorer] = {}
+        self._instance = ""
+
+    def routes(self) -> list[Route]:
+        """The table of `docs/http.md`."""
+        return [
+            get("/v1/verifiers", self.verifiers, Nothing, VerifierList, "What is served"),
+            post("/v1/score", self.score, ScoreBody, Verdict, "Score one answer"),
+            post(
+                "/v1/score_batch",
+                self.batch,
+                ScoreBatchBody,
+                ScoreBatchReply,
+                "Score many answers",
+                documented=ScoreBatchRequest,
+            ),
+            post(
+                "/v1/score_group",
+                self.score_group,
+                ScoreGroupBody,
+                ScoreGroupReply,
+                "Score the answers of one group against each other",
+            ),
+        ]
+
+    async def start(self, context: Context) -> None:
+        """Build the verifiers: what cannot work fails here."""
+        self._instance = context.instance
+        await self._lanes.start()
+        built = {name: make_verifier(name, **options) for name, options in self._asked}
+        for name, verifier in {**built, **self._given}.items():
+            self._scorers[name] = Scorer(
+                name,
+                verifier,
+                self._lanes,
+                self._admission,
+                context.metrics,
+                timeout_s=self._timeout_s,
+            )
+
+    async def stop(self) -> None:
+        """Close the verifiers that hold something."""
+        for scorer in self._scorers.values():
+            await _close(scorer.verifier)
+        await self._lanes.stop()
+
+    def load(self) -> Load:
+        """Not ready for more once the queue is taken."""
+        admission = self._admission
+        full = admission.depth >= admission.limit
+        problem = f"all {admission.limit} places of the queue are taken" if full else ""
+        return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    async def verifiers(self, path: Path, query: Nothing) -> VerifierList:
+        """`GET /v1/verifiers`."""
+        cards = [_card(scorer) for scorer in self._scorers.values()]
+        return VerifierList(instance=self._instance, verifiers=cards)
+
+    async def score(self, path: Path, body: ScoreBody) -> Verdict:
+        """`POST /v1/score`."""
+        return await self._scorer(body.verifier).score(body.sample)
+
+    async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
+        """`POST /v1/score_batch`."""
+        return ScoreBatchReply(
+            items=list(await asyncio.gather(*(self._item(item) for item in body.items)))
+        )
+
+    async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
+        """`POST /v1/score_group`."""
+        scorer = self._scorer(body.verifier)
+        return ScoreGroupReply(verdicts=await scorer.score_group(body.samples))
+
+    async def _item(self, item: object) -> ScoreItem:
+        try:
+            body = read_item(item, ScoreBody)
+            verdict = await self._scorer(body.verifier).score(body.sample)
+        except LudusError as error:
+            fault = fault_of(error)
+            return ScoreItem(status=status_of(fault), error=fault)
+        return ScoreItem(status=200, verdict=verdict)
+
+    def _scorer(self, name: str) -> Scorer:
+        if name not in self._scorers:
+            raise UnknownVerifier.near(name, self._scorers, hint="served here")
+        return self._scorers[name]
+
+
+def _card(scorer: Scorer) -> VerifierCard:
+    return VerifierCard(
+        name=scorer.name,
+        description=inspect.getdoc(scorer.verifier) or "",
+        group=scorer.group is not None,
+    )
+
+
+async def _close(verifier: Verifier) -> None:
+    close = getattr(verifier, "close", None)
+    if close is None:
+        return
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            closed = (
+                close() if inspect.iscoroutinefunction(close) else await asyncio.to_thread(close)
+            )
+            if inspect.isawaitable(closed):
+                await closed
+    except Exception:
+        logger.exception("closing a verifier failed")
