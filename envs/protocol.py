@@ -89,9 +89,10 @@ class TextEnv(ABC):
         """Answer one action of the policy.
 
         Args:
-            action: what the policy said. Tool calls do not come here: `call_tools` runs them. A
-                message that is more than text (images, calls to tools that are not declared) comes
-                as a `Message`.
+            action: what the policy said, as text. Calls of `@tool` methods do not come here:
+                the session runs them, and answers calls of tools that are not there. Only an
+                episode whose briefing declares tools that no `@tool` method runs gets the calls,
+                in a `Message`; so does what holds images.
 
         Returns:
             observation, reward, terminated, truncated, info. The reward is a number, or a

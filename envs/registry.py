@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial, update_wrapper
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -118,15 +119,8 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
 
 
 def _bind(target: Factory, fixed: dict[str, Any]) -> Factory:
-    def build(**arguments: Any) -> TextEnv:
-        return target(**{**fixed, **arguments})
-
-    build.__module__, build.__qualname__, build.__doc__ = (
-        target.__module__,
-        target.__qualname__,
-        target.__doc__,
-    )
-    return build
+    """`target` with some arguments given, under its own name and docstring."""
+    return update_wrapper(partial(target, **fixed), target, updated=())
 
 
 def _origin(target: Factory) -> str:

@@ -43,6 +43,7 @@ class EnvSession:
         self.turns = 0
         self._open = False
         self._max_turns: int | None = None
+        self._calls_reach_env = False
         self._tasks: dict[str, TaskSet] = {} if task_sets is None else task_sets
 
     @property
@@ -87,6 +88,7 @@ class EnvSession:
             raise CheckFailed(f"info['briefing'] must be a Briefing, got {type(briefing).__name__}")
         info["task"] = task.id
         self._max_turns = briefing.max_turns
+        self._calls_reach_env = bool(briefing.tools)
         self.turns = 0
         self._open = True
         return observation, info
@@ -111,7 +113,7 @@ class EnvSession:
         message = as_action(action)
         self._open = False  # an exception below ends the episode
         runs_tools = bool(message.tool_calls) and bool(self.env.tools)
-        made = self._run_tools(message) if runs_tools else self.env.step(_for_env(message))
+        made = self._run_tools(message) if runs_tools else self.env.step(self._for_env(message))
         observation, reward, terminated, truncated, info = _as_step(await _value(made))
         value = _reward(reward, info)
         self.turns += 1
@@ -124,6 +126,14 @@ class EnvSession:
         """Release the environment."""
         self._open = False
         await _value(self.env.close())
+
+    def _for_env(self, message: Message) -> Any:
+        """Text, unless there is more to it that this episode asks for: an environment written for
+        text must not break because a policy makes calls up.
+        """
+        if message.tool_calls and self._calls_reach_env:
+            return message
+        return message.content if isinstance(message.content, str) else message
 
     async def _run_tools(self, message: Message) -> Stepped:
         """Run every call in order; later calls are not run once one has ended the episode."""
@@ -185,11 +195,6 @@ class EnvSession:
 
 async def _value(made: Any) -> Any:
     return await made if inspect.isawaitable(made) else made
-
-
-def _for_env(message: Message) -> Any:
-    plain = isinstance(message.content, str) and not message.tool_calls
-    return message.content if plain else message
 
 
 def _as_reset(made: Any) -> tuple[Observation, Info]:

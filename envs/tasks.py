@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -15,6 +16,9 @@ SPLITS = ("train", "validation", "test")
 TASKS_PER_SPLIT = 1 << 40
 """Seeds of generated tasks: split k owns [k * 2**40, (k + 1) * 2**40), so no task is in two splits.
 """
+
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,12}")  # TASKS_PER_SPLIT has 13 digits
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,7 +80,7 @@ class GeneratedTasks:
     def find(self, task_id: str) -> Task:
         """The task with id `split/index`."""
         split, _, index = task_id.partition("/")
-        if split != self.split or not index.isdecimal() or str(int(index)) != index:
+        if split != self.split or not _INDEX.fullmatch(index):
             raise UnknownTask(
                 f"no task named {task_id!r} in split {self.split!r}; ids look like "
                 f"'{self.split}/17'"

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
         register as register,
         tool as tool,
     )
+    from ludus.envs.checks import check_env as check_env
     from ludus.envs.connect import connect as connect
     from ludus.errors import LudusError as LudusError, RewardUnavailable as RewardUnavailable
     from ludus.messages import Message as Message, ToolCall as ToolCall
     from ludus.rewards import Sample as Sample, make_verifier as make_verifier, verifier as verifier
+    from ludus.rewards.checks import check_verifier as check_verifier
+    from ludus.rewards.score import score as score
     from ludus.verdict import Status as Status, Verdict as Verdict
 
 # Exported lazily, so that `import ludus` stays light.
@@ -36,6 +39,8 @@ _exports = {
     "TextEnv": "ludus.envs",
     "ToolCall": "ludus.messages",
     "ToolResult": "ludus.envs",
+    "check_env": "ludus.envs.checks",
+    "check_verifier": "ludus.rewards.checks",
     "connect": "ludus.envs.connect",
     "make": "ludus.envs",
     "make_async": "ludus.envs",
@@ -45,8 +50,13 @@ _exports = {
     "Status": "ludus.verdict",
     "Verdict": "ludus.verdict",
     "make_verifier": "ludus.rewards",
+    "score": "ludus.rewards.score",
     "verifier": "ludus.rewards",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_exports})
 
 
 def __getattr__(name: str) -> object:

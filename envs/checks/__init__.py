@@ -1,0 +1,14 @@
+"""The contract of environments, as checks anyone can run on their own.
+
+from ludus.envs.checks import check_env
+
+def test_echo_keeps_the_contract() -> None:
+    check_env("me/echo-v0")
+"""
+
+from ludus.contract import Finding, Outcome, Report
+
+from .leaks import leaks
+from .suite import check_env, examine_env
+
+__all__ = ["Finding", "Outcome", "Report", "check_env", "examine_env", "leaks"]

@@ -1,0 +1,165 @@
+"""Rules about conduct: types, order, replay, and ends."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+
+from ludus.contract import NotApplicable
+from ludus.errors import CheckFailed, EpisodeEnded, InvalidAction
+from ludus.messages import as_messages
+
+from ..protocol import Briefing, Info
+from ..tasks import Task
+from .playing import MAX_STEPS, Choose, Played, always, expert, play, scripted
+from .subject import Subject
+
+WRONG_ACTIONS: tuple[Any, ...] = (None, 42, b"bytes", ["a", "list"], {"role": "assistant"})
+JUNK = "junk"
+
+
+def _some_episode(subject: Subject, task: Task) -> Played:
+    """The expert's episode, or one of junk."""
+    return play(subject.gym, task.id, _some_actions(subject))
+
+
+def _some_actions(subject: Subject) -> Choose:
+    try:
+        env = subject.env
+    except NotApplicable:
+        return always(JUNK)
+    return lambda: expert(env)() or JUNK
+
+
+def returns_the_right_types(subject: Subject) -> str:
+    """Observations, rewards and flags are what the protocol says; there is something to answer."""
+    for task in subject.tasks(4):
+        played = _some_episode(subject, task)
+        observation, info = played.seen[0][0], played.infos[0]
+        shown = "".join(message.text for message in as_messages(observation)).strip()
+        pictures = any(message.images for message in as_messages(observation))
+        if not shown and not pictures and not _briefing(info).system_prompt:
+            raise CheckFailed(
+                f"task {task.id!r} shows nothing: no system prompt and an empty first observation"
+            )
+    return f"{len(subject.tasks(4))} episodes"
+
+
+def _briefing(info: Info) -> Briefing:
+    briefing = info.get("briefing")
+    if not isinstance(briefing, Briefing):
+        raise CheckFailed(f"info['briefing'] is {type(briefing).__name__}, not a Briefing")
+    return briefing
+
+
+def describes_its_tools(subject: Subject) -> str:
+    """A policy is told what each tool does."""
+    _, info = subject.gym.reset(seed=0)
+    tools = _briefing(info).tools
+    for tool in tools:
+        if not tool.description.strip():
+            raise CheckFailed(f"tool {tool.name!r} has no description; give it a docstring")
+        if tool.parameters.get("type") != "object":
+            raise CheckFailed(f"the parameters of tool {tool.name!r} are not a JSON Schema object")
+    return f"tools: {', '.join(tool.name for tool in tools)}" if tools else "no tools"
+
+
+def info_is_json(subject: Subject) -> str:
+    """Every info travels to clients."""
+    for task in subject.tasks(2):
+        for info in _some_episode(subject, task).infos:
+            for key, value in info.items():
+                _encodes(key, value)
+    return "every info of 2 episodes"
+
+
+def _encodes(key: str, value: object) -> None:
+    try:
+        msgspec.json.encode({key: value})
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CheckFailed(
+            f"info[{key!r}] is a {type(value).__name__} and cannot be sent as JSON: {error}"
+        ) from None
+
+
+def replays_an_episode(subject: Subject) -> str:
+    """Task, seed and actions fix the episode, whatever was played before."""
+    if not subject.gym.session.deterministic:
+        raise NotApplicable("the environment says deterministic = False")
+    tasks = subject.tasks(3)
+    for task, before in zip(tasks, tasks[1:] + tasks[:1], strict=True):
+        played = _some_episode(subject, task)
+        play(subject.other, before.id, always(JUNK), seed=1)
+        again = play(subject.other, task.id, scripted(played.actions))
+        _are_equal(task, played, again)
+    return f"{len(tasks)} episodes, each in two instances"
+
+
+def _are_equal(task: Task, played: Played, again: Played) -> None:
+    left, right = played.lines(), again.lines()
+    for index, (one, two) in enumerate(zip(left, right, strict=False)):
+        if one != two:
+            what = "reset" if index == 0 else f"step {index}"
+            raise CheckFailed(
+                f"task {task.id!r} with seed 0 and the same actions differs at {what}: "
+                f"{one.decode():.80} against {two.decode():.80}; draw all chance from self.rng and "
+                "set everything up in reset(), or say deterministic = False"
+            )
+    if len(left) != len(right):
+        raise CheckFailed(f"task {task.id!r} replayed is {len(right)} steps, not {len(left)}")
+
+
+def refuses_steps_out_of_order(subject: Subject) -> str:
+    """A step after the end raises EpisodeEnded."""
+    task = subject.tasks(1)[0]
+    played = _some_episode(subject, task)
+    if not played.ended:
+        raise NotApplicable(f"no end within {MAX_STEPS} steps of junk")
+    _must_raise(EpisodeEnded, lambda: subject.gym.step(JUNK), "a step after the end")
+    return "a step after the end"
+
+
+def refuses_wrong_actions(subject: Subject) -> str:
+    """What is neither text nor a message raises InvalidAction, and the episode goes on."""
+    subject.gym.reset(seed=0)
+    step: Callable[[Any], object] = subject.gym.step
+    for action in WRONG_ACTIONS:
+        _must_raise(InvalidAction, partial(step, action), f"the action {action!r}")
+    subject.gym.step(JUNK)
+    return ", ".join(type(action).__name__ for action in WRONG_ACTIONS)
+
+
+def _must_raise(expected: type[Exception], act: Callable[[], object], what: str) -> None:
+    try:
+        act()
+    except expected:
+        return
+    raise CheckFailed(f"{what} must raise {expected.__name__}, and was accepted")
+
+
+def passes_gymnasiums_own_check(subject: Subject) -> str:
+    """`gymnasium.utils.env_checker.check_env`; its warnings count."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        try:
+            gymnasium_check_env(subject.gym)
+        except (AssertionError, UserWarning) as error:
+            raise CheckFailed(_plain(str(error))) from None
+    return "check_env"
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+
+
+def closes_twice(subject: Subject) -> str:
+    """`close` may be called again."""
+    subject.gym.close()
+    subject.gym.close()
+    return "twice"

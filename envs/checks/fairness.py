@@ -1,0 +1,147 @@
+"""Rules about rewards: the gold is hidden, the expert is best, nothing a policy says breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from ludus.contract import NotApplicable
+from ludus.errors import CheckFailed
+from ludus.messages import Message, Observation, ToolCall, as_messages, assistant
+
+from ..protocol import Briefing, Info
+from .leaks import leaks
+from .playing import Played, always, expert, play
+from .subject import Subject
+
+JUNK = ("", "junk", "0", "I do not know.")
+HOSTILE = (
+    "",
+    " \n\t ",
+    "\x00\x1b[31m\u202e",
+    "%s {0} {x!r} ${y} \\",
+    "]]>'\";-- <tool_call>{</tool_call>",
+    "9^{9^{9^9}}",
+    "(" * 5_000,
+    "7" * 20_000,
+    "数" * 20_000,
+)
+"""Said by policies at some time: each is an answer, never an exception."""
+
+
+def hides_its_gold(subject: Subject) -> str:
+    """Neither the first observation, nor the briefing, nor info shows the answer."""
+    env, shown, golds = subject.env, list[Mapping[str, object]](), list[object]()
+    for task in subject.tasks():
+        observation, info = subject.gym.reset(seed=0, options={"task": task.id})
+        gold = env.gold()
+        if gold is None or gold == "":
+            continue
+        shown.append(places(observation, info))
+        golds.append(gold)
+    if not golds:
+        raise NotApplicable("gold() gives none")
+    leaking = leaks(shown, golds)
+    if leaking:
+        raise CheckFailed(
+            f"the gold stands in {' and in '.join(leaking)} of nearly all of {len(golds)} tasks; "
+            "take it out, or return None from gold() if showing it is the point"
+        )
+    return f"{len(golds)} tasks"
+
+
+def places(observation: Observation, info: Info) -> dict[str, object]:
+    """What is shown before the first action, by place."""
+    shown: dict[str, object] = {
+        "the first observation": "\n".join(m.text for m in as_messages(observation))
+    }
+    for key, value in info.items():
+        if isinstance(value, Briefing):
+            shown["the system prompt"] = f"{value.system_prompt}\n{value.answer_format}"
+            shown["the tools"] = value.tools
+        else:
+            shown |= _values(f"info[{key!r}]", value)
+    return shown
+
+
+def _values(name: str, value: object) -> dict[str, object]:
+    if isinstance(value, dict):
+        found: dict[str, object] = {}
+        for key, inner in value.items():
+            found |= _values(f"{name}[{key!r}]", inner)
+        return found
+    return {name: value}
+
+
+def rewards_its_expert(subject: Subject) -> str:
+    """The expert earns more than junk, on no task less, and the maximum where it is known."""
+    env, earned, wasted = subject.env, list[float](), list[float]()
+    for task in subject.tasks(6):
+        played = play(subject.gym, task.id, expert(env))
+        if not played.actions:
+            raise NotApplicable("demonstrate() gives no expert")
+        _reaches_the_end(task.id, played, subject.max_return)
+        best = max(_tried(subject, task.id, junk) for junk in _bad_answers(subject, task.id))
+        if best > played.total:
+            raise CheckFailed(f"on {task.id!r} junk earns {best:g}, the expert {played.total:g}")
+        earned.append(played.total)
+        wasted.append(best)
+    if sum(earned) <= sum(wasted):
+        raise CheckFailed(f"junk earns as much as the expert, {sum(earned) / len(earned):g}")
+    return f"{_mean(earned):g} for the expert, {_mean(wasted):g} for junk, {len(earned)} tasks"
+
+
+def _reaches_the_end(task_id: str, played: Played, max_return: float | None) -> None:
+    if not played.ended:
+        raise CheckFailed(
+            f"on {task_id!r} the expert stops after {len(played.actions)} actions, before the end"
+        )
+    if max_return is not None and abs(played.total - max_return) > 1e-9:
+        raise CheckFailed(
+            f"on {task_id!r} the expert earns {played.total:g}, the maximum is {max_return:g}"
+        )
+
+
+def _bad_answers(subject: Subject, task_id: str) -> list[str]:
+    """Junk that is not the answer by chance."""
+    subject.gym.reset(seed=0, options={"task": task_id})
+    gold = subject.env.gold()
+    said = str(gold) if isinstance(gold, (str, int, float, Fraction)) else ""
+    return [junk for junk in JUNK if junk != said]
+
+
+def _tried(subject: Subject, task_id: str, junk: str) -> float:
+    return play(subject.gym, task_id, always(junk)).total
+
+
+def _mean(numbers: list[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def scores_hostile_text(subject: Subject) -> str:
+    """Whatever a policy says or calls is answered, never raised."""
+    task = subject.tasks(1)[0]
+    actions: list[str | Message] = [*HOSTILE, *_hostile_calls(subject)]
+    for action in actions:
+        try:
+            play(subject.gym, task.id, always(action))
+        except (CheckFailed, NotApplicable):
+            raise
+        except Exception as error:
+            raise CheckFailed(
+                f"the action {action!r:.60} raises {type(error).__name__}: {error}; what the "
+                "policy says is its own fault: answer it, with a low reward"
+            ) from error
+    return f"{len(actions)} actions"
+
+
+def _hostile_calls(subject: Subject) -> list[Message]:
+    """Calls of tools that are not there, with arguments that do not fit, and that could not be
+    parsed.
+    """
+    _, info = subject.gym.reset(seed=0)
+    names = [tool.name for tool in info["briefing"].tools]
+    calls = [ToolCall(name="no_such_tool", id="call_0"), ToolCall(name="", error="not JSON")]
+    calls += [ToolCall(name=name, arguments={"no_such_argument": [None]}) for name in names]
+    calls += [ToolCall(name=name) for name in names]
+    return [assistant("", [call]) for call in calls]

@@ -1,0 +1,105 @@
+"""Episodes played by the checks, with what they showed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+
+import msgspec
+
+from ludus.contract import NotApplicable
+from ludus.errors import CheckFailed, RewardUnavailable
+from ludus.messages import Message, Observation
+from ludus.verdict import Status
+
+from ..gym import GymEnv
+from ..protocol import Info, TextEnv
+
+MAX_STEPS = 64
+"""An episode that is still open after this many steps is left there."""
+
+Choose = Callable[[], str | Message | None]
+
+
+@dataclass
+class Played:
+    """One episode."""
+
+    seen: list[tuple[Observation, float, bool, bool]] = field(
+        default_factory=list[tuple[Observation, float, bool, bool]]
+    )
+    """The first observation with reward 0, then what each step returned."""
+    infos: list[Info] = field(default_factory=list[Info])
+    actions: list[str | Message] = field(default_factory=list[str | Message])
+
+    @property
+    def total(self) -> float:
+        """The return."""
+        return sum(reward for _, reward, _, _ in self.seen)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the environment ended it."""
+        return self.seen[-1][2]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.seen[-1][2] or self.seen[-1][3]
+
+    def lines(self) -> list[bytes]:
+        """Each step in a form that can be compared."""
+        return [msgspec.json.encode(step) for step in self.seen]
+
+
+def play(gym: GymEnv, task_id: str, choose: Choose, *, seed: int = 0) -> Played:
+    """Play `task_id` until it ends or `choose` returns None.
+
+    Raises:
+        NotApplicable: a judge or a server that the reward needs is not there now.
+        CheckFailed: the reward could not be computed for another reason.
+    """
+    played = Played()
+    observation, info = gym.reset(seed=seed, options={"task": task_id})
+    played.seen.append((observation, 0.0, False, False))
+    played.infos.append(info)
+    for _ in range(MAX_STEPS):
+        action = choose()
+        if action is None:
+            break
+        played.actions.append(action)
+        observation, reward, terminated, truncated, info = _step(gym, action)
+        played.seen.append((observation, reward, terminated, truncated))
+        played.infos.append(info)
+        if played.ended:
+            break
+    return played
+
+
+def _step(gym: GymEnv, action: str | Message) -> tuple[Observation, float, bool, bool, Info]:
+    try:
+        return gym.step(action)
+    except RewardUnavailable as error:
+        if error.verdict.status is Status.UNAVAILABLE:
+            raise NotApplicable(str(error)) from None
+        raise CheckFailed(
+            f"the action {action!r:.60} led to {error}; what the policy says is its own fault: "
+            "give it a low reward"
+        ) from None
+
+
+def expert(env: TextEnv) -> Choose:
+    """The environment's own expert."""
+    return env.demonstrate
+
+
+def scripted(actions: Iterable[str | Message]) -> Choose:
+    """These actions, then no more."""
+    left = chain(actions, repeat(None))
+    return lambda: next(left)
+
+
+def always(action: str | Message) -> Choose:
+    """The same action again and again."""
+    return lambda: action

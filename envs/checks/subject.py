@@ -1,0 +1,108 @@
+"""What is being checked: an environment by whatever handle, with a second instance to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from ludus.contract import NotApplicable
+from ludus.errors import ConfigError, UnknownTask
+
+from ..connect import connect
+from ..gym import GymEnv, make
+from ..protocol import TextEnv
+from ..session import EnvSession
+from ..tasks import SPLITS, Task, TaskSet
+
+Checkable = str | type[TextEnv] | TextEnv | GymEnv
+LOOKED_AT = 12
+"""Tasks that are played or looked at where one would prove little."""
+
+
+@dataclass
+class Subject:
+    """One environment under check."""
+
+    name: str
+    make: Callable[[], GymEnv]
+    """Another instance; the same one where only an object was handed in."""
+    max_return: float | None = None
+    made: list[GymEnv] = field(default_factory=list[GymEnv])
+
+    @property
+    def gym(self) -> GymEnv:
+        """The instance the rules play."""
+        return self._instance(0)
+
+    @property
+    def other(self) -> GymEnv:
+        """A second instance, in which nothing has happened yet."""
+        return self._instance(1)
+
+    def _instance(self, index: int) -> GymEnv:
+        while len(self.made) <= index:
+            self.made.append(self.make())
+        return self.made[index]
+
+    @property
+    def env(self) -> TextEnv:
+        """The environment itself, for its gold and its expert.
+
+        Raises:
+            NotApplicable: it is on a server.
+        """
+        session = self.gym.session
+        if isinstance(session, EnvSession):
+            return session.env
+        raise NotApplicable("only where the environment runs in this process")
+
+    def splits(self) -> dict[str, TaskSet]:
+        """The splits that have tasks."""
+        found: dict[str, TaskSet] = {}
+        for split in SPLITS:
+            try:
+                tasks = self.gym.tasks(split)
+            except UnknownTask:
+                continue
+            if tasks.size != 0:
+                found[split] = tasks
+        return found
+
+    def tasks(self, count: int = LOOKED_AT) -> list[Task]:
+        """Some tasks of the first split that has any."""
+        for tasks in self.splits().values():
+            return first(tasks, count)
+        raise NotApplicable("no split has any tasks")
+
+    def close(self) -> None:
+        """Release all instances."""
+        for gym in self.made:
+            gym.close()
+
+
+def first(tasks: TaskSet, count: int) -> list[Task]:
+    """The first `count` tasks, or all."""
+    return [tasks.at(i) for i in range(count if tasks.size is None else min(count, tasks.size))]
+
+
+def subject_of(env: Checkable, max_return: float | None) -> Subject:
+    """Read what was handed in: an id, `URL#ID`, a class, an object, or a made environment."""
+    if isinstance(env, GymEnv):
+        return Subject(env.session.id, lambda: env, max_return)
+    if isinstance(env, str) and "#" in env:
+        return Subject(env, partial(_connect, *env.split("#", 1)), max_return)
+    if isinstance(env, str):
+        return Subject(env, partial(make, env), max_return)
+    if isinstance(env, TextEnv):
+        made = make(env)
+        return Subject(made.session.id, lambda: made, max_return)
+    if isinstance(env, type) and issubclass(env, TextEnv):
+        return Subject(env.__name__, partial(make, env), max_return)
+    raise ConfigError(
+        f"cannot check {env!r:.80}: hand in an id, 'URL#ID', or a TextEnv class or object"
+    )
+
+
+def _connect(url: str, env_id: str) -> GymEnv:
+    return connect(url).make(env_id)

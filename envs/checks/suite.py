@@ -1,0 +1,51 @@
+"""The whole contract suite of environments, rule by rule."""
+
+from __future__ import annotations
+
+from ludus.contract import Report, Rule, examine
+
+from . import conduct, fairness, task_rules
+from .subject import Checkable, Subject, subject_of
+
+RULES: list[Rule[Subject]] = [
+    ("types", conduct.returns_the_right_types),
+    ("briefing", conduct.describes_its_tools),
+    ("json", conduct.info_is_json),
+    ("tasks", task_rules.has_stable_tasks),
+    ("splits", task_rules.keeps_splits_apart),
+    ("replay", conduct.replays_an_episode),
+    ("gold", fairness.hides_its_gold),
+    ("expert", fairness.rewards_its_expert),
+    ("hostile text", fairness.scores_hostile_text),
+    ("order", conduct.refuses_steps_out_of_order),
+    ("actions", conduct.refuses_wrong_actions),
+    ("gymnasium", conduct.passes_gymnasiums_own_check),
+    ("close", conduct.closes_twice),
+]
+"""Those that leave the environment closed come last."""
+
+
+def check_env(env: Checkable, *, max_return: float | None = None) -> Report:
+    """Hold an environment to the contract.
+
+    Args:
+        env: an id, `URL#ID` of one that is served, or a `TextEnv` class or object.
+        max_return: the highest return there is; its expert must reach it.
+
+    Returns:
+        What each rule found.
+
+    Raises:
+        CheckFailed: rules are broken; the message names each, and what to do.
+    """
+    return examine_env(env, max_return=max_return).raise_if_failed()
+
+
+def examine_env(env: Checkable, *, max_return: float | None = None) -> Report:
+    """`check_env` without raising for broken rules."""
+    subject = subject_of(env, max_return)
+    _ = subject.gym  # an unknown id or a missing extra is no finding
+    try:
+        return examine(subject.name, subject, RULES)
+    finally:
+        subject.close()

@@ -1,0 +1,218 @@
+"""The contract of verifiers, as checks anyone can run on their own.
+
+from ludus.rewards.checks import check_verifier
+
+def test_exact_keeps_the_contract() -> None:
+    check_verifier("me/exact", cases=[Sample(response="42", gold="42")])
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ludus.background import run_on_loop
+from ludus.contract import Finding, NotApplicable, Outcome, Report, Rule, examine
+from ludus.errors import CheckFailed
+from ludus.verdict import Verdict
+
+from .protocol import GroupVerifier, Sample, Verifier
+from .registry import make_verifier
+from .score import score_sample
+
+__all__ = ["Finding", "Outcome", "Report", "check_verifier", "examine_verifier"]
+
+TIMEOUT_S = 60.0
+HOSTILE = (
+    "",
+    " \n\t ",
+    "\x00\x1b[31m\u202e",
+    "%s {0} {x!r} ${y} \\",
+    "]]>'\";-- <tool_call>{</tool_call>",
+    "9^{9^{9^9}}",
+    "\\boxed{9^{9^{9^9}}}",
+    "\\boxed{" * 500,
+    "(" * 5_000 + ")" * 5_000,
+    "7" * 20_000,
+    "数" * 20_000,
+    "__import__('os').system('false')",
+)
+"""Said by policies at some time: each is an answer with a low reward, never an exception."""
+BLAND_GOLD = "42"
+"""The gold held against hostile text where no case is given."""
+
+
+@dataclass
+class Subject:
+    """A verifier under check."""
+
+    verifier: Verifier
+    cases: Sequence[Sample]
+    """Right answers."""
+
+    def score(self, sample: Sample) -> Verdict:
+        """The verdict on `sample`.
+
+        Raises:
+            CheckFailed: the verifier raised, or gave something else.
+        """
+        try:
+            made: object = score_sample(self.verifier, sample, timeout_s=TIMEOUT_S)
+        except Exception as error:
+            raise CheckFailed(
+                f"{shown(sample)} raises {type(error).__name__}: {error}; what a policy wrote "
+                "earns a low reward, an unusable gold is Verdict.invalid(...)"
+            ) from error
+        return verdict_of(made, sample)
+
+
+def verdict_of(made: object, sample: Sample) -> Verdict:
+    """Read what a verifier gave."""
+    if not isinstance(made, Verdict):
+        raise CheckFailed(
+            f"{shown(sample)} gives {type(made).__name__} {made!r:.60}; score() returns a Verdict"
+        )
+    return made
+
+
+def shown(sample: Sample) -> str:
+    """A sample in a message."""
+    return f"response {sample.text!r:.60} with gold {sample.gold!r:.40}"
+
+
+def check_verifier(verifier: str | Verifier, *, cases: Sequence[Sample] = ()) -> Report:
+    """Hold a verifier to the contract.
+
+    Args:
+        verifier: a name, or an object with `score`.
+        cases: samples whose responses are right: each must earn the reward 1.
+
+    Returns:
+        What each rule found.
+
+    Raises:
+        CheckFailed: rules are broken; the message names each, and what to do.
+    """
+    return examine_verifier(verifier, cases=cases).raise_if_failed()
+
+
+def examine_verifier(verifier: str | Verifier, *, cases: Sequence[Sample] = ()) -> Report:
+    """`check_verifier` without raising for broken rules."""
+    made = make_verifier(verifier) if isinstance(verifier, str) else verifier
+    name = verifier if isinstance(verifier, str) else type(verifier).__name__
+    return examine(name, Subject(made, cases), RULES)
+
+
+def rewards_right_answers(subject: Subject) -> str:
+    """Each case earns 1."""
+    if not subject.cases:
+        raise NotApplicable("no cases given")
+    for case in subject.cases:
+        verdict = subject.score(case)
+        if verdict.reward != 1.0:
+            raise CheckFailed(f"{shown(case)} must earn 1, got {verdict}")
+    return f"{len(subject.cases)} right answers earn 1"
+
+
+def tells_right_from_wrong(subject: Subject) -> str:
+    """An empty answer earns less than a right one."""
+    if not subject.cases:
+        raise NotApplicable("no cases given")
+    for case in subject.cases:
+        empty = msgspec.structs.replace(case, response="")
+        if subject.score(empty).reward == subject.score(case).reward:
+            raise CheckFailed(f"with gold {case.gold!r:.40} an empty response is as good as right")
+    return "an empty answer earns less"
+
+
+def judges_hostile_text(subject: Subject) -> str:
+    """Whatever was written gets a verdict, and with a usable gold one that is ok."""
+    samples = subject.cases or [Sample(response="", gold=BLAND_GOLD)]
+    usable = bool(subject.cases)
+    for text in HOSTILE:
+        sample = msgspec.structs.replace(samples[0], response=text)
+        verdict = subject.score(sample)
+        if usable and not verdict.ok:
+            raise CheckFailed(
+                f"{shown(sample)} is {verdict.status}: {verdict.detail}; with a usable gold the "
+                "fault is the policy's: ok, with reward 0"
+            )
+        if verdict.reward is not None and usable and verdict.reward >= 1.0:
+            raise CheckFailed(f"{shown(sample)} earns {verdict.reward:g}")
+    return f"{len(HOSTILE)} responses"
+
+
+def survives_a_missing_gold(subject: Subject) -> str:
+    """Without a gold there is a verdict too: `invalid`, or a reward that needs none."""
+    verdict = subject.score(Sample(response="42"))
+    return f"{verdict.status}: {verdict.detail}" if not verdict.ok else "needs no gold"
+
+
+def gives_the_same_again(subject: Subject) -> str:
+    """The same sample gets the same reward, alone or after others."""
+    if not getattr(subject.verifier, "deterministic", True):
+        raise NotApplicable("the verifier says deterministic = False")
+    samples = [*subject.cases[:8], *(Sample(response=t, gold=BLAND_GOLD) for t in ("42", "41"))]
+    before = [subject.score(sample) for sample in samples]
+    after = [subject.score(sample) for sample in reversed(samples)][::-1]
+    for sample, one, two in zip(samples, before, after, strict=True):
+        if (one.status, one.reward) != (two.status, two.reward):
+            raise CheckFailed(
+                f"{shown(sample)} was {one.status} {one.reward}, then {two.status} {two.reward}; "
+                "say deterministic = False if a judge is inside"
+            )
+    return f"{len(samples)} samples twice"
+
+
+def travels(subject: Subject) -> str:
+    """A verdict can be sent as JSON."""
+    sample = subject.cases[0] if subject.cases else Sample(response="42", gold=BLAND_GOLD)
+    verdict = subject.score(sample)
+    try:
+        back = msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckFailed(f"{shown(sample)}: {verdict} cannot be sent as JSON: {error}") from None
+    if back != verdict:
+        raise CheckFailed(f"{shown(sample)}: {verdict} comes back as {back}")
+    return "as JSON and back"
+
+
+def scores_groups(subject: Subject) -> str:
+    """`score_group` gives one verdict each, in order."""
+    verifier = subject.verifier
+    if not isinstance(verifier, GroupVerifier):
+        raise NotApplicable("no score_group")
+    case = subject.cases[0] if subject.cases else Sample(response="42", gold=BLAND_GOLD)
+    for count in (1, 2, 5):
+        group = [case, *[msgspec.structs.replace(case, response=f"{i}?") for i in range(1, count)]]
+        verdicts = _group(verifier, group)
+        if len(verdicts) != count:
+            raise CheckFailed(f"score_group of {count} samples gave {len(verdicts)} verdicts")
+        for sample, verdict in zip(group, verdicts, strict=True):
+            verdict_of(verdict, sample)
+    return "groups of 1, 2 and 5"
+
+
+def _group(verifier: GroupVerifier, samples: Sequence[Sample]) -> Sequence[object]:
+    made = verifier.score_group(samples)
+    if not inspect.isawaitable(made):
+        return list(made)
+
+    async def awaited() -> Sequence[Verdict]:
+        return await made
+
+    return list(run_on_loop(awaited(), timeout_s=TIMEOUT_S))
+
+
+RULES: list[Rule[Subject]] = [
+    ("right answers", rewards_right_answers),
+    ("wrong answers", tells_right_from_wrong),
+    ("hostile text", judges_hostile_text),
+    ("no gold", survives_a_missing_gold),
+    ("deterministic", gives_the_same_again),
+    ("json", travels),
+    ("groups", scores_groups),
+]

@@ -1,0 +1,78 @@
+"""`ludus.score`: one answer, one verdict, from a script, a notebook or under a running loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import lru_cache
+from typing import Any
+
+from ludus.background import run_on_loop
+from ludus.messages import Message
+from ludus.verdict import Verdict
+
+from .protocol import Sample, Verifier
+from .registry import find_verifier, make_verifier
+
+TIMEOUT_S = 60.0
+
+
+def score(
+    name: str,
+    *,
+    response: str | list[Message],
+    gold: object = None,
+    prompt: str | list[Message] = "",
+    info: dict[str, Any] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    **options: Any,
+) -> Verdict:
+    """Score one answer.
+
+    >>> score("exact", gold="42", response=" 42 ").reward
+    1.0
+
+    Args:
+        name: of the verifier.
+        response: what the policy wrote.
+        gold: the reference, in the form the verifier documents.
+        prompt: what it was asked.
+        info: anything else the verifier documents.
+        timeout_s: for an async verifier; a late verdict is `unavailable`.
+        options: of the verifier.
+
+    Raises:
+        UnknownVerifier: nobody registered it; the message names the near miss.
+        ConfigError: the verifier does not take these options.
+    """
+    sample = Sample(response=response, gold=gold, prompt=prompt, info=info or {})
+    return score_sample(_verifier(name, options), sample, timeout_s=timeout_s)
+
+
+def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEOUT_S) -> Verdict:
+    """Score with a verifier that is at hand, sync or async."""
+    made = verifier.score(sample)
+    return made if isinstance(made, Verdict) else _wait(made, timeout_s)
+
+
+def _wait(made: Awaitable[Verdict], timeout_s: float) -> Verdict:
+    async def awaited() -> Verdict:
+        return await made
+
+    try:
+        return run_on_loop(awaited(), timeout_s=timeout_s)
+    except TimeoutError:
+        return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
+
+
+def _verifier(name: str, options: dict[str, Any]) -> Verifier:
+    """Verifiers are kept: one may hold a pool of processes that takes long to start."""
+    try:
+        return _kept(name, find_verifier(name), tuple(sorted(options.items())))
+    except TypeError:  # an option that cannot be a key
+        return make_verifier(name, **options)
+
+
+@lru_cache(maxsize=32)
+def _kept(name: str, target: object, options: tuple[tuple[str, Any], ...]) -> Verifier:
+    """`target` is part of the key, so that a name registered anew is not the old verifier."""
+    return make_verifier(name, **dict(options))

@@ -1,0 +1,42 @@
+"""One event loop in the background, shared by the process.
+
+What is synchronous on the outside and async inside (`ludus.make` of an async environment,
+`ludus.score`) runs here, so that it works in a script, in a notebook and under a running loop
+alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
+    """Run a coroutine on the background loop and wait for it, from any other thread.
+
+    Args:
+        work: what to run.
+        timeout_s: None where `work` bounds itself.
+
+    Raises:
+        TimeoutError: it took longer; `work` is cancelled.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, background_loop())
+    try:
+        return future.result(timeout_s)
+    except BaseException:  # a timeout or Ctrl-C here must not leave it running there
+        future.cancel()
+        raise
+
+
+@cache
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The loop; started when first needed."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ludus-background", daemon=True).start()
+    return loop

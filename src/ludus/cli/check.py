@@ -1,0 +1,108 @@
+"""`ludus check`: hold an environment or a verifier to its contract, and say what to repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ludus.contract import Outcome, Report
+from ludus.envs.checks import examine_env
+from ludus.envs.connect import connect
+from ludus.errors import ConfigError
+from ludus.rewards import Sample, Verifier, make_verifier
+from ludus.rewards.checks import examine_verifier
+
+from .arguments import Flag, parse
+from .names import Kind, ensure_known, kind_of
+
+STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.SKIPPED: "yellow"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to check."""
+
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
+    """An environment (me/echo-v0), a verifier (me/exact), or one on a server (URL#ID)."""
+
+    max_return: Annotated[float | None, tyro.conf.arg(metavar="REWARD")] = None
+    """Of an environment: the highest return there is; its expert must reach it."""
+
+    cases: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Of a verifier: right answers as JSONL, each line {"response": ..., "gold": ...}."""
+
+    json: Flag = False
+    """Print the report as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check, print the report, and say by the exit status whether a rule failed."""
+    options = parse(
+        Options,
+        arguments,
+        verb="check",
+        about="Hold an environment or a verifier to its contract.",
+        example="ludus check ludus/arithmetic-v0 --max-return 1",
+    )
+    ensure_known(options.name)
+    report = _examine(options)
+    if options.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        _show(report)
+    return 0 if report.ok else 1
+
+
+def _examine(options: Options) -> Report:
+    if kind_of(options.name) is Kind.ENVIRONMENT:
+        return examine_env(options.name, max_return=options.max_return)
+    cases = read_cases(options.cases) if options.cases else []
+    return examine_verifier(_verifier(options.name), cases=cases)
+
+
+def _verifier(name: str) -> Verifier:
+    url, marked, remote = name.partition("#")
+    return connect(url).verifier(remote) if marked else make_verifier(name)
+
+
+def read_cases(path: Path) -> list[Sample]:
+    """Samples from JSONL.
+
+    Raises:
+        ConfigError: the file is not there, or a line of it is no sample.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    samples: list[Sample] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            samples.append(msgspec.json.decode(line, type=Sample))
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}, line {number}: {error}") from None
+    return samples
+
+
+def _show(report: Report) -> None:
+    table = Table("", "rule", "what was found", box=None, show_header=False)
+    for finding in report.findings:
+        outcome = Text(finding.outcome, STYLES[finding.outcome])
+        table.add_row(outcome, finding.rule, Text(finding.detail))
+    console = Console()
+    console.print(table)
+    passed = sum(finding.outcome is Outcome.PASSED for finding in report.findings)
+    skipped = len(report.findings) - passed - len(report.failures)
+    console.print(
+        f"{report.subject}: {passed} passed, {len(report.failures)} failed, {skipped} skipped",
+        highlight=False,
+        markup=False,
+    )

@@ -1,0 +1,95 @@
+"""What holding something to its contract found: one finding a rule.
+
+The suites are `ludus.envs.checks` and `ludus.rewards.checks`. A rule is a function that returns
+what it saw, raises `CheckFailed` where the contract is broken, or `NotApplicable`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from ludus.errors import CheckFailed, LudusError
+
+Subject = TypeVar("Subject")
+Rule = tuple[str, Callable[[Subject], str]]
+
+
+class Outcome(StrEnum):
+    """How a rule came out."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class NotApplicable(LudusError):
+    """The rule has nothing to look at; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule and how it came out."""
+
+    rule: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The findings about one subject, in the order of the rules."""
+
+    subject: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule failed."""
+        return not self.failures
+
+    @property
+    def failures(self) -> list[Finding]:
+        """The rules that failed."""
+        return [finding for finding in self.findings if finding.outcome is Outcome.FAILED]
+
+    def raise_if_failed(self) -> Report:
+        """This report.
+
+        Raises:
+            CheckFailed: a rule failed; the message names each.
+        """
+        if self.failures:
+            said = "; ".join(f"{finding.rule}: {finding.detail}" for finding in self.failures)
+            raise CheckFailed(f"{self.subject}: {said}")
+        return self
+
+    def __str__(self) -> str:
+        return "\n".join(f"{f.outcome:<8}{f.rule}: {f.detail}" for f in self.findings)
+
+
+def examine(name: str, subject: Subject, rules: Sequence[Rule[Subject]]) -> Report:
+    """Apply every rule to `subject`; one that fails does not keep the others from being applied."""
+    return Report(name, tuple(_apply(rule, check, subject) for rule, check in rules))
+
+
+def _apply(rule: str, check: Callable[[Subject], str], subject: Subject) -> Finding:
+    try:
+        return Finding(rule, Outcome.PASSED, check(subject))
+    except NotApplicable as reason:
+        return Finding(rule, Outcome.SKIPPED, str(reason))
+    except CheckFailed as error:
+        return Finding(rule, Outcome.FAILED, str(error))
+    except Exception as error:  # what is checked may be broken in any way
+        return Finding(rule, Outcome.FAILED, f"{type(error).__name__}: {error} ({where(error)})")
+
+
+def where(error: BaseException) -> str:
+    """The innermost place in the traceback, `file.py:12`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "no traceback"
+    return f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
