@@ -39,7 +39,7 @@ class Server:
         self._async_transport = AsyncTransport()
         self._sync_transport = SyncTransport()
         build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
-        self._async_clients = [build(url, self._async_transport) for url in urls]
+        self.async_clients = [build(url, self._async_transport) for url in urls]
         self._sync_clients = [build(url, self._sync_transport) for url in urls]
         self._batched = Batched(self._async_client)
         self._one_by_one = OneByOne(self._sync_client)
@@ -135,10 +135,10 @@ class Server:
         return self._cards
 
     def _next_async_client(self) -> Client:
-        return self._async_clients[next(self._turn) % len(self.urls)]
+        return self.async_clients[next(self._turn) % len(self.urls)]
 
     def _async_client(self, key: str) -> Client:
-        return self._async_clients[choose(self.urls, key)]
+        return self.async_clients[choose(self.urls, key)]
 
     def _sync_client(self, key: str) -> Client:
         return self._sync_clients[choose(self.urls, key)]

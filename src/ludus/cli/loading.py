@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ludus.errors import ConfigError
 
-
 imported: list[str] = []
 """What was named so far, for worker processes that must know the same."""
 

@@ -1,0 +1,198 @@
+"""How fast environments and verifiers are over HTTP: client here, server in its own process.
+
+    python benchmarks/http_throughput.py [--sessions 256] [--json]
+
+Rows: env steps in batches (what `make_async` does), the same one request a step, a single blocking
+`gymnasium.Env`, and scores in batches of 256. CPU is that of the client, per step or sample; the
+server's is beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import psutil
+
+import ludus
+from ludus.envs.client import RemoteSession
+from ludus.envs.connect import Server
+from ludus.envs.operators import OneByOne
+from ludus.rewards import Sample
+from ludus.wire.affinity import choose
+
+ENV, VERIFIER = "ludus/arithmetic-v0", "exact"
+CALL = ludus.Message(
+    role="assistant",
+    tool_calls=[ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    client_cpu_us: float
+    server_cpu_us: float
+    requests: int
+
+
+@contextmanager
+def served(*arguments: str) -> Iterator[tuple[str, psutil.Process]]:
+    """A server process: its address, and the process."""
+    command = [sys.executable, "-m", "ludus", "serve", ENV, VERIFIER, "--port", "0", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[-1], psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stdout.close()
+
+
+class Meter:
+    """Counts what happens between `start` and `row`."""
+
+    def __init__(self, server: Server, process: psutil.Process) -> None:
+        self.server = server
+        self.process = process
+        self.latencies_s: list[float] = []
+        self.requests = server.traffic.requests
+        self.server_cpu_s = self._server_cpu_s()
+        self.cpu_s = time.process_time()
+        self.started = time.perf_counter()
+
+    def row(self, what: str, number: int) -> Row:
+        """What came of `number` steps or samples."""
+        wall_s = time.perf_counter() - self.started
+        cpu_s = time.process_time() - self.cpu_s
+        server_cpu_s = self._server_cpu_s() - self.server_cpu_s
+        ordered = sorted(self.latencies_s)
+        return Row(
+            what=what,
+            per_s=number / wall_s,
+            p50_ms=1e3 * ordered[len(ordered) // 2],
+            p99_ms=1e3 * ordered[int(len(ordered) * 0.99)],
+            client_cpu_us=1e6 * cpu_s / number,
+            server_cpu_us=1e6 * server_cpu_s / number,
+            requests=self.server.traffic.requests - self.requests,
+        )
+
+    def _server_cpu_s(self) -> float:
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+
+async def play(session: RemoteSession, rounds: int, latencies_s: list[float]) -> None:
+    """Play `rounds` steps: calculator calls, and a new episode every five."""
+    for index in range(rounds):
+        if index % 5 == 0:
+            await session.reset(seed=index)
+        started = time.perf_counter()
+        await session.step(CALL)
+        latencies_s.append(time.perf_counter() - started)
+
+
+async def steps(
+    server: Server, process: psutil.Process, sessions: list[RemoteSession], rounds: int, what: str
+) -> Row:
+    """All sessions at once."""
+    await asyncio.gather(*(play(session, 5, []) for session in sessions))
+    meter = Meter(server, process)
+    await asyncio.gather(*(play(session, rounds, meter.latencies_s) for session in sessions))
+    row = meter.row(what, len(meter.latencies_s))
+    await asyncio.gather(*(session.close() for session in sessions))
+    return row
+
+
+async def scores(server: Server, process: psutil.Process, number: int) -> Row:
+    """`number` samples, as many at once as a group-sized training batch."""
+    verifier = server.verifier(VERIFIER)
+    samples = [Sample(prompt="12-7*3", response=str(i % 7), gold="-9") for i in range(2048)]
+    await asyncio.gather(*(verifier.score(sample) for sample in samples))
+    meter = Meter(server, process)
+
+    async def one(sample: Sample) -> None:
+        started = time.perf_counter()
+        (await verifier.score(sample)).unwrap()
+        meter.latencies_s.append(time.perf_counter() - started)
+
+    for _ in range(number // len(samples)):
+        await asyncio.gather(*(one(sample) for sample in samples))
+    return meter.row("scores, batches of 256", len(meter.latencies_s))
+
+
+def blocking(server: Server, process: psutil.Process, number: int) -> Row:
+    """One `gymnasium.Env`, one step after the other."""
+    env = server.make(ENV)
+    env.reset(seed=0)
+    meter = Meter(server, process)
+    for index in range(number):
+        if index % 5 == 0:
+            env.reset(seed=index)
+        started = time.perf_counter()
+        env.step(CALL)
+        meter.latencies_s.append(time.perf_counter() - started)
+    row = meter.row("steps, one blocking env", number)
+    env.close()
+    return row
+
+
+async def measure(url: str, process: psutil.Process, number: int, rounds: int) -> list[Row]:
+    """The async rows."""
+    async with ludus.connect(url) as server:
+        batched = [server.make_async(ENV) for _ in range(number)]
+        alone = OneByOne(lambda key: server.async_clients[choose(server.urls, key)])
+        single = [RemoteSession(ENV, alone) for _ in range(number)]
+        return [
+            await steps(server, process, batched, rounds, f"steps, {number} sessions, batched"),
+            await steps(
+                server, process, single, max(5, rounds // 5), f"steps, {number} sessions, one by one"
+            ),
+            await scores(server, process, 2048 * 10),
+        ]
+
+
+def show(rows: list[Row]) -> None:
+    """The table."""
+    print(f"{'what':36}{'per s':>9}{'p50 ms':>9}{'p99 ms':>9}{'client us':>11}{'server us':>11}")
+    for row in rows:
+        print(
+            f"{row.what:36}{row.per_s:9.0f}{row.p50_ms:9.1f}{row.p99_ms:9.1f}"
+            f"{row.client_cpu_us:11.0f}{row.server_cpu_us:11.0f}"
+        )
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sessions", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=50, help="steps per session")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with served() as (url, process):
+        rows = asyncio.run(measure(url, process, options.sessions, options.rounds))
+        with ludus.connect(url) as server:
+            rows.append(blocking(server, process, 500))
+    if options.json:
+        print(json.dumps({"load": os.getloadavg()[0], "rows": [asdict(row) for row in rows]}))
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""`ludus serve`: environments and verifiers over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from ludus.envs.registry import env_ids
+from ludus.envs.server import EnvService
+from ludus.envs.sessions import SessionLimits
+from ludus.errors import ConfigError, UnknownName
+from ludus.rewards import verifier_names
+from ludus.rewards.server import ScoreService
+from ludus.wire.arguments import parse_served
+from ludus.wire.chaos import Chaos
+from ludus.wire.routes import Service
+from ludus.wire.server import DEFAULT_PORT, HttpServer
+
+from .arguments import parse
+from .workers import WORKER_VARIABLE, Workers
+
+EXAMPLE = """\
+ludus serve ludus/arithmetic-v0 maths
+  ludus serve 'ludus/arithmetic-v0?max_operations=2' --port 0
+  LUDUS_TOKEN=secret ludus serve maths --host 0.0.0.0 --workers 4"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to serve, and within which bounds."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Environments (-vN) and verifiers; constructor arguments as in 'me/echo-v0?length=3'."""
+    host: str = "127.0.0.1"
+    """Address to bind. Off loopback a token is required."""
+    port: int = DEFAULT_PORT
+    """0 picks a free one. Several workers take this one and those after it."""
+    token: str = ""
+    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show."""
+    workers: int = 1
+    """Processes, each with a port; clients spread sessions over them."""
+    max_sessions: int = SessionLimits().max_sessions
+    """Per worker; past it creating one is refused (429)."""
+    max_queue: int = SessionLimits().max_queue
+    """Operations in flight, per worker; past it 429."""
+    step_timeout_s: float = SessionLimits().step_timeout_s
+    """For one reset or step."""
+    score_timeout_s: float = 60.0
+    """For one verdict."""
+    lease_s: float = SessionLimits().lease_s
+    """A session nobody uses for so long is released."""
+    lifetime_s: float = SessionLimits().lifetime_s
+    """No session lives longer."""
+    threads: int = 32
+    """For environments whose methods are plain `def`; a session always runs on the same one."""
+    max_body_mb: float = 16.0
+    """Larger request bodies are refused (413)."""
+    chaos: str = ""
+    """Faults on purpose, to test a trainer: drop=0.1,delay=0.2:0.5,error=0.1."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    options = parse(
+        Options,
+        arguments,
+        verb="serve",
+        about="Serve environments and verifiers over HTTP; protocol: docs/http.md.",
+        example=EXAMPLE,
+    )
+    _check(options)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if options.workers > 1:
+        return Workers(options).run()
+    return asyncio.run(serve(options))
+
+
+async def serve(options: Options) -> int:
+    """Serve in this process."""
+    server = build_server(options)
+    try:
+        await server.start()
+    except OSError as error:
+        raise _cannot_listen(options, error) from error
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if os.environ.get(WORKER_VARIABLE):
+        loop.add_reader(sys.stdin.fileno(), stop.set)  # it ends when whoever started us does
+    print(ready_line(server.url, options), flush=True)
+    await stop.wait()
+    print("stopping", flush=True)
+    await server.stop()
+    return 0
+
+
+def build_server(options: Options) -> HttpServer:
+    """The server `options` describe, not started."""
+    envs, verifiers = split_names(options.names)
+    services: list[Service] = []
+    if envs:
+        limits = SessionLimits(
+            max_sessions=options.max_sessions,
+            max_queue=options.max_queue,
+            max_queue_per_env=options.max_queue,
+            step_timeout_s=options.step_timeout_s,
+            lease_s=options.lease_s,
+            lifetime_s=options.lifetime_s,
+        )
+        services.append(EnvService(envs, limits=limits, lanes=options.threads))
+    if verifiers:
+        services.append(
+            ScoreService(verifiers, timeout_s=options.score_timeout_s, max_queue=options.max_queue)
+        )
+    return HttpServer(
+        services,
+        host=options.host,
+        port=options.port,
+        token=options.token or os.environ.get("LUDUS_TOKEN", ""),
+        max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        chaos=Chaos.parse(options.chaos),
+    )
+
+
+def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tell environments from verifiers.
+
+    Raises:
+        UnknownName: neither; the message names the near miss, whichever it is.
+    """
+    envs, verifiers = set(env_ids()), set(verifier_names())
+    for name in names:
+        bare = parse_served(name)[0]
+        if bare not in envs | verifiers:
+            raise UnknownName.near(bare, envs | verifiers, hint="ludus list")
+    return (
+        [name for name in names if parse_served(name)[0] in envs],
+        [name for name in names if parse_served(name)[0] not in envs],
+    )
+
+
+def ready_line(urls: str, options: Options) -> str:
+    """What is printed once clients may come."""
+    return f"serving {', '.join(options.names)} at {urls}"
+
+
+def _check(options: Options) -> None:
+    if not options.names:
+        raise ConfigError("nothing to serve; name environments or verifiers (ludus list)")
+    split_names(options.names)
+    if options.workers < 1:
+        raise ConfigError(f"--workers must be at least 1, got {options.workers}")
+    last = options.port + options.workers - 1
+    if options.port < 0 or last > 65535:
+        raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")
+    for name in ("max_sessions", "max_queue", "threads"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
+    for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):
+        if not getattr(options, name) > 0:
+            raise ConfigError(f"--{name.replace('_', '-')} must be more than 0")
+    build_server(options)  # a token off loopback, chaos
+
+
+def _cannot_listen(options: Options, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"port {options.port} on {options.host} is in use; choose another with --port, or "
+            "--port 0 for any free one"
+        )
+    return ConfigError(f"cannot listen on {options.host}:{options.port}: {error.strerror}")

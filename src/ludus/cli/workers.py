@@ -1,0 +1,177 @@
+"""`ludus serve --workers N`: N server processes, each on its own port, kept alive.
+
+Sessions live in one process, so connections must not be spread blindly over them (SO_REUSEPORT
+would); each worker has an address and clients hash a session to one of them. A worker that dies is
+started again on its port; its sessions are gone, and clients are told so by a typed error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ludus.errors import ConfigError
+
+from .loading import imported
+
+if TYPE_CHECKING:
+    from .serve import Options
+
+logger = logging.getLogger(__name__)
+READY_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 30.0
+RESTART_AFTER_S = 0.5
+MAX_RESTART_AFTER_S = 30.0
+STABLE_S = 60.0
+POLL_S = 0.2
+WORKER_VARIABLE = "LUDUS_WORKER"
+"""Set for worker processes: they stop when their standard input closes, so none outlives us."""
+READY = " at http"
+
+
+class Worker:
+    """One server process and its port."""
+
+    def __init__(self, options: Options, port: int) -> None:
+        self.options = options
+        self.port = port
+        self.url = ""
+        self.started = 0.0
+        self.restarts = 0
+        self.next_start = 0.0
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start the process; `ready` waits until it serves."""
+        options = dataclasses.replace(self.options, workers=1, port=self.port)
+        imports = [part for name in imported for part in ("--import", name)]
+        command = [sys.executable, "-m", "ludus", *imports, "serve", *as_arguments(options)]
+        environment = {**os.environ, WORKER_VARIABLE: "1"}
+        if self.options.token:  # not where `ps` shows it
+            environment["LUDUS_TOKEN"] = self.options.token
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            process_group=0,
+        )
+
+    def ready(self) -> None:
+        """Wait for the line that tells its address.
+
+        Raises:
+            ConfigError: it ended, or took too long; what it complained about is on stderr.
+        """
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(READY_TIMEOUT_S):
+                self.process.kill()
+                raise ConfigError(f"a worker was not ready within {READY_TIMEOUT_S:g} s")
+        line = self.process.stdout.readline()
+        if READY not in line:
+            code = self.process.wait()
+            raise ConfigError(f"a worker could not start (exit code {code}); see above")
+        self.url = line.rpartition(" ")[2].strip()
+        self.port = int(self.url.rpartition(":")[2])
+
+    def restart_after_s(self) -> float:
+        """How long to wait before starting it again: longer each time it dies young."""
+        if time.monotonic() - self.started > STABLE_S:
+            self.restarts = 0
+        self.restarts += 1
+        return min(MAX_RESTART_AFTER_S, RESTART_AFTER_S * 2 ** (self.restarts - 1))
+
+
+class Workers:
+    """Starts the workers and keeps them alive until told to stop."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        ports = [options.port + i if options.port else 0 for i in range(options.workers)]
+        self.workers = [Worker(options, port) for port in ports]
+        self._stopping = False
+
+    def run(self) -> int:
+        """Serve until SIGINT or SIGTERM."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        try:
+            for worker in self.workers:
+                worker.start()
+            for worker in self.workers:
+                worker.ready()
+            self._announce()
+            while not self._stopping:
+                self._revive()
+                time.sleep(POLL_S)
+        finally:
+            self._end()
+        return 0
+
+    def _announce(self) -> None:
+        from .serve import ready_line
+
+        urls = ",".join(worker.url for worker in self.workers)
+        print(ready_line(urls, self.options), flush=True)
+
+    def _revive(self) -> None:
+        now = time.monotonic()
+        for worker in self.workers:
+            process = worker.process
+            if process is not None and process.poll() is not None:
+                after_s = worker.restart_after_s()
+                logger.error(
+                    "worker %s ended with code %s; starting it again in %g s",
+                    worker.url,
+                    process.returncode,
+                    after_s,
+                )
+                worker.process, worker.next_start = None, now + after_s
+                _close_pipes(process)
+            elif process is None and now >= worker.next_start:
+                worker.start()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _end(self) -> None:
+        alive = [worker.process for worker in self.workers if worker.process is not None]
+        for process in alive:
+            process.terminate()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for process in alive:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            _close_pipes(process)
+
+
+def _close_pipes(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def as_arguments(options: Options) -> list[str]:
+    """The command line that gives `options`; without the token, which goes by the environment."""
+    arguments = list(options.names)
+    for option in dataclasses.fields(options):
+        if option.name not in ("names", "token"):
+            value = getattr(options, option.name)
+            arguments.append(f"--{option.name.replace('_', '-')}={value}")
+    return arguments
