@@ -1,6 +1,7 @@
 """Mathematics: is the final answer of a response the gold answer?"""
 
 from .conventions import Conventions, conventions
+from .explain import GoldProblem, Step, check_golds, explain, render
 from .extraction import THINKING, Extraction, extract
 from .scoring import MathsVerifier, equivalent, verify
 
@@ -8,9 +9,14 @@ __all__ = [
     "THINKING",
     "Conventions",
     "Extraction",
+    "GoldProblem",
     "MathsVerifier",
+    "Step",
+    "check_golds",
     "conventions",
     "equivalent",
+    "explain",
     "extract",
+    "render",
     "verify",
 ]

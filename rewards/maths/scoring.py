@@ -93,6 +93,18 @@ class MathsVerifier:
             outcome = self._pool.submit(self._request(gold, answer), cpu_s=self.timeout_s).result()
             return _verdict(outcome).reward == 1.0
 
+    def trace(self, gold: str, answer: str) -> list[tuple[str, str]]:
+        """The rules that were asked about a bare answer, in order, with what each found."""
+        try:
+            return decide(gold, answer, self.conventions).trace
+        except BadGold:
+            return []
+        except NeedsPool:
+            request = self._request(gold, answer)
+            value = self._pool.submit(request, cpu_s=self.timeout_s).result().value
+            steps = value["trace"] if isinstance(value, dict) else []
+            return [("pool", "cheap means leave it open"), *((str(a), str(b)) for a, b in steps)]
+
     def warm(self) -> None:
         """Start the pool now rather than on the first hard pair."""
         self._pool.warm()

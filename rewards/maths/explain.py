@@ -1,0 +1,205 @@
+"""Why a reward is what it is: the decision step by step, for a person in front of a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ludus.verdict import Verdict
+
+from .canonical import Meter, normal
+from .extraction import extract, visible
+from .judge import infinity
+from .nodes import Node, TooBig, Unreadable, is_scalar, symbols, walk
+from .probe import approximate
+from .reader import read
+from .scoring import MathsVerifier
+from .verify import BadGold, read_gold
+
+MAX_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the decision. `text` may hold anything a model wrote: show it with `render`."""
+
+    title: str
+    text: str
+    mood: Literal["plain", "good", "bad", "note"] = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldProblem:
+    """A gold that cannot be used as it should."""
+
+    line: int
+    gold: str
+    kind: Literal["invalid", "costly"]
+    reason: str
+
+
+def explain(gold: str, response: str, *, truncated: bool = False, **options: object) -> list[Step]:
+    """The decision on one response, step by step. `options` are those of `MathsVerifier`."""
+    verifier = MathsVerifier(**options)  # type: ignore[arg-type]
+    try:
+        return list(_steps(verifier, gold, response, truncated=truncated))
+    finally:
+        verifier.close()
+
+
+def _steps(verifier: MathsVerifier, gold: str, response: str, *, truncated: bool) -> Iterator[Step]:
+    yield Step("response", f"{len(response)} characters: {shortened(response)}")
+    shown = visible(response, verifier.thinking)
+    if shown is not None and shown[0]:
+        yield Step("reasoning", f"the first {shown[0]} characters are reasoning and do not count")
+    extraction = extract(response, thinking=verifier.thinking, truncated=truncated)
+    if extraction.text is None:
+        yield Step("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
+    else:
+        where = f"by rule '{extraction.rule}', characters {extraction.start} to {extraction.end}"
+        yield Step("extracted", f"{shortened(extraction.text)} ({where})", "note")
+        yield from _readings(gold, extraction.text)
+        for rule, finding in verifier.trace(gold, extraction.text):
+            yield Step(f"rule {rule}", finding)
+    yield _verdict_step(verifier.verify(gold, response, truncated=truncated))
+
+
+def _readings(gold: str, answer: str) -> Iterator[Step]:
+    try:
+        text, meaning = read_gold(gold)
+        seen = "too big to evaluate, compared as text" if meaning is None else spelled(meaning)
+        yield Step("gold", f"{shortened(text)} read as {seen}", "note")
+    except BadGold as error:
+        yield Step("gold", str(error), "bad")
+    try:
+        yield Step("answer", f"{shortened(answer)} read as {spelled(read(answer))}", "note")
+    except (TooBig, Unreadable) as error:
+        yield Step("answer", f"cannot be read: {error}", "bad")
+
+
+def _verdict_step(verdict: Verdict) -> Step:
+    rules = ", ".join(name for name in verdict.metrics)
+    worth = f"reward {verdict.reward:g}" if verdict.reward is not None else "no reward"
+    mood: Literal["good", "bad"] = "good" if verdict.reward == 1.0 else "bad"
+    return Step("verdict", f"{verdict.status}, {worth}: {verdict.detail} [{rules}]", mood)
+
+
+def shortened(text: str) -> str:
+    """The text, its middle left out when long."""
+    if len(text) <= MAX_SHOWN:
+        return text
+    half = MAX_SHOWN // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+def spelled(node: Node) -> str:
+    """A reading, written so that nothing is ambiguous.
+
+    >>> spelled(read(r"2\\\\frac{1}{3}")), spelled(read("(0, 1]"))
+    ('7/3', 'bracket (] [0, 1]')
+    """
+    written = _spelled(node, 0)
+    return written if len(written) <= MAX_SHOWN else written[: MAX_SHOWN - 3] + "..."
+
+
+def _spelled(node: Node, depth: int) -> str:
+    if depth > 12:
+        return "..."
+    parts = [_spelled(arg, depth + 1) for arg in node.args]
+    match node.op:
+        case "num":
+            digits = str(node.value) if _small(node) else "a number of many digits"
+            return digits
+        case "dec" | "sym" | "const":
+            return node.note.replace("dec", "")
+        case "add":
+            return "(" + " + ".join(parts) + ")"
+        case "mul":
+            return " * ".join(parts)
+        case "pow":
+            return f"{parts[0]}^({parts[1]})"
+        case "func" | "call":
+            return f"{node.note}({', '.join(parts)})"
+        case "text":
+            return f"the words '{node.note}'"
+        case "rel":
+            signs = [*node.note.split(), ""]
+            return " ".join(f"{p} {s}" for p, s in zip(parts, signs, strict=False)).strip()
+        case _:
+            note = f" {node.note}" if node.note else ""
+            return f"{node.op}{note} [{', '.join(parts)}]"
+
+
+def _small(node: Node) -> bool:
+    value = node.value
+    return value.numerator.bit_length() < 2000 and value.denominator.bit_length() < 2000
+
+
+_MOODS = {"plain": "", "good": "bold green", "bad": "bold red", "note": "cyan"}
+
+
+def render(steps: Iterable[Step]) -> RenderableType:
+    """The steps for a rich console: one line each, control characters made visible."""
+    lines: list[Text] = []
+    for step in steps:
+        line = Text(f"{step.title:>12}  ", style="dim")
+        line.append(escaped(step.text), style=_MOODS[step.mood])
+        lines.append(line)
+    return Group(*lines)
+
+
+def escaped(text: str) -> str:
+    """Text that cannot steer a terminal: control, format and surrogate characters as \\\\x escapes.
+
+    >>> escaped("a\\x1b[31mb\\u202e")
+    'a\\\\x1b[31mb\\\\u202e'
+    """
+    return "".join(_escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and unicodedata.category(character) not in {"Cf", "Cs", "Co", "Cn"}:
+        return character
+    code = ord(character)
+    if character in "\n\t\r":
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
+    if code < 256:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def check_golds(golds: Iterable[str]) -> Iterator[GoldProblem]:
+    """The golds that cannot be read (`invalid`), or that are compared as text only (`costly`), with line numbers."""
+    for line, gold in enumerate(golds, start=1):
+        try:
+            _, meaning = read_gold(gold)
+        except BadGold as error:
+            yield GoldProblem(line, gold, "invalid", str(error))
+            continue
+        if meaning is None:
+            yield GoldProblem(line, gold, "costly", "too big to read: compared by its text alone")
+        elif reason := too_costly(meaning):
+            yield GoldProblem(line, gold, "costly", reason)
+
+
+def too_costly(meaning: Node) -> str:
+    """Why a gold cannot be evaluated within the limits, or ''.
+
+    A value is costly if neither doubles nor the normal form can hold it (9^9^9^9).
+    """
+    if not is_scalar(meaning) or symbols(meaning) or infinity(meaning):
+        return ""
+    if any(part.op == "call" for part in walk(meaning)) or approximate(meaning) is not None:
+        return ""
+    try:
+        normal(meaning, Meter())
+    except ZeroDivisionError:
+        return "it divides by zero: nothing but the same text equals it"
+    except (TooBig, OverflowError) as error:
+        return f"too costly to evaluate ({error}): compared by text and structure alone"
+    return ""

@@ -1,0 +1,202 @@
+"""How well a verifier does on a file of labelled answers: accuracy, precision, recall, throughput, per category.
+
+The file is JSON Lines. A row has `gold` and a response (`response`, `prediction` or `completion`); with a `label`
+(the response is right: true or false) truth is measured, with a `category` also per kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import resource
+import time
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.verdict import Verdict
+
+from .protocol import Sample, Verifier
+
+RESPONSE_FIELDS = ("response", "prediction", "completion")
+CONCURRENCY = 64
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One answer to score."""
+
+    gold: object
+    response: str
+    label: bool | None = None
+    category: str = ""
+    id: str = ""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Verdicts against labels. A reward of at least one half says "right"."""
+
+    true_positive: int = 0
+    false_positive: int = 0
+    true_negative: int = 0
+    false_negative: int = 0
+    failed: int = 0
+    """Verdicts without a reward; with a label they count as wrong in the accuracy."""
+
+    def add(self, label: bool, verdict: Verdict) -> None:
+        """Count one verdict."""
+        if verdict.reward is None:
+            self.failed += 1
+        elif verdict.reward >= 0.5:
+            self.true_positive += label
+            self.false_positive += not label
+        else:
+            self.false_negative += label
+            self.true_negative += not label
+
+    @property
+    def total(self) -> int:
+        """How many were counted."""
+        decided = (
+            self.true_positive + self.false_positive + self.true_negative + self.false_negative
+        )
+        return decided + self.failed
+
+    @property
+    def accuracy(self) -> float:
+        """Right verdicts among all."""
+        return (self.true_positive + self.true_negative) / self.total if self.total else 0.0
+
+    @property
+    def precision(self) -> float:
+        """Right ones among those rewarded."""
+        rewarded = self.true_positive + self.false_positive
+        return self.true_positive / rewarded if rewarded else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Rewarded ones among those that are right (a failure among them was not rewarded)."""
+        right = self.true_positive + self.false_negative
+        return self.true_positive / right if right else 1.0
+
+
+@dataclass(slots=True)
+class Report:
+    """What `score_file` measured."""
+
+    rows: int = 0
+    rewards: float = 0.0
+    statuses: dict[str, int] = field(default_factory=dict[str, int])
+    overall: Counts = field(default_factory=Counts)
+    categories: dict[str, Counts] = field(default_factory=dict[str, Counts])
+    wrong: list[tuple[Row, Verdict]] = field(default_factory=list[tuple[Row, Verdict]])
+    cpu_s: float = 0.0
+    """CPU seconds of this process and its ended children while scoring."""
+    wall_s: float = 0.0
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Verdicts per CPU second."""
+        return self.rows / self.cpu_s if self.cpu_s else 0.0
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a JSON Lines file.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is not such a row; the message names the line.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    return [_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        given = msgspec.json.decode(line, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}:{number}: not a JSON object ({error})") from error
+    response = next((given[name] for name in RESPONSE_FIELDS if name in given), None)
+    if "gold" not in given or not isinstance(response, str):
+        raise ConfigError(
+            f"{path}:{number}: a row needs 'gold' and one of {', '.join(RESPONSE_FIELDS)}"
+        )
+    label = given.get("label")
+    return Row(
+        given["gold"], response, label if isinstance(label, bool) else None,
+        str(given.get("category") or ""), str(given.get("id") or number),
+    )  # fmt: skip
+
+
+def score_rows(rows: Sequence[Row], verifier: Verifier, *, seed: int | None = None) -> Report:
+    """Score `rows` (shuffled when a `seed` is given) and count."""
+    order = list(rows)
+    if seed is not None:
+        random.Random(seed).shuffle(order)
+    report = Report(rows=len(order))
+    started, cpu = time.perf_counter(), cpu_seconds()
+    verdicts = asyncio.run(_score_all(order, verifier))
+    close = getattr(verifier, "close", None)
+    if callable(close):
+        close()
+    report.wall_s, report.cpu_s = time.perf_counter() - started, cpu_seconds() - cpu
+    for row, verdict in zip(order, verdicts, strict=True):
+        _count(report, row, verdict)
+    return report
+
+
+def score_file(path: Path | str, verifier: Verifier) -> Report:
+    """Score a JSON Lines file."""
+    return score_rows(read_rows(Path(path)), verifier)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of its children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+async def _score_all(rows: Sequence[Row], verifier: Verifier) -> list[Verdict]:
+    """Verdicts in order. Those decided at once are taken at once; those that wait, wait together."""
+    verdicts: list[Verdict | None] = [None] * len(rows)
+    waiting: set[asyncio.Task[None]] = set()
+    for place, row in enumerate(rows):
+        scored = verifier.score(Sample(response=row.response, gold=row.gold))
+        if not inspect.isawaitable(scored):
+            verdicts[place] = scored
+            continue
+        waiting.add(asyncio.create_task(_fill(verdicts, place, scored)))
+        if len(waiting) >= CONCURRENCY:
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if waiting:
+        await asyncio.wait(waiting)
+    return [verdict or Verdict.error("no verdict") for verdict in verdicts]
+
+
+async def _fill(verdicts: list[Verdict | None], place: int, scored: Awaitable[Verdict]) -> None:
+    try:
+        verdicts[place] = await scored
+    except Exception as error:  # a boundary: one row's failure must not end the report
+        verdicts[place] = Verdict.error(f"{type(error).__name__}: {error}")
+
+
+def _count(report: Report, row: Row, verdict: Verdict) -> None:
+    report.rewards += verdict.reward or 0.0
+    report.statuses[verdict.status] = report.statuses.get(verdict.status, 0) + 1
+    if row.label is None:
+        return
+    report.overall.add(row.label, verdict)
+    report.categories.setdefault(row.category, Counts()).add(row.label, verdict)
+    if verdict.reward is None or (verdict.reward >= 0.5) != row.label:
+        report.wrong.append((row, verdict))
+
+
+def by_category(report: Report) -> Iterator[tuple[str, Counts]]:
+    """Categories, the least accurate first."""
+    yield from sorted(report.categories.items(), key=lambda item: (item[1].accuracy, item[0]))

@@ -1,0 +1,204 @@
+"""`ludus score`: one answer or a file of answers, by any verifier; for maths also why."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from ludus.errors import ConfigError
+from ludus.rewards import Sample, make_verifier
+from ludus.rewards.maths import check_golds, explain, render
+from ludus.rewards.maths.explain import escaped, shortened
+from ludus.rewards.report import Report, by_category, read_rows, score_rows
+from ludus.verdict import Verdict
+
+from .arguments import Flag, parse
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to score, with what."""
+
+    verifier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="VERIFIER")]
+    """The verifier's name (ludus list)."""
+
+    gold: str | None = None
+    """The reference answer."""
+
+    answer: str | None = None
+    """What the policy wrote."""
+
+    file: Path | None = None
+    """JSON Lines with gold, response (or prediction), and optionally label and category."""
+
+    check_golds: Path | None = None
+    """Lists the golds of this file that cannot be read, or only compared as text (maths)."""
+
+    explain: Flag = False
+    """Prints the decision step by step (maths)."""
+
+    set: tuple[str, ...] = ()
+    """Options of the verifier, as NAME=JSON: --set preset='"strict"' timeout_s=1."""
+
+    wrong: int = 0
+    """With --file: shows that many answers whose verdict is not their label."""
+
+    json: Flag = False
+    """Prints JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Score."""
+    options = parse(
+        Options,
+        arguments,
+        verb="score",
+        about="Score an answer, or a file of answers, with a verifier.",
+        example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain",
+    )
+    settings = dict(_setting(item) for item in options.set)
+    if options.check_golds is not None:
+        return _check_golds(options)
+    if options.file is not None:
+        return _score_file(options, settings)
+    if options.gold is None or options.answer is None:
+        raise ConfigError("score needs --gold and --answer, or --file, or --check-golds")
+    if options.explain:
+        return _explain(options, options.gold, options.answer, settings)
+    verdict = _score_one(options.verifier, options.gold, options.answer, settings)
+    _show(verdict, as_json=options.json)
+    return 0 if verdict.ok else 1
+
+
+def _setting(item: str) -> tuple[str, object]:
+    name, sign, value = item.partition("=")
+    if not sign:
+        raise ConfigError(f"--set takes NAME=JSON, got {item!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _score_one(name: str, gold: str, answer: str, settings: dict[str, object]) -> Verdict:
+    verifier = make_verifier(name, **settings)
+    try:
+        scored = verifier.score(Sample(response=answer, gold=gold))
+        return asyncio.run(_awaited(scored)) if inspect.isawaitable(scored) else scored
+    finally:
+        close: Callable[[], object] | None = getattr(verifier, "close", None)
+        if close is not None:
+            close()
+
+
+async def _awaited(scored: object) -> Verdict:
+    if inspect.isawaitable(scored):
+        return await scored  # type: ignore[no-any-return]
+    raise TypeError(f"not awaitable: {scored!r}")
+
+
+def _show(verdict: Verdict, *, as_json: bool) -> None:
+    if as_json:
+        said = {"status": verdict.status, "reward": verdict.reward, "detail": verdict.detail}
+        print(json.dumps({**said, "metrics": verdict.metrics}))
+        return
+    worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
+    print(f"{worth}: {escaped(verdict.detail)}")
+
+
+def _explain(options: Options, gold: str, answer: str, settings: dict[str, object]) -> int:
+    if options.verifier != "maths":
+        raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
+    Console().print(render(explain(gold, answer, **settings)), soft_wrap=True)
+    return 0
+
+
+def _check_golds(options: Options) -> int:
+    if options.verifier != "maths":
+        raise ConfigError(f"--check-golds is for the verifier 'maths', not {options.verifier!r}")
+    path = options.check_golds
+    assert path is not None
+    problems = list(check_golds(_golds(path)))
+    for problem in problems:
+        print(f"{path}:{problem.line}: {problem.kind}: {escaped(shortened(problem.reason))}")
+    invalid = sum(problem.kind == "invalid" for problem in problems)
+    print(f"{invalid} golds cannot be read, {len(problems) - invalid} are compared as text only")
+    return 1 if invalid else 0
+
+
+def _golds(path: Path) -> Iterator[str]:
+    """The golds of a JSON Lines file (`gold`, else `answer`, else `final_answer`), or plain lines."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            row = line
+        if isinstance(row, dict):
+            row = next(
+                (row[name] for name in ("gold", "answer", "final_answer") if name in row), ""
+            )
+        if isinstance(row, list):
+            row = row[0] if len(row) == 1 else " , ".join(map(str, row))
+        yield str(row)
+
+
+def _score_file(options: Options, settings: dict[str, object]) -> int:
+    assert options.file is not None
+    rows = read_rows(options.file)
+    report = score_rows(rows, make_verifier(options.verifier, **settings))
+    if options.json:
+        print(json.dumps(_as_json(report)))
+    else:
+        _print_report(report, options.wrong)
+    return 0
+
+
+def _as_json(report: Report) -> dict[str, object]:
+    counts = report.overall
+    return {
+        "rows": report.rows, "mean_reward": report.rewards / max(1, report.rows), "statuses": report.statuses,
+        "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
+        "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
+        "categories": {name: count.accuracy for name, count in report.categories.items()},
+    }  # fmt: skip
+
+
+def _print_report(report: Report, wrong: int) -> None:
+    statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
+    print(
+        f"{report.rows} answers ({statuses}), mean reward {report.rewards / max(1, report.rows):.4f}"
+    )
+    print(f"{report.per_cpu_second:.0f} per CPU-second, {report.wall_s:.1f} s in all")
+    counts = report.overall
+    if not counts.total:
+        return
+    print(
+        f"accuracy {counts.accuracy:.4f}  precision {counts.precision:.4f}  recall {counts.recall:.4f}"
+    )
+    table = Table("category", "cases", "accuracy", "precision", "recall")
+    for name, count in by_category(report):
+        numbers = (f"{x:.3f}" for x in (count.accuracy, count.precision, count.recall))
+        table.add_row(name or "-", str(count.total), *numbers)
+    Console().print(table)
+    for row, verdict in report.wrong[:wrong]:
+        shown = f"{row.id} {row.category} label {row.label}: gold {row.gold!r}, {row.response!r}"
+        print(f"{escaped(shortened(shown))} -> {escaped(verdict.detail)}")
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.exit(main(sys.argv[1:]))
