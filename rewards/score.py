@@ -45,7 +45,7 @@ def score(
         ConfigError: the verifier does not take these options.
     """
     sample = Sample(response=response, gold=gold, prompt=prompt, info=info or {})
-    return score_sample(_verifier(name, options), sample, timeout_s=timeout_s)
+    return score_sample(shared_verifier(name, **options), sample, timeout_s=timeout_s)
 
 
 def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEOUT_S) -> Verdict:
@@ -64,8 +64,14 @@ def _wait(made: Awaitable[Verdict], timeout_s: float) -> Verdict:
         return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
 
 
-def _verifier(name: str, options: dict[str, Any]) -> Verifier:
-    """Verifiers are kept: one may hold a pool of processes that takes long to start."""
+def shared_verifier(name: str, **options: Any) -> Verifier:
+    """The one verifier of this process with these options: it may hold a pool of processes that
+    takes long to start. Nobody closes it.
+
+    Raises:
+        UnknownVerifier: nobody registered it; the message names the near miss.
+        ConfigError: it does not take these options.
+    """
     try:
         return _kept(name, find_verifier(name), tuple(sorted(options.items())))
     except TypeError:  # an option that cannot be a key

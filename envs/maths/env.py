@@ -1,0 +1,107 @@
+r"""`ludus/maths-v0`: solve a problem, give the final answer in \boxed{}.
+
+    user       Solve for x: 3x + 4 = 19.
+    assistant  3x = 15, so x = 5. \boxed{5}         reward 1
+
+One turn. The answer is scored by a verifier, `maths` unless told otherwise. Problems come from a
+JSONL file, from a data hub, or, with no argument, from a generator.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.messages import Message
+from ludus.rewards import Sample
+from ludus.rewards.score import shared_verifier
+from ludus.verdict import Verdict
+
+from ..protocol import Info, TextEnv
+from ..tasks import TaskSet
+from .generated import GeneratedProblems
+from .problems import Gold, Problem, last_boxed
+from .splits import ProblemSet, load_split
+
+
+class Maths(TextEnv):
+    """Solve a problem and give the final answer in \\boxed{}; problems from a file, a hub or a
+    generator.
+
+    Args:
+        source: a .jsonl or .jsonl.gz path (the layouts of GSM8K, MATH, AIME and others are
+            recognised), or a hub's `owner/name[/config][@split]`; empty draws generated problems.
+        test_source: the same, for the test split alone.
+        seed: of shuffle and split.
+        validation: the share of `source` for validation.
+        test: the share for test, without `test_source`.
+        question: the field with the question; empty recognises known layouts.
+        answer: the field with the answer; likewise.
+        verifier: who scores the answer.
+        verifier_options: its options.
+    """
+
+    system_prompt = "Solve the problem."
+    answer_format = "Think step by step. Give the final answer in \\boxed{}."
+    max_turns = 1
+
+    def __init__(
+        self,
+        source: str = "",
+        *,
+        test_source: str = "",
+        seed: int = 0,
+        validation: float = 0.05,
+        test: float = 0.1,
+        question: str = "",
+        answer: str = "",
+        verifier: str = "maths",
+        verifier_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.problems: ProblemSet | GeneratedProblems = (
+            load_split(
+                source,
+                test_source,
+                seed=seed,
+                validation=validation,
+                test=test,
+                question=question,
+                answer=answer,
+            )
+            if source
+            else GeneratedProblems()
+        )
+        self.verifier = shared_verifier(verifier, **(verifier_options or {}))
+        self.problem = Problem(id="", question="", gold="")
+
+    def tasks(self, split: str) -> TaskSet:
+        """The problems of a split, shuffled; generated ones are without end."""
+        return self.problems.tasks(split)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Show the problem."""
+        self.problem = self.problems.problem(self.task)
+        return self.problem.question, {}
+
+    async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
+        """Score the final answer; the episode ends."""
+        said = action if isinstance(action, str) else action.text
+        sample = Sample(response=said, gold=self.problem.gold, prompt=self.problem.question)
+        made = self.verifier.score(sample)
+        return "", await made if inspect.isawaitable(made) else made, True, False, {}
+
+    def gold(self) -> Gold:
+        """The final answer."""
+        return self.problem.gold
+
+    def demonstrate(self) -> str:
+        """The worked solution where there is one, and the final answer."""
+        gold = self.problem.gold
+        answer = gold if isinstance(gold, str) else gold[0]
+        worked = self.problem.solution
+        if last_boxed(worked) == answer:
+            return worked
+        return f"{worked}\n\\boxed{{{answer}}}".strip()

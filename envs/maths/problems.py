@@ -1,0 +1,138 @@
+"""Problems with a final answer, and the layouts in which data sets keep them.
+
+GSM8K       {"question", "answer": "... reasoning ... #### 42"}
+MATH-500    {"problem", "solution", "answer", "level"}
+MATH        {"problem", "solution": "... \\boxed{42}", "level": "Level 3"}
+AIME, AMC   {"problem" or "question", "answer" or "expected_answer"}
+SVAMP       {"Body", "Question", "Answer"}
+Olympiad    {"question", "final_answer": ["42"]}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+QUESTION_FIELDS = ("problem", "question", "Question")
+ANSWER_FIELDS = ("answer", "expected_answer", "final_answer", "Answer")
+SOLUTION_FIELDS = ("solution", "reference_solution")
+GSM8K_MARK = "####"
+
+Gold = str | list[str]
+"""The final answer; of a list, each counts as right."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem."""
+
+    id: str
+    """A digest of the question: the same in every file, order and split."""
+    question: str
+    gold: Gold
+    difficulty: float | None = None
+    solution: str = ""
+    """A worked solution, where the data has one."""
+
+
+class Unusable(ValueError):
+    """A row without a question or without a final answer; the message says which."""
+
+
+def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") -> Problem:
+    """Read a row of one of the known layouts.
+
+    Args:
+        row: as decoded from JSON.
+        question: the field with the question; empty looks for the known ones.
+        answer: the field with the answer; likewise.
+
+    Raises:
+        Unusable: there is no question or no final answer.
+    """
+    asked = _question(row, question)
+    gold, solution = _answer(row, answer)
+    return Problem(
+        id=digest(asked),
+        question=asked,
+        gold=gold,
+        difficulty=_difficulty(row.get("level")),
+        solution=solution,
+    )
+
+
+def digest(question: str) -> str:
+    """The id of a problem: equal where questions differ in spacing alone."""
+    text = " ".join(question.split())
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _question(row: Mapping[str, Any], field: str) -> str:
+    for name in [field] if field else QUESTION_FIELDS:
+        text = row.get(name)
+        if isinstance(text, str) and text.strip():
+            body = row.get("Body") if name == "Question" else None
+            return f"{body} {text}".strip() if isinstance(body, str) else text.strip()
+    raise Unusable(f"no question among the fields {', '.join(row)}")
+
+
+def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
+    solution = next((row[name] for name in SOLUTION_FIELDS if isinstance(row.get(name), str)), "")
+    for name in [field] if field else ANSWER_FIELDS:
+        given = row.get(name)
+        if isinstance(given, str) and GSM8K_MARK in given:
+            reasoning, _, final = given.rpartition(GSM8K_MARK)
+            return _number(final), _without_calculations(reasoning)
+        gold = _gold(given)
+        if gold:
+            return gold, solution
+    boxed = last_boxed(solution)
+    if boxed:
+        return boxed, solution
+    raise Unusable(f"no final answer among the fields {', '.join(row)}")
+
+
+def _gold(given: object) -> Gold:
+    if isinstance(given, list):
+        return [text for one in given if isinstance(text := _gold(one), str) and text]
+    if isinstance(given, float) and given.is_integer():
+        return str(int(given))
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return str(given)
+    return given.strip() if isinstance(given, str) else ""
+
+
+def _number(text: str) -> str:
+    """GSM8K writes `$1,234`."""
+    return text.strip().lstrip("$").replace(",", "")
+
+
+def _without_calculations(text: str) -> str:
+    """GSM8K marks what a calculator would do: `48/2 = <<48/2=24>>24`."""
+    return re.sub(r"<<[^<>]*>>", "", text).strip()
+
+
+def last_boxed(text: str) -> str:
+    """What stands in the last `\\boxed{}`, its braces balanced; empty if there is none.
+
+    >>> last_boxed(r"so \\boxed{1} or \\boxed{\\frac{1}{2}}")
+    '\\\\frac{1}{2}'
+    """
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return ""
+    begin, depth = start + len("\\boxed{"), 1
+    for position in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if depth == 0:
+            return text[begin:position].strip()
+    return ""
+
+
+def _difficulty(level: object) -> float | None:
+    """MATH writes 1 to 5, or `Level 3`."""
+    digits = re.fullmatch(r"(?:Level )?(\d+)", str(level)) if level is not None else None
+    return float(digits[1]) if digits else None
