@@ -12,6 +12,7 @@
     + InvalidAction          (TypeError)        an action of a wrong type
     + EpisodeEnded           (RuntimeError)     step before reset, or after the end
     + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
+    + BudgetExceeded         (RuntimeError)     the tokens a model's client may use are spent
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -129,6 +130,10 @@ class RewardUnavailable(LudusError, RuntimeError):
 
     def __reduce__(self) -> tuple[type[RewardUnavailable], tuple[Verdict]]:
         return type(self), (self.verdict,)
+
+
+class BudgetExceeded(LudusError, RuntimeError):
+    """The tokens a client of a model may use are spent."""
 
 
 class CheckFailed(LudusError, AssertionError):

@@ -1,0 +1,152 @@
+"""A person as a policy: text is an answer, a line that begins with `/` calls a tool.
+
+/calculator 1+1                      a tool with one argument takes the rest of the line
+/search query="red fox" limit=3      several are named
+/search {"query": "red fox"}         or given as JSON
+//not a call                         a text that begins with /
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ludus.envs import ToolSpec
+from ludus.errors import ToolError
+from ludus.messages import Message, ToolCall, assistant
+
+from .trajectory import Segment, Turn
+
+Ask = Callable[[Sequence[Message], Sequence[ToolSpec], str], str]
+"""Shows the new messages, the tools and what was wrong with the last line; returns a line. Raises
+EOFError where the person leaves.
+"""
+
+
+class HumanPolicy:
+    """Asks a person for each action. `ask` may block: nobody else plays meanwhile."""
+
+    trainable = False
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+
+    def begin(self, *, seed: int = 0) -> HumanPlayer:
+        """A player; a person has no sampling seed."""
+        return HumanPlayer(self.ask)
+
+
+class HumanPlayer:
+    """Plays one episode at the terminal."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.segments: list[Segment] = [Segment()]
+        self._ask = ask
+        self._seen = 0
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | None:
+        """Ask until the line can be read; None if the person leaves."""
+        new = list(messages[self._seen :])
+        shown: list[Message] = new
+        complaint = ""
+        while True:
+            try:
+                line = self._ask(shown, tools, complaint)
+            except EOFError:
+                return None
+            try:
+                message = read_line(line, tools)
+                break
+            except ToolError as error:
+                shown, complaint = [], str(error)
+        turn = Turn(observation=new, message=message)
+        self._seen = len(messages) + 1
+        self.segments[-1].turns.append(turn)
+        return turn
+
+
+def read_line(line: str, tools: Sequence[ToolSpec]) -> Message:
+    """Read what a person typed.
+
+    >>> read_line("42", []).text
+    '42'
+
+    Raises:
+        ToolError: a call of no tool there is, or with arguments that cannot be read.
+    """
+    if not line.startswith("/") or line.startswith("//"):
+        return assistant(line.removeprefix("/") if line.startswith("//") else line)
+    name, _, rest = line[1:].partition(" ")
+    known = {tool.name: tool for tool in tools}
+    if name not in known:
+        raise ToolError(_no_such_tool(name, list(known)))
+    arguments = _arguments(rest.strip(), known[name])
+    return assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
+
+
+def _no_such_tool(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean /{near[0]}?" if near else f"; there is {', '.join(known) or 'none'}"
+    return f"no tool named {name!r}{hint} (to say a text that begins with /, type //)"
+
+
+def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    if text.startswith("{"):
+        return _from_json(text, tool)
+    if not text:
+        return {}
+    named = _named(text, properties)
+    if named is not None:
+        return named
+    alone = _the_one(tool, properties)
+    if alone is None:
+        raise ToolError(f"{tool.name} takes {usage(tool)}")
+    return {alone: _value(text, properties[alone])}
+
+
+def _from_json(text: str, tool: ToolSpec) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ToolError(f"these arguments of {tool.name} are not JSON: {error}") from None
+
+
+def _named(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`a=1 b="x y"` as arguments; None if the line is not of that form."""
+    try:
+        words = [word.partition("=") for word in shlex.split(text)]
+    except ValueError:
+        return None
+    if not all(mark and name in properties for name, mark, _ in words):
+        return None
+    return {name: _value(value, properties[name]) for name, _, value in words}
+
+
+def _the_one(tool: ToolSpec, properties: Mapping[str, Any]) -> str | None:
+    """The argument that the rest of the line is: the only one, or the only one required."""
+    names = list(properties) if len(properties) == 1 else list(tool.parameters.get("required", []))
+    return names[0] if len(names) == 1 else None
+
+
+def _value(text: str, schema: Any) -> Any:
+    """Text where the schema says so, else JSON where it is JSON."""
+    if isinstance(schema, dict) and schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def usage(tool: ToolSpec) -> str:
+    """How a call of `tool` is typed, `/search query=... [limit=...]`."""
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    required = tool.parameters.get("required", [])
+    if len(properties) == 1:
+        return f"/{tool.name} {next(iter(properties)).upper()}"
+    words = [f"{n}=..." if n in required else f"[{n}=...]" for n in properties]
+    return " ".join([f"/{tool.name}", *words])

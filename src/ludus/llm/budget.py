@@ -1,0 +1,44 @@
+"""How many tokens a client may use."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ludus.errors import BudgetExceeded
+
+
+class Usage(msgspec.Struct, kw_only=True):
+    """Tokens a server counted."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, other: Usage) -> None:
+        """Count `other` too."""
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+
+
+class TokenBudget:
+    """A bound on the tokens of prompts and answers, shared by whoever holds it.
+
+    What requests already under way will use is known only when they are answered, so the bound can
+    be passed by those; no request starts after it is reached.
+    """
+
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+        self.spent = Usage()
+
+    def ensure_left(self) -> None:
+        """Raises BudgetExceeded if nothing is left."""
+        if self.spent.total >= self.max_tokens:
+            raise BudgetExceeded(
+                f"the budget of {self.max_tokens} tokens is spent ({self.spent.total} used); raise "
+                "it, or ask for less"
+            )

@@ -1,0 +1,173 @@
+"""The client: one conversation in, one answer out, however often it has to be asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError, LudusError, ServerUnreachable
+from ludus.messages import Message
+from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
+
+from .budget import TokenBudget, Usage
+from .cache import DiskCache
+from .wire import Completion, error_of, messages_row, read_reply
+
+API_KEY_VARIABLE = "LUDUS_API_KEY"
+"""Read where no key is handed in. Not OPENAI_API_KEY: that one must not go to any server named."""
+PATIENCE = RetryPolicy(timeout_s=900.0, attempt_timeout_s=300.0, first_wait_s=0.5, max_wait_s=30.0)
+
+
+class ChatClient:
+    """Asks one model of one server. It lives on one event loop.
+
+    Args:
+        base_url: up to and with `/v1`.
+        model: as the server calls it.
+        api_key: None reads the environment variable LUDUS_API_KEY.
+        patience: timeouts and waits between attempts.
+        concurrency: most requests at once; others wait.
+        cache: a folder for answers; None keeps none.
+        budget: a bound on tokens.
+
+    Raises:
+        ConfigError: an address that is none, or a cache folder that cannot be made.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        patience: RetryPolicy = PATIENCE,
+        concurrency: int = 32,
+        cache: str | Path | None = None,
+        budget: TokenBudget | None = None,
+    ) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"a model server's address looks like http://127.0.0.1:8000/v1, got {base_url!r}"
+            )
+        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.model = model
+        self.patience = patience
+        self.usage = Usage()
+        """Of all requests that were answered, not from the cache."""
+        self.retries = 0
+        self._key = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
+        self._cache = None if cache is None else DiskCache(cache)
+        self._budget = budget
+        self._slots = asyncio.Semaphore(concurrency)
+        self._transport = AsyncTransport()
+        self._rng = random.Random()
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        seed: int | None = None,
+        send_seed: bool = True,
+        **sampling: Any,
+    ) -> Completion:
+        """Answer a conversation.
+
+        Args:
+            messages: the conversation.
+            tools: in OpenAI's form.
+            seed: of the sampling; part of the cache's key even where it is not sent.
+            send_seed: False for servers that refuse the field.
+            sampling: further fields of the request, such as `temperature` and `max_tokens`.
+
+        Raises:
+            BudgetExceeded: no tokens are left.
+            ContextTooLong: the conversation does not fit.
+            RemoteError: what the server met, or why it could not be asked.
+        """
+        request: dict[str, Any] = {
+            "model": self.model, "messages": messages_row(messages), **sampling
+        }  # fmt: skip
+        if tools:
+            request["tools"] = list(tools)
+        if seed is not None and send_seed:
+            request["seed"] = seed
+        key = DiskCache.key([self.url, seed, request]) if self._cache else ""
+        kept = self._cache.get(key) if self._cache else None
+        if kept is not None:
+            return msgspec.structs.replace(read_reply(kept), cached=True)
+        completion, body = await self._ask(request)
+        self._count(completion.usage)
+        if self._cache:
+            self._cache.put(key, body)
+        return completion
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+
+    async def _ask(self, request: dict[str, Any]) -> tuple[Completion, bytes]:
+        """The answer, read and as it came; asks again while that may help."""
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        posted = HttpRequest("POST", self.url, headers, _encoded(request))
+        async with self._slots:
+            retry = Retry(self.patience, self._rng)
+            while True:
+                if self._budget:
+                    self._budget.ensure_left()
+                try:
+                    return await self._attempt(posted, retry.attempt_timeout_s)
+                except LudusError as error:
+                    wait_s = retry.wait_s(error)
+                self.retries += 1
+                await self._transport.sleep(wait_s)
+
+    async def _attempt(self, posted: HttpRequest, timeout_s: float) -> tuple[Completion, bytes]:
+        try:
+            response = await self._transport.send(posted, timeout_s)
+        except ServerUnreachable as error:
+            raise ServerUnreachable(
+                f"no answer from {self.url} ({error.__cause__}); is the model's server running?"
+            ) from error
+        if response.status != 200:
+            raise error_of(response.status, response.body, retry_after_s(response))
+        return read_reply(response.body), response.body
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self.usage.add(usage)
+            if self._budget:
+                self._budget.spent.add(usage)
+        elif self._budget:
+            raise ConfigError(f"{self.url} counts no tokens, so a token budget cannot be kept")
+
+
+def _encoded(request: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(request)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"this cannot be sent to a model: {error}") from None
+
+
+def retry_after_s(response: HttpResponse) -> float | None:
+    """Seconds to wait, which a server writes as a number or as a date."""
+    said = response.headers.get("Retry-After", "")
+    try:
+        return max(0.0, float(said))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(said).timestamp() - time.time())
+    except ValueError:
+        return None

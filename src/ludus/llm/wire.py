@@ -1,0 +1,167 @@
+"""The OpenAI chat format: messages and tools out, an answer back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import (
+    LudusError,
+    Overloaded,
+    RequestRejected,
+    ServerFault,
+    Unauthorized,
+)
+from ludus.messages import ImagePart, Message, Part, Role, TextPart, ToolCall
+
+from .budget import Usage
+
+
+class ContextTooLong(RequestRejected):
+    """The conversation does not fit the model's context window."""
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer."""
+
+    message: Message
+    finish: str
+    """stop, length, tool_calls or content_filter, as the server said."""
+    usage: Usage | None = None
+    """None where the server does not count."""
+    cached: bool = False
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """A message as the chat format writes it."""
+    row: dict[str, Any] = {"role": str(message.role), "content": _content(message.content)}
+    if message.tool_calls:
+        row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
+    if message.role is Role.TOOL:
+        row["tool_call_id"] = message.tool_call_id
+    elif message.name:
+        row["name"] = message.name
+    return row
+
+
+def _content(content: str | list[Part]) -> str | list[dict[str, Any]]:
+    return content if isinstance(content, str) else [_part(part) for part in content]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    return {"type": "image_url", "image_url": {"url": part.url or _data_url(part)}}
+
+
+def _data_url(image: ImagePart) -> str:
+    kind = "png"
+    if image.data.startswith(b"\xff\xd8\xff"):
+        kind = "jpeg"
+    elif image.data[8:12] == b"WEBP":
+        kind = "webp"
+    return f"data:image/{kind};base64,{base64.b64encode(image.data).decode()}"
+
+
+def _call_row(call: ToolCall) -> dict[str, Any]:
+    arguments = msgspec.json.encode(call.arguments).decode()
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str = ""
+
+
+class _Answer(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Answer
+    finish_reason: str | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+    usage: Usage | None = None
+
+
+def read_reply(body: bytes) -> Completion:
+    """Read an answer.
+
+    Raises:
+        ServerFault: it is not a chat completion.
+    """
+    try:
+        reply = msgspec.json.decode(body, type=_Reply)
+        choice = reply.choices[0]
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+        raise ServerFault(f"not a chat completion: {error}: {body[:120]!r}") from None
+    answer = choice.message
+    message = Message(
+        role=Role.ASSISTANT,
+        content=answer.content or "",
+        tool_calls=[_read_call(call, index) for index, call in enumerate(answer.tool_calls or [])],
+        reasoning=answer.reasoning_content or answer.reasoning or "",
+    )
+    return Completion(message=message, finish=choice.finish_reason or "stop", usage=reply.usage)
+
+
+def _read_call(call: _Call, index: int) -> ToolCall:
+    """A call whose arguments are no JSON object carries an error, and is never executed."""
+    name, identity, given = call.function.name, call.id or f"call_{index}", call.function.arguments
+    if isinstance(given, dict):
+        return ToolCall(name=name, arguments=given, id=identity)
+    try:
+        arguments = msgspec.json.decode(given or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return ToolCall(name=name, id=identity, error=f"arguments are not a JSON object: {error}")
+    return ToolCall(name=name, arguments=arguments, id=identity)
+
+
+def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:
+    """The typed error of a reply that is not a success."""
+    said = f"HTTP {status}: {_said(body)}"
+    if status in (401, 403):
+        return Unauthorized(f"{said}; hand in the server's API key")
+    if status == 429:
+        return Overloaded(said, 1.0 if retry_after_s is None else retry_after_s)
+    if status >= 500 or status == 408:
+        return ServerFault(said)
+    if "context_length" in said or "context length" in said:
+        return ContextTooLong(said)
+    return RequestRejected(said)
+
+
+def _said(body: bytes) -> str:
+    """The message of an error reply; servers disagree about its shape."""
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        decoded = None
+    if isinstance(decoded, dict):
+        error = decoded.get("error", decoded)
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))[:400]
+    return body[:200].decode("utf-8", "replace").strip() or "no body"
+
+
+def messages_row(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """A conversation as the chat format writes it."""
+    return [row_of(message) for message in messages]
