@@ -97,12 +97,24 @@ class AtomParser(ExpressionParser):
         """`f(x)` is a call; `x(y)` is a product, `P(A)` a call only when it holds one name."""
         head = name.split("_")[0].rstrip("'")
         one_name = self.ahead().kind == "sym" and self.ahead(2).kind == "close"
+        if (
+            name == "C"
+            and self.ahead().kind == self.ahead(3).kind == "num"
+            and self.ahead(2).kind == "sep"
+        ):
+            self.take()
+            return self.count(nodes.func("binom", *self._closed_items()))
         if head in _FUNCTION_LETTERS or (head in _EVENT_LETTERS and one_name):
             self.take()
             arguments = self._items()
             self.closing("(")
             return self.count(Node("call", tuple(arguments), 0, name))
         return nodes.sym(name)
+
+    def _closed_items(self) -> list[Node]:
+        items = self._items()
+        self.closing("(")
+        return items
 
     def _word(self) -> Node:
         words: list[str] = []
@@ -139,9 +151,18 @@ class AtomParser(ExpressionParser):
             exponent = self._raised()
         if name in _INVERSE and exponent == nodes.MINUS_ONE:
             name, exponent = _INVERSE[name], None
-        arguments = self._arguments(name)
+        arguments = self._degrees(self._arguments(name))
         node = self._applied(name, arguments, base)
         return node if exponent is None else nodes.power(node, exponent)
+
+    def _degrees(self, arguments: list[Node]) -> list[Node]:
+        """Angles in degrees inside a function, in radians."""
+        return [
+            nodes.mul(arg.args[0], nodes.const("pi"), nodes.num(nodes.Fraction(1, 180)))
+            if arg.op == "degree"
+            else arg
+            for arg in arguments
+        ]
 
     def _applied(self, name: str, arguments: list[Node], base: Node | None) -> Node:
         if name == "exp":
@@ -226,7 +247,12 @@ class AtomParser(ExpressionParser):
         if self.here.kind == "close":
             self.take()
             return Node("bracket", (), 0, "()")
+        french, self.french = (
+            self.french,
+            token.kind == "close" or (self.french and token.value != "("),
+        )
         items = self._items()
+        self.french = french
         closed = self.closing(opened)
         if len(items) > 1:
             return self.count(Node("bracket", tuple(items), 0, opened + closed))
@@ -248,7 +274,9 @@ class AtomParser(ExpressionParser):
         if self.accept("close", "}"):
             return Node("set")
         self.bars, bars = 1, self.bars
+        colons, self.colons = self.colons, False
         items = [self.deeper(self.item)]
+        self.colons = colons
         if self.here.kind == "bar" or self.here == ("sign", ":", self.here.spaced):
             self.take()
             self.bars = 0
@@ -278,6 +306,8 @@ class AtomParser(ExpressionParser):
                 return Node("set")
             return self.atom()
         items = self._items()
+        if self.accept("cmd", "choose"):
+            items = [nodes.func("binom", items[0], self.deeper(self.set_expression))]
         self.expect("endgroup")
         return items[0] if len(items) == 1 else self.count(Node("set", tuple(items)))
 

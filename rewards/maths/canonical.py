@@ -45,13 +45,13 @@ class Meter:
             raise TooBig("expanding it takes more products than the limit")
 
 
-def difference(left: Node, right: Node) -> Sum:
+def difference(left: Node, right: Node, allowance: int = MAX_PRODUCTS) -> Sum:
     """The normal form of `left - right` with denominators cleared; empty if they are equal.
 
     Raises:
         TooBig: beyond the limits of size.
     """
-    meter = Meter()
+    meter = Meter(allowance)
     first, second = normal(left, meter), normal(right, meter)
     return cleared(plus(first, second, Fraction(-1)), meter)
 
@@ -134,7 +134,7 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
         return scaled(right, left[ONE])
     if len(right) == 1 and ONE in right:
         return scaled(left, right[ONE])
-    meter.spend(len(left) * len(right))
+    meter.spend(len(left) * len(right) * (1 + (_bits(left) + _bits(right)) // 512))
     total: Sum = {}
     for first, first_coefficient in left.items():
         for second, second_coefficient in right.items():
@@ -150,6 +150,13 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
     if any(_can_unfold(item) for monomial in total for item in monomial):
         return _unfolded(total, meter)
     return total
+
+
+def _bits(terms: Sum) -> int:
+    return max(
+        (value.numerator.bit_length() + value.denominator.bit_length() for value in terms.values()),
+        default=0,
+    )
 
 
 def _check_size(value: Fraction) -> None:

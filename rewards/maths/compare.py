@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .judge import Judge
+from .judge import EXACT, Judge
+from .matrices import worked_out
 from .nodes import Node, add, has, is_scalar, neg
 from .quantities import MARKS, same_value
 from .regions import is_regional, same_region, to_region
 from .relations import aligned, assigned, same_parameter, same_relation, true_chain
 
 MAX_ITEMS = 64
+_COMPOUND = frozenset({"add", "mul", "pow"})
 _SYNONYMS = {
     "empty set": "no solution", "no solutions": "no solution", "no real solution": "no solution",
     "no real solutions": "no solution", "the empty set": "no solution", "dne": "does not exist",
@@ -28,6 +30,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return _same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
+    gold, answer = worked_out(_without_membership(gold)), worked_out(_without_membership(answer))
     answer = same_parameter(gold, aligned(gold, answer))
     if _is_plural(gold) or _is_plural(answer):
         return _plural(gold, answer, judge)
@@ -76,6 +79,16 @@ def _split(node: Node) -> tuple[Node, Node | None]:
         return node, None
     inner, condition = node.args
     return inner, None if _is_membership(condition) else condition
+
+
+def _without_membership(node: Node) -> Node:
+    """`k pi, k in Z` without its last item, which only says what k is."""
+    if node.op != "list":
+        return node
+    kept = tuple(item for item in node.args if not (item.op == "rel" and _is_membership(item)))
+    if len(kept) == len(node.args) or not kept:
+        return node
+    return kept[0] if len(kept) == 1 else node._replace(args=kept)
 
 
 def _is_membership(condition: Node) -> bool:
@@ -219,7 +232,14 @@ def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
         return _in_order(first, second, judge)
     left = list(second)
     for wanted in first:
-        found = next((i for i, given in enumerate(left) if matches(wanted, given, judge)), None)
+        found = next(
+            (
+                i
+                for i, given in enumerate(left)
+                if _may_agree(wanted, given) and matches(wanted, given, judge)
+            ),
+            None,
+        )
         if found is None:
             return judge.decided("set", False, "a value of the gold is missing")
         left.pop(found)
@@ -228,10 +248,17 @@ def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
 
 def _distinct(items: list[Node], judge: Judge) -> list[Node]:
     kept: list[Node] = []
-    for item in items:
-        if not any(matches(other, item, judge) for other in kept):
+    for item in {
+        (item.op in EXACT, item.value) if item.op in EXACT else item: item for item in items
+    }.values():
+        if not any(_may_agree(other, item) and matches(other, item, judge) for other in kept):
             kept.append(item)
     return kept
+
+
+def _may_agree(first: Node, second: Node) -> bool:
+    """Not two different exact numbers, which is most of a long list."""
+    return first.op not in EXACT or second.op not in EXACT or first.value == second.value
 
 
 # --- sets of reals ---

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from .notation import squeeze
 
 TAIL = 4000
+MAX_SENTENCES = 40
 """Characters at the end of a response in which sentences and last expressions are looked for."""
 MAX_ANSWER = 4096
 
@@ -73,7 +75,7 @@ _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$", re.DOTALL
 )
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?(?:[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?(?![\w])"
+    r"(?<![\w.,])[-+−]?(?:[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?(?![\w])"
 )
 _SENTENCE_END = re.compile(r"[.!?。](?=\s+[A-Z一-鿿<]|\s*$|\s*\n)|\n\s*\n|。|\n(?=\S)")
 _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct\.?", re.IGNORECASE)
@@ -349,7 +351,7 @@ def _ends_here(rest: str, end: int) -> bool:
 
 
 def _sentence_end(rest: str, start: int) -> int:
-    for found in _SENTENCE_END.finditer(rest, start):
+    for found in islice(_SENTENCE_END.finditer(rest, start), MAX_SENTENCES):
         if found.start() > start and not _inside_math(rest, found.start()):
             return found.start()
     return len(rest)
@@ -406,17 +408,35 @@ def _last_expression(body: str) -> Extraction:
         return Extraction(stripped, "whole", start, start + len(stripped))
     base = max(0, len(body) - TAIL)
     tail = body[base:]
-    formulas = list(_MATH.finditer(tail))
+    formula = _last_formula(tail)
     numbers = list(_NUMBER.finditer(_HOPE.sub("", tail)))
-    if formulas and (not numbers or numbers[-1].start() <= formulas[-1].end()):
-        last = formulas[-1]
-        return Extraction(_inner(last), "last formula", base + last.start(), base + last.end())
+    if formula is not None and (not numbers or numbers[-1].start() <= formula[1]):
+        start, end = formula
+        return Extraction(tail[start:end], "last formula", base + start, base + end)
     if numbers:
         last_number = numbers[-1]
         return Extraction(
             last_number[0], "last number", base + last_number.start(), base + last_number.end()
         )
     return Extraction(None, "none", 0, 0, "no box, no announced answer, no expression")
+
+
+_ESCAPED_DOLLAR = re.compile(r"\\.|\$\$?", re.DOTALL)
+
+
+def _last_formula(tail: str) -> tuple[int, int] | None:
+    """(start, end) inside the last `$..$`, `\\(..\\)` or `\\[..\\]`, found in linear time."""
+    found: list[tuple[int, int]] = []
+    for opener, closer in (("\\(", "\\)"), ("\\[", "\\]")):
+        end = tail.rfind(closer)
+        start = tail.rfind(opener, 0, max(end, 0))
+        if start >= 0:
+            found.append((start + 2, end))
+    dollars = [match for match in _ESCAPED_DOLLAR.finditer(tail) if match[0][0] == "$"]
+    if len(dollars) >= 2:
+        found.append((dollars[-2].end(), dollars[-1].start()))
+    kept = [(start, end) for start, end in found if tail[start:end].strip()]
+    return max(kept, key=lambda span: span[1], default=None)
 
 
 def _is_prose(text: str) -> bool:

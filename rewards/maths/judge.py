@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .canonical import difference
+from .canonical import MAX_PRODUCTS, difference
 from .conventions import Conventions
 from .nodes import Node, TooBig, num, sym, walk
 from .probe import approximate, differ
 
 Deep = Callable[[Node, Node], "bool | None"]
+
+
+CALLER_NODES = 300
+"""Nodes the caller looks at for one pair before it hands over; about half a millisecond."""
+CALLER_PRODUCTS = 120
+"""Elementary products the caller spends on one normal form."""
 
 
 class NeedsPool(Exception):
@@ -29,6 +35,8 @@ class Judge:
         self.conventions = conventions
         self.deep = deep
         self.directed = directed
+        self.left = CALLER_NODES
+        self.products = CALLER_PRODUCTS if deep is None else MAX_PRODUCTS
         self.rule = ""
         self.undecided = False
         self.why_not = ""
@@ -50,20 +58,28 @@ class Judge:
         """
         if left == right:
             return self.decided("identical", True)
-        if left.op in _EXACT and right.op in _EXACT:
+        if left.op in EXACT and right.op in EXACT:
             same = left.value == right.value
             return self.decided("exact", same, f"{shown(right)} is not {shown(left)}")
         infinite = infinity(left), infinity(right)
         if infinite != (0, 0):
             return self.decided("infinity", infinite[0] == infinite[1], "one side is infinite")
+        self._spend(left, right)
         left, right = _opaque_calls(left), _opaque_calls(right)
         if differ(left, right):
             return self.decided("numeric", False, _values(left, right))
         return self._proven(left, right)
 
+    def _spend(self, left: Node, right: Node) -> None:
+        """In the caller, work is bounded by the nodes looked at, whatever the structure around them."""
+        if self.deep is None:
+            self.left -= sum(1 for side in (left, right) for _ in walk(side))
+            if self.left < 0:
+                raise NeedsPool
+
     def _proven(self, left: Node, right: Node) -> bool:
         try:
-            if not difference(left, right):
+            if not difference(left, right, self.products):
                 return self.decided("normal form", True)
         except ZeroDivisionError:
             return self.decided("undefined", False, "a division by zero")
@@ -78,7 +94,7 @@ class Judge:
         return self.decided("many digits", outcome, "they differ at high precision")
 
 
-_EXACT = frozenset({"num", "dec"})
+EXACT = frozenset({"num", "dec"})
 
 
 def infinity(node: Node) -> int:

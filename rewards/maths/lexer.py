@@ -47,7 +47,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "le": ("rel", "<="), "leq": ("rel", "<="), "leqslant": ("rel", "<="), "leqq": ("rel", "<="),
     "ge": ("rel", ">="), "geq": ("rel", ">="), "geqslant": ("rel", ">="), "geqq": ("rel", ">="),
     "lt": ("rel", "<"), "gt": ("rel", ">"), "ne": ("rel", "!="), "neq": ("rel", "!="),
-    "approx": ("rel", "="), "simeq": ("rel", "="), "doteq": ("rel", "="), "equiv": ("rel", "=="), "sim": ("rel", "~"),
+    "approx": ("rel", "~="), "simeq": ("rel", "~="), "doteq": ("rel", "="), "equiv": ("rel", "=="), "sim": ("rel", "~"),
     "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"), "rightarrow": ("rel", "->"),
     "mapsto": ("rel", "->"), "subset": ("rel", "subset"), "subseteq": ("rel", "subset"), "parallel": ("rel", "||"),
     "perp": ("rel", "perp"), "propto": ("rel", "~"), "cong": ("rel", "cong"),
@@ -178,6 +178,8 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
         if known is None:
             if value.isalpha():
                 tokens.append(Token("word", value.casefold(), spaced))
+                return
+            if value == "." and worded and tokens and tokens[-1].kind == "word":
                 return
             if value in '."?@#`':
                 tokens.append(Token("sign", value, spaced))

@@ -40,12 +40,17 @@ _GREEK = {
 _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
 
 
+_CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
+
+
 def to_latex(text: str) -> str:
     """`text` with unicode mathematics written as LaTeX.
 
     >>> to_latex("2√3 ≤ x²")
     '2\\\\sqrt 3 \\\\le  x^{2}'
     """
+    if "x" in text or "X" in text:
+        text = _CROSS.sub(r"\\times ", text)
     if text.isascii():
         return text
     text = _SUPERSCRIPT_RUN.sub(
@@ -66,6 +71,10 @@ def _vulgar(found: re.Match[str]) -> str:
 _EDGES = " \t\r\n.,;:*_`\"'"
 _DOLLARS = re.compile(r"(?<!\\)\$")
 _DELIMITERS = re.compile(r"\\[()\[\]]")
+_ORNAMENT = re.compile(
+    r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\(?:checkmark|square|blacksquare|qed|Box|therefore|implies|Rightarrow)(?![a-zA-Z])"
+)
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _SPACES = re.compile(r"\s+")
 _COSMETIC = re.compile(
     r"\s+|\\[,;:!> ]|\\(?:q?quad|left|right|displaystyle|limits|[bB]igg?[lrm]?|ensuremath)(?![a-zA-Z])|~"
@@ -81,15 +90,26 @@ def strip_delimiters(text: str) -> str:
     """
     if "$" in text:
         text = _DOLLARS.sub(" ", text)
+    if "\\\\" in text and "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
     if "\\" in text:
-        text = _DELIMITERS.sub(" ", text)
+        text = _ORNAMENT.sub(" ", _DELIMITERS.sub(" ", text))
     return _trim(text)
 
 
 def _trim(text: str) -> str:
     text = text.strip(' \t\r\n*`"')
-    while text and text[-1] in ".,;:" and not text.endswith(("\\,", "\\;", "\\:")):
+    while (
+        text
+        and text[-1] in ".,;:"
+        and not text.endswith("...")
+        and not text.endswith(("\\,", "\\;", "\\:"))
+    ):
         text = text[:-1].rstrip(' \t\r\n*`"')
+    while text[:1] in {"=", ":"}:
+        text = text[1:].lstrip()
+    if text.startswith("\\approx"):
+        text = text[7:].lstrip()
     if text[:1] == "." and not text[1:2].isdigit():
         text = text.lstrip(_EDGES)
     return text

@@ -14,16 +14,17 @@ from . import nodes
 from .lexer import Token
 from .nodes import Node, TooBig, Unreadable
 from .numerals import MAX_DIGITS, exact_numeral, is_repeating, repeating
-from .units import read_unit
-from .vocabulary import CONNECTIVES, QUALIFIERS
+from .units import dimension, read_unit
+from .vocabulary import CONNECTIVES, QUALIFIERS, SCALES
 
 MAX_DEPTH = 40
+EXACT = frozenset({"num", "dec"})
 MAX_NODES = 500
 _SET_OPS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
 _ATOM_KINDS = frozenset(
     {"num", "sym", "func", "const", "open", "group", "cmd", "emptyset", "currency"}
 )
-_ROW_ENDS = frozenset({"end", "hline", "forall", "Rightarrow", "implies", "quad"})
+_ROW_ENDS = frozenset({"end", "hline", "forall", "Rightarrow", "implies", "quad", "choose"})
 _FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 _CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
 
@@ -37,6 +38,8 @@ class ExpressionParser(ABC):
         self.depth = 0
         self.made = 0
         self.bars = 0
+        self.french = False
+        self.colons = True
 
     # --- cursor ---
 
@@ -149,10 +152,30 @@ class ExpressionParser(ABC):
                 self._explicit_factor(factors)
             elif self._starts_factor(factors[-1]):
                 factors.append(self.power())
+                if factors[-1].op == "rel":
+                    return Node("given", (nodes.mul(*factors[:-1]), factors[-1]))
             else:
                 break
         node = self.count(nodes.mul(*factors))
         return self._with_unit(node) if self.here.kind == "word" else node
+
+    def _compound(self, node: Node) -> Node:
+        """`1 hour 30 minutes`: the next quantity of the same dimension is added."""
+        first = (
+            dimension(node.note) if self.here.kind == "num" and node.args[0].op in EXACT else None
+        )
+        if first is None:
+            return node
+        second = self.term()
+        scale = (
+            dimension(second.note)
+            if second.op == "quantity" and second.args[0].op in EXACT
+            else None
+        )
+        if scale is None or scale[1] != first[1]:
+            raise Unreadable("two quantities side by side")
+        total = Fraction(node.args[0].value) * first[0] / scale[0] + second.args[0].value
+        return second._replace(args=(nodes.num(total),))
 
     def _signed(self, parse: Callable[[], Node]) -> Node:
         sign = self.take().value
@@ -178,6 +201,8 @@ class ExpressionParser(ABC):
         token = self.here
         if token.kind == "num":
             return last.op not in {"num", "dec"}
+        if token.kind == "open" and token.value == "[" and self.french:
+            return False
         if token.kind == "bar":
             return self.bars == 0 and token.value == "|"
         if token.kind == "sym" and token.value == "U" and last.op in _SET_OPS:
@@ -187,7 +212,11 @@ class ExpressionParser(ABC):
         return token.kind in _ATOM_KINDS and token.value not in _ROW_ENDS
 
     def _with_unit(self, node: Node) -> Node:
-        if self.here.value in CONNECTIVES or self.here.value in QUALIFIERS:
+        if (
+            self.here.value in CONNECTIVES
+            or self.here.value in QUALIFIERS
+            or self.here.value == "to"
+        ):
             return node
         if self.here.value in {"degree", "degrees", "deg"}:
             self.take()
@@ -195,9 +224,18 @@ class ExpressionParser(ABC):
         if self.here.value in {"percent", "percentage"}:
             self.take()
             return Node("percent", (node,))
+        if self.here.value in SCALES and node.op in EXACT:
+            return self.term_after(nodes.num(node.value * SCALES[self.take().value]))
+        if self.here.value == "i":
+            self.take()
+            return nodes.mul(node, nodes.const("i"))
         end, unit = read_unit(self.tokens, self.position)
         self.position = end
-        return Node("quantity", (node,), 0, unit)
+        return self._compound(Node("quantity", (node,), 0, unit))
+
+    def term_after(self, node: Node) -> Node:
+        """What may follow a value that has just been completed: its unit."""
+        return self._with_unit(node) if self.here.kind == "word" else node
 
     # --- powers and postfix marks ---
 

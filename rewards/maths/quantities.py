@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from .judge import Judge
-from .nodes import Node, const, has, is_scalar, mul, num, over
+from .nodes import Node, const, has, is_scalar, mul, num, over, power, sym, symbols
 from .probe import approximate
-from .units import dimension
+from .units import UNIT_PART, dimension
 
 MARKS = frozenset({"percent", "degree", "quantity", "based", "mod", "ratio"})
 _CURRENCY = frozenset({"dollar", "cent", "euro", "pound", "yen", "rupee", "yuan"})
@@ -101,7 +101,8 @@ def _terminates(value: Fraction, decimals: int) -> bool:
 
 def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
     """Whether an exact answer, or a decimal of at least `decimal_digits`, rounds to the gold's decimals."""
-    if not judge.conventions.rounded_gold or significant(gold.note) < 3:
+    decimals = len(gold.note.partition(".")[2])
+    if not judge.conventions.rounded_gold or (significant(gold.note) < 3 and decimals < 2):
         return False
     if answer.op == "dec" and significant(answer.note) < max(
         judge.conventions.decimal_digits, significant(gold.note) + 3
@@ -160,6 +161,8 @@ def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
 def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op != answer.op:
         marked, plain = (gold, answer) if gold.op == "quantity" else (answer, gold)
+        if is_scalar(plain) and symbols(plain) and not symbols(marked.args[0]):
+            return judge.equal(mul(marked.args[0], _unit_letters(marked.note)), plain)
         if marked.note == "rad" or judge.conventions.missing_unit:
             inner = marked.args[0]
             return (
@@ -179,6 +182,15 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     ):
         return judge.decided("units", False, f"the unit {answer.note!r} is not {gold.note!r}")
     return judge.equal(_times(gold.args[0], first[0]), _times(answer.args[0], second[0]))
+
+
+def _unit_letters(unit: str) -> Node:
+    """A unit as a product of variables: how `10 m/s` reads when nothing marks its letters as units."""
+    factors: list[Node] = []
+    for sign, name, raised in UNIT_PART.findall(unit):
+        exponent = int(raised or 1) * (-1 if sign == "/" else 1)
+        factors += [power(sym(letter), num(exponent)) for letter in name]
+    return mul(*factors) if factors else num(1)
 
 
 def _times(node: Node, factor: Fraction) -> Node:

@@ -15,8 +15,16 @@ from .notation import as_words, strip_delimiters, to_latex
 from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, unit_symbol
 
 MAX_CHARACTERS = 4096
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
+MAX_NODE_DEPTH = 60
+_CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
+_COLONS = frozenset(
+    {Token("sign", ":"), Token("sign", ":", True), Token("word", "to"), Token("word", "to", True)}
+)
+_NAMED_SETS = {
+    "all real numbers": "set R", "all reals": "set R", "real numbers": "set R", "reals": "set R", "the real numbers": "set R",
+    "all integers": "set Z", "integers": "set Z", "all real": "set R", "any real number": "set R",
+}  # fmt: skip
 _SEPARATORS = frozenset({"sep", "row"})
 
 
@@ -53,7 +61,7 @@ def read_words(cleaned: str) -> Node:
     words = as_words(cleaned)
     if not any(letter.isalnum() for letter in words):
         raise Unreadable("the answer has neither letters nor digits")
-    return nodes.text(words)
+    return nodes.sym(_NAMED_SETS[words]) if words in _NAMED_SETS else nodes.text(words)
 
 
 def read_formula(cleaned: str) -> Node:
@@ -69,12 +77,26 @@ def read_formula(cleaned: str) -> Node:
         .strip("} ")
     )
     if clock:
-        return nodes.text(f"{int(clock[1])}:{clock[2]} {clock[3].lower()}m")
+        return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
     parser = AnswerParser(tokenize(cleaned))
-    node = parser.answer()
+    try:
+        node = parser.answer()
+    except RecursionError as error:
+        raise TooBig("nested too deep") from error
     if parser.here.kind != "end":
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")
+    _check_depth(node)
     return node
+
+
+def _check_depth(node: Node) -> None:
+    """Marks and set operations pile up without recursion in the parser; later steps do recurse."""
+    level, depth = [node], 0
+    while level:
+        level = [arg for part in level for arg in part.args]
+        depth += 1
+        if depth > MAX_NODE_DEPTH:
+            raise TooBig(f"nested deeper than {MAX_NODE_DEPTH}")
 
 
 class AnswerParser(AtomParser):
@@ -117,7 +139,7 @@ class AnswerParser(AtomParser):
     def item(self) -> Node:
         """A relation chain with its conditions, a ratio, or a plain expression."""
         self._quantifier()
-        sides = [self.ratio()]
+        sides = [self._named_in_words() or self.ratio()]
         signs: list[str] = []
         while self.here.kind == "rel":
             signs.append(self.take().value)
@@ -143,6 +165,16 @@ class AnswerParser(AtomParser):
         if self.here.kind == "cmd" and self.here.value in {"forall", "exists", "therefore"}:
             raise Unreadable("a quantifier")
 
+    def _named_in_words(self) -> Node | None:
+        """`Area = 840`: words before an equals sign are a name."""
+        end = self.position
+        while self.tokens[end].kind == "word":
+            end += 1
+        if end == self.position or self.tokens[end][:2] != ("rel", "="):
+            return None
+        words = [self.take().value for _ in range(end - self.position)]
+        return nodes.text(" ".join(words).casefold())
+
     def _words_as_side(self) -> Node:
         if self.here.value.lower() in NUMBER_WORDS or len(self.here.value) == 1:
             return self.ratio()
@@ -154,7 +186,7 @@ class AnswerParser(AtomParser):
     def ratio(self) -> Node:
         """Expressions joined by colons."""
         parts = [self.set_expression()]
-        while self.here.kind == "sign" and self.here.value == ":":
+        while self.colons and self.here in _COLONS:
             self.take()
             parts.append(self.set_expression())
         return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts))

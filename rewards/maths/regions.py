@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
+from .canonical import ONE, difference
 from .judge import Judge, infinity
-from .nodes import INFINITY, Node, is_scalar, neg, symbols
+from .nodes import INFINITY, Node, TooBig, is_scalar, neg, num, symbols
 from .probe import Undefined, evaluate
 
 MAX_PIECES = 64
+LINE_PRODUCTS = 60
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
 _REGIONAL = frozenset({"union", "inter", "minus", "such"})
 _ORDER = frozenset({"<", "<=", ">", ">=", "!=", "in"})
@@ -198,6 +201,8 @@ def _relation(node: Node) -> Region | None:
     signs = node.note.split()
     if signs == ["in"]:
         return to_region(node.args[1]) if is_scalar(node.args[0]) else None
+    if len(signs) == 1 and (solved := solved_for_one(node)) is not None:
+        return solved
     region: Region | None = [Piece(LOWEST, HIGHEST)]
     subject = _subject(node)
     if subject is None or any(sign not in _FLIPPED for sign in signs):
@@ -210,6 +215,59 @@ def _relation(node: Node) -> Region | None:
         half = _half(sign, right)
         region = None if half is None else intersection(region, half)
     return region
+
+
+def solved_for_one(node: Node) -> Region | None:
+    """`2x - 3 < 1` and `|x - 1| < 2`: one variable, linear, rational; None for everything else."""
+    left, right = node.args
+    sign = node.note
+    if (
+        sign not in _FLIPPED
+        or (left.op in {"sym", "call"} and right.op != "func")
+        or right.op == "sym"
+    ):
+        return None
+    if left.op == "func" and left.note == "abs" and sign in {"<", "<=", ">", ">="}:
+        return _within(left.args[0], sign, right)
+    line = _line(left, right)
+    if line is None:
+        return None
+    slope, offset = line
+    return _half(sign if slope > 0 else _FLIPPED[sign], num(-offset / slope))
+
+
+def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
+    """(a, b) of left - right = a x + b."""
+    try:
+        terms = dict(difference(left, right, LINE_PRODUCTS))
+    except (TooBig, ZeroDivisionError, OverflowError):
+        return None
+    offset = terms.pop(ONE, Fraction(0))
+    if len(terms) != 1:
+        return None
+    ((monomial, slope),) = terms.items()
+    if (
+        len(monomial) != 1
+        or monomial[0][0][0][0] != "s"
+        or monomial[0][0][1]
+        or monomial[0][1] != 1
+    ):
+        return None
+    return slope, offset
+
+
+def _within(inner: Node, sign: str, bound: Node) -> Region | None:
+    if bound.op not in {"num", "dec"} or bound.value < 0:
+        return None
+    line = _line(inner, num(0))
+    if line is None:
+        return None
+    slope, offset = line
+    ends = sorted((side * Fraction(bound.value) - offset) / slope for side in (-1, 1))
+    closed = sign in {"<=", ">="}
+    inside = sign in {"<", "<="}
+    low, high = (End(float(end), num(end), closed == inside) for end in ends)
+    return [Piece(low, high)] if inside else complement([Piece(low, high)])
 
 
 def _subject(node: Node) -> Node | None:

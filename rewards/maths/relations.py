@@ -5,8 +5,9 @@ from __future__ import annotations
 from .canonical import Sum, difference
 from .judge import Judge, NeedsPool
 from .nodes import Node, TooBig, add, is_scalar, neg, rename, symbols, walk
+from .probe import approximate
 
-_EQUALS = frozenset({"="})
+_EQUALS = frozenset({"=", "~=", "->"})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONSTANT_NAMES = frozenset("CcKk")
 
@@ -35,8 +36,8 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
     """(name, value) of `x = 3`, also of a chain `x = 2 + 1 = 3` whose steps are true; None for anything else."""
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
-    *heads, value = node.args
-    if not is_name(heads[0]):
+    *heads, value = exact_sides(node)
+    if not heads or not is_name(heads[0]):
         return None
     for head in heads[1:]:
         if not is_name(head) and not (
@@ -44,6 +45,21 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
         ):
             return None
     return heads[0], value
+
+
+def exact_sides(node: Node) -> list[Node]:
+    """The sides up to an approximation of a value: `x = 5/9 ~= 0.556` is about 5/9. One that is far off stays."""
+    kept = [node.args[0]]
+    for sign, side in zip(node.note.split(), node.args[1:], strict=True):
+        if sign == "~=" and not is_name(kept[-1]) and _near(kept[-1], side):
+            break
+        kept.append(side)
+    return kept
+
+
+def _near(exact: Node, rounded: Node) -> bool:
+    first, second = approximate(exact), approximate(rounded)
+    return first is not None and second is not None and abs(first - second) <= 0.05 * abs(first)
 
 
 def true_chain(node: Node, judge: Judge) -> Node | None:
@@ -54,7 +70,7 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
         or not all(is_scalar(side) for side in node.args)
     ):
         return None
-    *heads, value = node.args
+    *heads, value = exact_sides(node)
     return value if all(judge.equal(head, value) for head in heads) else None
 
 
@@ -93,8 +109,14 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
     if first[0] in {"=", "!="} and gold.args == answer.args[::-1]:
         return judge.decided("relation", True)
     try:
-        ratio = _ratio(difference(*first[1]), difference(*second[1]))
-    except (TooBig, ZeroDivisionError, OverflowError):
+        ratio = _ratio(
+            difference(*first[1], judge.products), difference(*second[1], judge.products)
+        )
+    except TooBig as error:
+        if judge.deep is None:
+            raise NeedsPool from error
+        ratio = None
+    except (ZeroDivisionError, OverflowError):
         ratio = None
     if ratio is not None and (ratio > 0 or first[0] in {"=", "!="}):
         return judge.decided("relation", True)
@@ -120,7 +142,7 @@ def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:
     """(sign, sides) with > and >= turned round."""
     if node.op != "rel" or len(node.args) != 2 or not all(is_scalar(side) for side in node.args):
         return None
-    sign, (left, right) = node.note, node.args
+    sign, (left, right) = node.note.replace("~=", "="), node.args
     if sign in {">", ">="}:
         sign, left, right = _FLIPPED[sign], right, left
     return sign, (left, right)

@@ -102,7 +102,7 @@ class MathsVerifier:
         except NeedsPool:
             request = self._request(gold, answer)
             value = self._pool.submit(request, cpu_s=self.timeout_s).result().value
-            steps = value["trace"] if isinstance(value, dict) else []
+            steps = value.get("trace", []) if isinstance(value, dict) else []
             return [("pool", "cheap means leave it open"), *((str(a), str(b)) for a, b in steps)]
 
     def warm(self) -> None:
@@ -145,6 +145,9 @@ class MathsVerifier:
         return best
 
     def _request(self, gold: str, answer: str) -> dict[str, object]:
+        gold, answer = (
+            text.encode("utf-8", "backslashreplace").decode() for text in (gold, answer)
+        )
         return {"gold": gold, "answer": answer, "conventions": asdict(self.conventions)}
 
 
@@ -183,6 +186,8 @@ def _verdict(outcome: Outcome) -> Verdict:
     if outcome.fate is not Fate.DONE or not isinstance(outcome.value, dict):
         return outcome.failure()
     value = outcome.value
+    if "bad_gold" in value:
+        return Verdict.invalid(str(value["bad_gold"]))
     decision = Decision(
         bool(value["equal"]), str(value["rule"]), str(value["detail"]), bool(value["undecided"])
     )

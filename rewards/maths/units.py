@@ -81,7 +81,7 @@ def _raised(tokens: list[Token], position: int) -> tuple[int, int]:
     return position + 2 + 2 * braced, int(number.value)
 
 
-_UNIT_PART = re.compile(r"([*/]?)([A-Za-z\-]+)(?:\^(\d))?")
+UNIT_PART = re.compile(r"([*/]?)([A-Za-z\-]+)(?:\^(\d))?")
 
 
 def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
@@ -94,9 +94,9 @@ def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
         factor, base = UNITS[unit]
         return Fraction(str(factor)), ((base, 1),)
     total, powers = Fraction(1), dict[str, int]()
-    if _UNIT_PART.sub("", unit):
+    if UNIT_PART.sub("", unit):
         return None
-    for sign, name, raised in _UNIT_PART.findall(unit):
+    for sign, name, raised in UNIT_PART.findall(unit):
         if name not in UNITS:
             return None
         factor, base = UNITS[name]
@@ -107,7 +107,7 @@ def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
 
 
 def _add_powers(powers: dict[str, int], base: str, exponent: int) -> None:
-    for sign, name, raised in _UNIT_PART.findall(base):
+    for sign, name, raised in UNIT_PART.findall(base):
         powers[name] = powers.get(name, 0) + int(raised or 1) * exponent * (
             -1 if sign == "/" else 1
         )

@@ -16,11 +16,22 @@ from .notation import as_words, squeeze, strip_delimiters, to_latex
 from .reader import read
 
 _BOXED_GOLD = re.compile(r"\\boxed\s*\{")
+_LABEL = re.compile(
+    r"^[\s*]*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+)?"
+    r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?",
+    re.IGNORECASE,
+)
+_LETTERS = re.compile(r"^[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){1,5}$")
 _CHOICE_GOLD = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
 _CHOICE_ANSWER = re.compile(
     r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)|\s*[.:](?=\s|$)|\s*$|\)?\s*[.:])",
     re.IGNORECASE,
 )
+
+
+CALLER_CHARACTERS = 360
+"""Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
+character."""
 
 
 @dataclass(slots=True)
@@ -84,12 +95,15 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: cheap means leave it open and there is no `deep`.
     """
-    text, meaning = read_gold(gold)
+    text, answer = _unboxed(gold), _LABEL.sub("", answer)
     if _same_writing(text, answer, conventions):
         return Decision(True, "text", "the same text")
     choice = _choice(text, answer, conventions)
     if choice is not None:
         return choice
+    if deep is None and len(text) + len(answer) > CALLER_CHARACTERS:
+        raise NeedsPool
+    meaning = read_gold(gold)[1]
     if meaning is None:
         return Decision(
             False, "text", "the gold is too big to evaluate and the texts differ", undecided=True
@@ -121,7 +135,12 @@ def _choice(gold: str, answer: str, conventions: Conventions) -> Decision | None
     """Multiple choice: the gold is one letter and the answer is one too, perhaps with its text."""
     if not conventions.choice_letters:
         return None
-    words = as_words(gold).upper()
+    words, said = as_words(gold).upper(), as_words(answer).upper()
+    if _LETTERS.match(words) and _LETTERS.match(said):
+        first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, said))
+        return Decision(
+            first == second, "choice", "the same choices" if first == second else "other choices"
+        )
     letter = _CHOICE_GOLD.match(words)
     if letter is None:
         return None

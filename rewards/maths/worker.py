@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from .conventions import Conventions
 from .nodes import Node
-from .verify import decide
+from .verify import BadGold, decide
 
 
 def warm() -> None:
     """Import what the work needs, so that forked workers are ready at once."""
-    from . import precise  # noqa: F401
+    from . import precise, symbolic  # noqa: F401
 
 
 def score(request: object) -> dict[str, object]:
@@ -20,9 +20,11 @@ def score(request: object) -> dict[str, object]:
     if not isinstance(request, dict):
         raise TypeError(f"a request is a mapping, got {type(request).__name__}")
     options = request["conventions"]
-    decision = decide(
-        str(request["gold"]), str(request["answer"]), Conventions(**options), deep=_deep
-    )
+    gold, answer = str(request["gold"]), str(request["answer"])
+    try:
+        decision = decide(gold, answer, Conventions(**options), deep=_deep)
+    except BadGold as error:
+        return {"bad_gold": str(error)}
     return {
         "equal": decision.equal,
         "rule": decision.rule,
@@ -34,5 +36,7 @@ def score(request: object) -> dict[str, object]:
 
 def _deep(left: Node, right: Node) -> bool | None:
     from .precise import agree
+    from .symbolic import simplifies_to_zero
 
-    return agree(left, right)
+    outcome = agree(left, right)
+    return outcome if outcome is not None else simplifies_to_zero(left, right)

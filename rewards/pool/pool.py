@@ -16,6 +16,8 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import msgspec
+
 from ludus.errors import ConfigError
 
 from . import channel
@@ -61,7 +63,7 @@ class Limits:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    request: object
+    request: msgspec.Raw
     cpu_s: float
     future: Future[Outcome]
     queued_at: float
@@ -108,6 +110,11 @@ class WorkerPool:
                 )
             )
             return future
+        try:
+            packed = msgspec.Raw(msgspec.msgpack.encode(request))
+        except (TypeError, ValueError, OverflowError) as error:
+            future.set_result(Outcome(Fate.ERROR, reason=f"the request is not plain data: {error}"))
+            return future
         with self._changed:
             if len(self._jobs) >= self.limits.queue:
                 future.set_result(
@@ -116,7 +123,7 @@ class WorkerPool:
                     )
                 )
                 return future
-            self._jobs.append(_Job(request, cpu_s or self.limits.cpu_s, future, time.monotonic()))
+            self._jobs.append(_Job(packed, cpu_s or self.limits.cpu_s, future, time.monotonic()))
             self._start_lanes()
             self._changed.notify()
         return future

@@ -1,0 +1,68 @@
+"""Sums, multiples and products of written matrices, worked out cell by cell."""
+
+from __future__ import annotations
+
+from . import nodes
+from .nodes import Node, is_scalar
+
+MAX_CELLS = 64
+
+
+def worked_out(node: Node) -> Node:
+    """`2 A + B C` as one matrix, cells left as formulas; anything that does not fit comes back unchanged."""
+    if node.op not in {"add", "mul"} or not any(
+        arg.op in {"matrix", "add", "mul"} for arg in node.args
+    ):
+        return node
+    parts = [worked_out(arg) for arg in node.args]
+    if not any(part.op == "matrix" for part in parts) or any(
+        len(p.args) > MAX_CELLS for p in parts
+    ):
+        return node
+    total = parts[0]
+    for part in parts[1:]:
+        combined = _sum(total, part) if node.op == "add" else _product(total, part)
+        if combined is None:
+            return node
+        total = combined
+    return total
+
+
+def _sum(left: Node, right: Node) -> Node | None:
+    if left.op != "matrix" or right.op != "matrix" or _shape(left) != _shape(right):
+        return None
+    cells = tuple(nodes.add(a, b) for a, b in zip(left.args, right.args, strict=True))
+    return left._replace(args=cells)
+
+
+def _product(left: Node, right: Node) -> Node | None:
+    if left.op != "matrix" and right.op != "matrix":
+        return nodes.mul(left, right)
+    if left.op == right.op == "matrix":
+        return _matrix_product(left, right)
+    matrix, factor = (left, right) if left.op == "matrix" else (right, left)
+    if not is_scalar(factor):
+        return None
+    return matrix._replace(args=tuple(nodes.mul(factor, cell) for cell in matrix.args))
+
+
+def _shape(matrix: Node) -> tuple[int, int]:
+    columns = int(matrix.value)
+    return len(matrix.args) // columns, columns
+
+
+def _matrix_product(left: Node, right: Node) -> Node | None:
+    (rows, inner), (height, columns) = _shape(left), _shape(right)
+    if inner != height or rows * inner * columns > MAX_CELLS:
+        return None
+    cells = tuple(
+        nodes.add(
+            *(
+                nodes.mul(left.args[r * inner + k], right.args[k * columns + c])
+                for k in range(inner)
+            )
+        )
+        for r in range(rows)
+        for c in range(columns)
+    )
+    return Node("matrix", cells, columns, left.note)

@@ -1,0 +1,97 @@
+"""The last resort: sympy, built node by node and never from text. Runs in pool workers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, cast
+
+import sympy
+
+from .nodes import Node
+
+Expression = Any  # sympy ships no types strict checkers accept
+
+
+class Unsupported(ValueError):
+    """Nothing in sympy for this node."""
+
+
+def simplifies_to_zero(left: Node, right: Node) -> bool | None:
+    """True if sympy simplifies the difference to zero, False if to another number; None if it cannot say."""
+    try:
+        difference = sympy.simplify((build(left) - build(right)).doit())
+    except (
+        Unsupported,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        AttributeError,
+        NotImplementedError,
+    ):
+        return None
+    if difference == 0:
+        return True
+    return False if difference.is_number and difference.is_zero is False else None
+
+
+def build(node: Node) -> Expression:
+    """A sympy expression for a scalar formula.
+
+    Raises:
+        Unsupported: a node it has no counterpart for.
+    """
+    match node.op:
+        case "num" | "dec":
+            exact = Fraction(node.value)
+            return sympy.Rational(exact.numerator, exact.denominator)
+        case "sym":
+            return sympy.Symbol(node.note, real=True)
+        case "const":
+            return _CONSTANTS[node.note]
+        case "add":
+            return sympy.Add(*map(build, node.args))
+        case "mul":
+            return sympy.Mul(*map(build, node.args))
+        case "pow":
+            return _power(build(node.args[0]), build(node.args[1]))
+        case "func" if node.note in {"sum", "prod"}:
+            body, variable, low, high = map(build, node.args)
+            made = sympy.Sum if node.note == "sum" else sympy.Product
+            return made(body, (variable, low, high))
+        case "func":
+            return _function(node)
+        case _:
+            raise Unsupported(node.op)
+
+
+def _power(base: Expression, exponent: Expression) -> Expression:
+    """A power, but no tower: sympy would start computing it."""
+    if exponent.is_number and not (exponent.is_Rational and abs(exponent) <= 1000):
+        if base.is_number and exponent.is_Rational:
+            raise Unsupported("a large power")
+    return sympy.Pow(base, exponent)
+
+
+def _function(node: Node) -> Expression:
+    arguments = [build(arg) for arg in node.args]
+    if node.note in {"log", "ln"}:
+        if len(arguments) == 2:
+            return sympy.log(arguments[0]) / sympy.log(arguments[1])
+        return sympy.log(arguments[0]) / (sympy.log(10) if node.note == "log" else 1)
+    function = _FUNCTIONS.get(node.note)
+    if function is None:
+        raise Unsupported(node.note)
+    return function(*arguments)
+
+
+_CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
+_FUNCTIONS = cast(
+    "dict[str, Callable[..., Expression]]",
+    {
+        "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "cot": sympy.cot, "sec": sympy.sec, "csc": sympy.csc,
+        "arcsin": sympy.asin, "arccos": sympy.acos, "arctan": sympy.atan, "arccot": sympy.acot,
+        "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "abs": sympy.Abs,
+        "binom": sympy.binomial, "max": sympy.Max, "min": sympy.Min,
+    },
+)  # fmt: skip
