@@ -67,7 +67,7 @@ _HEDGE = re.compile(
 _MARKER = re.compile(
     r"(?:\b(?:final answer|answer|result|solution|correct (?:option|choice|answer)|option|choice)\**\s*(?:is|are|would be|will be|=|:)\s*:?\**\s*"
     r"(?:therefore|thus|simply|given by|equal to|that|indeed)?\s*:?"
-    r"|\*\*\s*(?:final )?answer\s*\**\s*:?\s*\**|答案\s*(?:是|为|：|:)|\#\#\#\#)",
+    r"|\banswer\s*(?=\$|\\\(|\\\[)|\*\*\s*(?:final )?answer\s*\**\s*:?\s*\**|答案\s*(?:是|为|：|:)|\#\#\#\#)",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(r"\s*(?:\*\*)?\s*(?:definitely |certainly |clearly )?not\b", re.IGNORECASE)
@@ -124,7 +124,10 @@ def extract(response: str, *, thinking: str = "auto", truncated: bool = False) -
             offset,
             reason="nothing follows the reasoning" if offset else "the response is empty",
         )
-    found = _boxed(body) or _tagged(body) or _announced(body)
+    found = _boxed(body)
+    if found is not None and found.text is not None:
+        found = _restated(body, found) or found
+    found = found or _tagged(body) or _announced(body)
     if found is None:
         if truncated:
             return Extraction(
@@ -197,6 +200,26 @@ def _boxed(body: str) -> Extraction | None:
     if len(distinct) == 1:
         return Extraction(content, "box", last.open, last.close)
     return Extraction(" , ".join(texts), "boxes", boxes[0].open, last.close)
+
+
+_FINAL = re.compile(r"\bfinal answer\b", re.IGNORECASE)
+
+
+def _restated(body: str, box: Extraction) -> Extraction | None:
+    """An explicit final answer after a box in the working: the last final answer counts."""
+    after = body[box.end : box.end + TAIL]
+    if _FINAL.search(after) is None:
+        return None
+    said = _announced(after)
+    if said is None or (
+        said.text is not None and not any(c.isdigit() or c == "\\" for c in said.text)
+    ):
+        return None
+    if said.text is not None and _HEDGE.search(after[: said.start][-300:]):
+        return Extraction(
+            None, "sentence", reason="several answers are offered, one in case another is wrong"
+        )
+    return Extraction(said.text, said.rule, box.end + said.start, box.end + said.end, said.reason)
 
 
 def _box_before(body: str, end: int) -> _Box | None:
@@ -338,9 +361,15 @@ def _phrase(rest: str) -> tuple[str, int]:
     if math and _ends_here(rest, math.end()):
         return _inner(math), math.end()
     end = _sentence_end(rest, lead)
+    said = _SAID.match(rest[:end])
+    if said and len(_PROSE.findall(said[0])) > 1:
+        return rest[said.end() : end], end
     return rest[:end], end
 
 
+_SAID = re.compile(
+    r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)"
+)
 _AFTER_FORMULA = re.compile(
     r"\s*(?:[.,;:*。]|$|\n|(?:because|since|as|which|where|so|for|from|by|is|in)\b)", re.IGNORECASE
 )

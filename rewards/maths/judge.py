@@ -120,11 +120,17 @@ def infinity(node: Node) -> int:
 
 def _opaque_calls(node: Node) -> Node:
     """Calls of unknown functions as variables named by how they look."""
-    if not any(part.op == "call" for part in walk(node)):
+    if not any(_is_opaque(part) for part in walk(node)):
         return node
-    if node.op == "call":
+    if node.op == "func" and _is_opaque(node):
+        return sym(f"series{sorted(map(repr, node.args))}")
+    if _is_opaque(node):
         return sym(f"{node.note}{node.args!r}")
     return node._replace(args=tuple(_opaque_calls(arg) for arg in node.args))
+
+
+def _is_opaque(node: Node) -> bool:
+    return node.op == "call" or (node.op == "func" and node.note == "series")
 
 
 def shown(node: Node) -> str:

@@ -221,7 +221,7 @@ class ExpressionParser(ABC):
         if self.here.value in {"degree", "degrees", "deg"}:
             self.take()
             return Node("degree", (node,))
-        if self.here.value in {"percent", "percentage"}:
+        if self.here.value in {"percent", "percentage", "pct"}:
             self.take()
             return Node("percent", (node,))
         if self.here.value in SCALES and node.op in EXACT:

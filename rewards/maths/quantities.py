@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 from .judge import Judge
@@ -126,10 +127,19 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
 
     if judge.conventions.percent == "either" and pair(inner):
         return judge.decided("percent sign missing", True)
-    hundredth = (
-        num(Fraction(inner.value) / 100) if inner.op in {"num", "dec"} else over(inner, num(100))
-    )
+    hundredth = _hundredth(inner)
     return pair(hundredth) and judge.decided("percent", True)
+
+
+def _hundredth(node: Node) -> Node:
+    """p / 100, a decimal keeping its last digit: 6.67% is 0.0667."""
+    if node.op == "num":
+        return num(Fraction(node.value) / 100)
+    if node.op != "dec":
+        return over(node, num(100))
+    value = Fraction(node.value) / 100
+    places = len(node.note.partition(".")[2]) + 2
+    return Node("dec", (), value, f"{Decimal(value.numerator) / value.denominator:.{places}f}")
 
 
 def _in_radians(node: Node) -> Node:

@@ -17,6 +17,9 @@ from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, unit_symbol
 MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 60
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
+_BASED = re.compile(
+    r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d)([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
+)
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
 _COLONS = frozenset(
     {Token("sign", ":"), Token("sign", ":", True), Token("word", "to"), Token("word", "to", True)}
@@ -78,6 +81,9 @@ def read_formula(cleaned: str) -> Node:
     )
     if clock:
         return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
+    digits = _BASED.match(cleaned)
+    if digits:
+        return Node("based", (), int(digits[2]), digits[1].upper())
     parser = AnswerParser(tokenize(cleaned))
     try:
         node = parser.answer()

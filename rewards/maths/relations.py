@@ -5,7 +5,6 @@ from __future__ import annotations
 from .canonical import Sum, difference
 from .judge import Judge, NeedsPool
 from .nodes import Node, TooBig, add, is_scalar, neg, rename, symbols, walk
-from .probe import approximate
 
 _EQUALS = frozenset({"=", "~=", "->"})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -48,18 +47,13 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
 
 
 def exact_sides(node: Node) -> list[Node]:
-    """The sides up to an approximation of a value: `x = 5/9 ~= 0.556` is about 5/9. One that is far off stays."""
+    """The sides up to an approximation of a value: `x = 5/9 ~= 0.556` claims 5/9."""
     kept = [node.args[0]]
     for sign, side in zip(node.note.split(), node.args[1:], strict=True):
-        if sign == "~=" and not is_name(kept[-1]) and _near(kept[-1], side):
+        if sign == "~=" and not is_name(kept[-1]):
             break
         kept.append(side)
     return kept
-
-
-def _near(exact: Node, rounded: Node) -> bool:
-    first, second = approximate(exact), approximate(rounded)
-    return first is not None and second is not None and abs(first - second) <= 0.05 * abs(first)
 
 
 def true_chain(node: Node, judge: Judge) -> Node | None:

@@ -144,20 +144,26 @@ def _choice(gold: str, answer: str, conventions: Conventions) -> Decision | None
     letter = _CHOICE_GOLD.match(words)
     if letter is None:
         return None
-    found = _CHOICE_ANSWER.match(" ".join(strip_words(answer).split()))
-    if found is None:
+    bare = " ".join(strip_words(answer).split())
+    found = _CHOICE_ANSWER.match(bare)
+    chosen = found[1].upper() if found else _chosen_in_prose(bare)
+    if chosen is None:
         return None
-    equal = found[1].upper() == letter[1]
-    return Decision(
-        equal,
-        "choice",
-        "the same choice" if equal else f"choice {found[1].upper()}, not {letter[1]}",
-    )
+    equal = chosen == letter[1]
+    why = "the same choice" if equal else f"choice {chosen}, not {letter[1]}"
+    return Decision(equal, "choice", why)
+
+
+def _chosen_in_prose(bare: str) -> str | None:
+    """The only letter named in the first clause: `for sure D, it can't be A`."""
+    clause = re.split(r"[,.;]|\bnot\b|\bbecause\b", bare, maxsplit=1)[0]
+    letters = set(re.findall(r"(?<![\w'=+*/^-])[A-J](?![\w'=+*/^-])", clause))
+    return letters.pop() if len(letters) == 1 and len(clause.split()) > 1 else None
 
 
 def strip_words(answer: str) -> str:
     """The answer without markup, its punctuation kept."""
-    bare = re.sub(r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox)\s*", "", answer)
+    bare = re.sub(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*", "", answer)
     return re.sub(r"[{}$*\\]", "", bare).strip()
 
 

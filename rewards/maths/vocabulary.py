@@ -241,7 +241,7 @@ def is_word(run: str) -> bool:
     (True, True, False, False)
     """
     lowered = run.lower()
-    if len(run) == 1:
+    if len(run) == 1 or (run.isupper() and len(run) <= 3 and run not in {"AND", "OR"}):
         return False
     if lowered in SHORT_WORDS or lowered in NUMBER_WORDS or lowered in CONNECTIVES:
         return True
