@@ -1,0 +1,204 @@
+"""Control groups, version 1 or 2: what a slot and all its children use together, and how much they may.
+
+A group is made per slot and joined once; its limits are rewritten only when a run asks for others. Where none can be
+made (no delegation, a read-only mount), `ControlGroups.find` says why, and slots fall back to resource limits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_PREFIX = "ludus-"
+_SLACK_BYTES = 16 << 20
+"""Added to a run's memory limit: the warm interpreter's own pages live in the same group."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The folders of one group by controller; on version 2 they are all the same."""
+
+    memory: Path
+    pids: Path
+    cpu: Path
+    unified: bool
+
+    def folders(self) -> list[Path]:
+        return list(dict.fromkeys((self.memory, self.pids, self.cpu)))
+
+    def below(self, name: str) -> _Places:
+        return _Places(self.memory / name, self.pids / name, self.cpu / name, self.unified)
+
+
+class ControlGroups:
+    """The groups of one driver process, in a folder named after it."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+
+    @classmethod
+    def find(cls) -> ControlGroups | str:
+        """The folder this process may make groups in, or the reason there is none."""
+        places = _own_places()
+        if isinstance(places, str):
+            return places
+        remove_leftovers(places)
+        own = places.below(f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}")
+        try:
+            for folder in own.folders():
+                folder.mkdir(exist_ok=True)
+            if places.unified:
+                for folder in (places.memory, own.memory):
+                    (folder / "cgroup.subtree_control").write_text("+memory +pids +cpu")
+            trial = cls(own).make("probe", processes=8)
+            trial.limit_memory(64 << 20)
+            trial.remove()
+        except OSError as error:
+            return f"control groups cannot be made: {error}"
+        return cls(own)
+
+    def make(self, name: str, *, processes: int) -> ControlGroup:
+        """A new group for one slot."""
+        places = self._places.below(name)
+        for folder in places.folders():
+            folder.mkdir(exist_ok=True)
+        (places.pids / "pids.max").write_text(str(processes))
+        return ControlGroup(places)
+
+    def remove(self) -> None:
+        """Remove the folder once its groups are gone."""
+        for folder in self._places.folders():
+            with suppress(OSError):
+                folder.rmdir()
+
+
+class ControlGroup:
+    """One slot's group."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._unified = places.unified
+        self._memory_limit = 0
+        self._cpu = os.open(places.cpu / ("cpu.stat" if self._unified else "cpuacct.usage"), os.O_RDONLY)
+        events = "memory.events" if self._unified else "memory.oom_control"
+        self._events = os.open(places.memory / events, os.O_RDONLY)
+
+    @property
+    def procs_files(self) -> list[str]:
+        """The files a process writes 0 to in order to join."""
+        return [str(folder / "cgroup.procs") for folder in self._places.folders()]
+
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Bound the memory of all processes and files of the group together."""
+        if memory_bytes == self._memory_limit:
+            return
+        name = "memory.max" if self._unified else "memory.limit_in_bytes"
+        (self._places.memory / name).write_text(str(memory_bytes + _SLACK_BYTES))
+        self._memory_limit = memory_bytes
+
+    def cpu_s(self) -> float:
+        """CPU seconds used by the group since it was made."""
+        text = os.pread(self._cpu, 512, 0)
+        return int(text.split()[1]) / 1e6 if self._unified else int(text) / 1e9
+
+    def oom_kills(self) -> int:
+        """How many processes the kernel has killed for want of memory."""
+        found = re.search(rb"oom_kill (\d+)", os.pread(self._events, 512, 0))
+        return int(found[1]) if found else 0
+
+    def processes(self) -> list[int]:
+        """The pids in the group, as this process sees them."""
+        return [int(pid) for pid in (self._places.pids / "cgroup.procs").read_text().split()]
+
+    def remove(self) -> None:
+        """Kill what is left, and remove the group."""
+        for descriptor in (self._cpu, self._events):
+            with suppress(OSError):
+                os.close(descriptor)
+        _remove_group(self._places.folders())
+
+
+def _remove_group(folders: list[Path]) -> None:
+    for _ in range(100):
+        for folder in folders:
+            with suppress(OSError):
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    with suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
+                folder.rmdir()
+        if not any(folder.exists() for folder in folders):
+            return
+        time.sleep(0.005)  # a killed process leaves its group a moment later
+
+
+def remove_leftovers(places: _Places) -> None:
+    """Remove the groups of drivers that died without doing it themselves."""
+    for folder in places.folders():
+        for own in folder.glob(_PREFIX + "*"):
+            found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)", own.name)
+            if found and _start_time(int(found[1])) != int(found[2]):
+                for group in own.iterdir():
+                    if group.is_dir():
+                        _remove_group([group])
+                with suppress(OSError):
+                    own.rmdir()
+
+
+def _start_time(pid: int) -> int:
+    """When the process started, in clock ticks after boot: with the pid, a name that is never used twice."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def _own_places() -> _Places | str:
+    mounts = _mounts()
+    own = _memberships()
+    folders = [_folder(mounts, own, name) for name in ("memory", "pids", "cpuacct")]
+    if all(folders):
+        memory, pids, cpu = (folder for folder in folders if folder)
+        return _Places(memory, pids, cpu, unified=False)
+    unified = _folder(mounts, own, "")
+    if unified is None or "memory" not in (unified / "cgroup.controllers").read_text():
+        return "no control-group hierarchy with memory, pids and cpu accounting is mounted"
+    return _Places(unified, unified, unified, unified=True)
+
+
+def _folder(mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str) -> Path | None:
+    if controller not in mounts or controller not in own:
+        return None
+    root, place = mounts[controller]
+    path = own[controller]
+    inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
+    folder = Path(place) / inner.lstrip("/")
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _mounts() -> dict[str, tuple[str, str]]:
+    """controller ("" for version 2) -> (root of the mount, mount point)."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        root, place = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        if kind == "cgroup2":
+            found[""] = root, place
+        elif kind == "cgroup":
+            found.update(dict.fromkeys(options.split(","), (root, place)))
+    return found
+
+
+def _memberships() -> dict[str, str]:
+    """controller ("" for version 2) -> the group this process is in."""
+    found: dict[str, str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        found.update(dict.fromkeys(controllers.split(","), path))
+    return found

@@ -1,0 +1,133 @@
+"""The child of one run: lock itself down, wait for its request, do it, exit. It never returns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+
+from . import command, fetch, program, syscalls as sc
+from .plan import LANDLOCK, UNSAFE, USERNS, Plan
+from .request import COMMAND, FETCH, PYTHON, Request, receive
+
+_exit = os._exit  # a program may replace the one in `os`
+
+Mode = Callable[[Request], int]
+
+MODES: dict[str, Mode] = {PYTHON: program.run, COMMAND: command.run, FETCH: fetch.run}
+"""mode -> what does it; returns the exit code."""
+
+HIGHEST_DESCRIPTOR = 1 << 20
+
+KEPT = ("peer", "report")
+"""Descriptors that stay open while the request runs, as 3 and 4."""
+
+
+def main(plan: Plan, requests: socket.socket, number: int) -> None:
+    """Be the child of run `number`."""
+    code = 70
+    try:
+        lock_down(plan)
+        program.touch()
+        request, streams = receive(requests, number)
+        os.closerange(place(streams), HIGHEST_DESCRIPTOR)
+        write_files(request.files)
+        code = MODES[request.mode](request)
+    finally:
+        _exit(code)
+
+
+def lock_down(plan: Plan) -> None:
+    """Become the program's identity for good."""
+    os.setsid()
+    if plan.tier == USERNS:
+        sc.drop_capabilities()
+        sc.prctl(sc.PR_SET_DUMPABLE, 1)
+    be_first_to_die(1000)
+    if plan.tier not in (USERNS, UNSAFE) and os.getuid() == 0:
+        os.setresuid(plan.uid, plan.uid, plan.uid)
+    if plan.tier != USERNS:
+        # changing identity made /proc/self unreadable to its own process; nothing of ours is in this memory
+        sc.prctl(sc.PR_SET_DUMPABLE, 1)
+
+
+def be_first_to_die(weight: int) -> None:
+    """When memory runs out the kernel must take the program, not the slot."""
+    try:
+        handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return  # no /proc in this tier; the program is the larger process anyway
+    os.write(handle, b"%d" % weight)
+    os.close(handle)
+
+
+def place(streams: dict[str, int]) -> int:
+    """Move descriptors to where a program expects them; returns the first that nobody needs."""
+    for number, name in enumerate(("in", "out", "err")):
+        if name in streams:
+            os.dup2(streams[name], number)
+    high = [os.dup(streams[name]) for name in KEPT if name in streams]
+    for number, descriptor in enumerate(high, start=3):
+        os.dup2(descriptor, number)
+    return 3 + len(high)
+
+
+def write_files(files: dict[str, bytes]) -> None:
+    """Put the uploaded files into the (still empty) work directory, with the program's own rights."""
+    for name, data in files.items():
+        folder = os.path.dirname(name)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o755)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+
+
+def kill_descendants(plan: Plan) -> bool:
+    """Where there is no pid namespace: kill by identity if the slot has one of its own, else by ancestry."""
+    if plan.tier == LANDLOCK and os.getuid() == 0:
+        return _kill_identity(plan)
+    return _kill_children(os.getpid())
+
+
+def _kill_identity(plan: Plan) -> bool:
+    killer = os.fork()
+    if killer == 0:
+        found = 0
+        try:
+            os.setresuid(plan.uid, plan.uid, plan.uid)
+            os.kill(-1, signal.SIGKILL)
+            found = 1
+        finally:
+            _exit(found)
+    return os.waitstatus_to_exitcode(os.waitpid(killer, 0)[1]) == 1
+
+
+def _kill_children(parent: int) -> bool:
+    """A subreaper adopts every orphan, so killing children until none is left reaches all descendants."""
+    listing = f"/proc/{parent}/task/{parent}/children"
+    with open(listing) as stream:
+        children = [int(number) for number in stream.read().split()]
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    return bool(children)
+
+
+def empty_folder(plan: Plan) -> None:
+    """Empty the work directory where it cannot be renewed by mounting. Removal follows no link."""
+    os.chdir(plan.work)
+    for entry in os.scandir(plan.work):
+        if entry.is_dir(follow_symlinks=False):
+            _remove_tree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def _remove_tree(path: str) -> None:
+    for folder, _, _ in os.walk(path):
+        os.chmod(folder, 0o700)  # a program may have locked itself out
+    shutil.rmtree(path)
+
+

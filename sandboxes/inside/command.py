@@ -1,0 +1,42 @@
+"""Runs commands (a compiler, a shell, a simulator) in the child's place."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from .request import Request
+
+NOT_FOUND = 127
+
+
+def run(request: Request) -> int:
+    """Run `options["steps"]`, a list of argument vectors; stops at the first that fails.
+
+    The last step replaces this process, so that its exit status and signals are the run's own.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it; programs expect it to end them
+    steps: list[list[str]] = request.options["steps"]  # type: ignore[assignment]
+    for step in steps[:-1]:
+        code = _wait(step)
+        if code != 0:
+            return code
+    _become(steps[-1])
+
+
+def _wait(step: list[str]) -> int:
+    child = os.fork()
+    if child == 0:
+        _become(step)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code
+
+
+def _become(step: list[str]) -> None:
+    try:
+        os.execvp(step[0], step)
+    except OSError as error:
+        os.write(2, f"{step[0]}: {error.strerror}\n".encode())
+        os._exit(NOT_FOUND)
+
+

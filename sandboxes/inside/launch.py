@@ -1,0 +1,97 @@
+"""The process the driver starts for one slot: enter the namespaces, fork the slot, stand guard until either ends.
+
+The guardian stays outside the slot's pid namespace. When the driver dies, however it dies, the guardian takes the slot
+with it; when the guardian dies, the kernel does (the slot asked for SIGKILL at its parent's death).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import os
+import select
+import signal
+import socket
+import sys
+
+from . import program, rehearsal, walls
+from .plan import Plan
+from .slot import Slot
+
+
+def main(control_descriptor: int, requests_descriptor: int) -> None:
+    """Run the guardian over the slot's control socket and its children's request socket; never returns normally."""
+    driver = os.pidfd_open(os.getppid())
+    control = socket.socket(fileno=control_descriptor)
+    requests = socket.socket(fileno=requests_descriptor)
+    plan = Plan.decode(control.recv(1 << 18))
+    try:
+        walls.enter_namespaces(plan)
+    except OSError as error:
+        _refuse(control, error)
+    slot = os.fork()
+    if slot == 0:
+        os.close(driver)
+        _be_slot(plan, control, requests)
+    control.close()
+    requests.close()
+    _guard(driver, slot)
+
+
+def _guard(driver: int, slot: int) -> None:
+    ended = os.pidfd_open(slot)
+    watch = select.poll()
+    watch.register(driver, select.POLLIN)
+    watch.register(ended, select.POLLIN)
+    watch.poll()
+    os.kill(slot, signal.SIGKILL)  # a zombie at worst: we have not waited for it
+    os.waitpid(slot, 0)
+    os._exit(0)
+
+
+def _be_slot(plan: Plan, control: socket.socket, requests: socket.socket) -> None:
+    code = 1
+    try:
+        program.redirect_nothing()
+        walls.build(plan)
+        _warm_up(plan)
+        Slot(plan, control, requests).serve()
+    except BaseException as error:
+        _refuse(control, error)
+    finally:
+        os._exit(code)
+
+
+def _refuse(control: socket.socket, error: BaseException) -> None:
+    """Tell the driver why this slot cannot serve."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_name}:{place.tb_lineno}" if place else "?"
+    control.send(b"failed:" + f"{type(error).__name__} in {where}: {error}".encode()[:2000])
+    os._exit(1)
+
+
+def _warm_up(plan: Plan) -> None:
+    """Load what programs usually import and touch the pages a run needs, so that children share them."""
+    sys.path += walls.package_folders(plan)
+    for name in plan.preload:
+        importlib.import_module(name)
+    sys.stdin = _standard(0, "r")
+    sys.stdout = sys.__stdout__ = _standard(1, "w")
+    sys.stderr = sys.__stderr__ = _standard(2, "w")
+    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    gc.collect()
+    gc.freeze()
+    rehearsal.run()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    sys.path.insert(0, "")  # last, so that nothing remembers the work directory as it is now
+
+
+def _standard(number: int, mode: str) -> io.TextIOWrapper:
+    return open(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False)
+
+

@@ -1,0 +1,48 @@
+"""What a slot is told at birth, before it enters its walls. It holds paths and numbers, never a secret."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+
+ROOT = "slots-root"
+USERNS = "slots-userns"
+LANDLOCK = "slots-landlock"
+UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How one slot is walled in."""
+
+    tier: str
+    """One of ROOT, USERNS, LANDLOCK, UNSAFE."""
+    work: str
+    """The host directory to work in (LANDLOCK, UNSAFE), or "" where the slot mounts its own."""
+    uid: int
+    """The identity of programs; equal to the slot's own where it cannot change identity."""
+    gid: int
+    readable: list[str]
+    """Host files and folders a program may read and execute, at the same path inside."""
+    packages: list[str] = field(default_factory=list[str])
+    """Site-packages entries (absolute) a program may import, apart from the standard library."""
+    preload: list[str] = field(default_factory=list[str])
+    """Modules imported once in the slot, so that programs find them loaded."""
+    cgroup_procs: list[str] = field(default_factory=list[str])
+    """`cgroup.procs` files the slot joins; empty where no control group is delegated."""
+    disk_bytes: int = 64 << 20
+    disk_inodes: int = 4096
+    processes: int = 0
+    """RLIMIT_NPROC where no control group counts processes; 0 leaves it alone."""
+    address_space_bytes: int = 0
+    """RLIMIT_AS where no control group counts memory; 0 leaves it alone."""
+
+    def encode(self) -> bytes:
+        """As one JSON object."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Plan:
+        """The inverse of `encode`."""
+        return cls(**json.loads(data))

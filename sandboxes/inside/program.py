@@ -1,0 +1,111 @@
+"""Runs a Python program the way `python main.py` would, in an interpreter that is already warm."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import linecache
+import marshal
+import os
+import sys
+import traceback
+from types import ModuleType
+
+from .request import MARSHAL_VERSION, PYTHON, Request
+
+NAME = "main.py"
+"""The file name a program sees in its tracebacks."""
+
+
+def run(request: Request) -> int:
+    """Run `blobs[0]` as `__main__`; returns the exit code."""
+    source = request.blobs[0]
+    arguments: list[str] = request.options.get("argv", [])  # type: ignore[assignment]
+    sys.argv = [NAME, *arguments]
+    gc.enable()
+    return finish(execute(source, fresh_main().__dict__))
+
+
+def touch() -> None:
+    """Copy the pages every run writes to while nobody is waiting yet: a parked child starts faster for it."""
+    marshal.loads(_SAMPLE_REQUEST)
+    exec(compile(_SAMPLE, NAME, "exec", dont_inherit=True), {"__name__": "touch"})
+
+
+_SAMPLE = b"x = [1, 'a', 2.5, {'k': (1,)}]\ndef f(n):\n    return n + 1\ny = f(1)\n"
+_SAMPLE_REQUEST = marshal.dumps((0, PYTHON, [_SAMPLE], {}, {}, ["out", "err"]), MARSHAL_VERSION)
+
+
+def fresh_main() -> ModuleType:
+    """A new, empty `__main__`."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=NAME, __builtins__=sys.modules["builtins"])
+    sys.modules["__main__"] = module
+    return module
+
+
+def execute(source: bytes, namespace: dict[str, object]) -> int:
+    """Execute `source`; an uncaught exception is printed as Python prints it. Returns the exit code."""
+    try:
+        exec(compile(source, NAME, "exec", dont_inherit=True), namespace)
+    except SystemExit as stop:
+        return _exit_status(stop)
+    except BaseException as error:
+        report(error, source)
+        return 1
+    return 0
+
+
+def report(error: BaseException, source: bytes) -> None:
+    """Print `error` with the lines of the program, without the frame of this file."""
+    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache[NAME] = (len(source), None, lines, NAME)
+    frames = error.__traceback__
+    hidden = __file__
+    while frames is not None and frames.tb_frame.f_code.co_filename == hidden:
+        frames = frames.tb_next
+    error.__traceback__ = frames
+    _flush(sys.stdout)
+    traceback.print_exception(error)
+
+
+def _exit_status(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)  # noqa: T201 - this is what sys.exit("text") does
+    return 1
+
+
+def finish(code: int) -> int:
+    """What the interpreter does at the end: wait for threads, exit handlers, let go of globals, flush."""
+    try:
+        if threading := sys.modules.get("threading"):
+            threading._shutdown()
+        atexit._run_exitfuncs()
+        _flush(sys.stdout)
+        # files the program left open are flushed when its globals go
+        sys.modules["__main__"].__dict__.clear()
+        gc.collect()
+    except BaseException as error:
+        traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        _flush(stream)
+    return code
+
+
+def _flush(stream: object) -> None:
+    try:
+        stream.flush()  # type: ignore[attr-defined]
+    except BaseException:
+        return  # the program closed or replaced it
+
+
+def redirect_nothing() -> None:
+    """Open /dev/null as standard input, output and error."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    if null > 2:
+        os.close(null)

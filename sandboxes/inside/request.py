@@ -1,0 +1,81 @@
+"""One request on its way to a parked child, as one `marshal` datagram (the driver is trusted, and it is fast).
+
+Requests go from the driver straight to the child over its own socket, never through the slot, so that the slot's memory
+(which every later child inherits) holds nothing of any run. Large ones travel in a memory file.
+"""
+
+from __future__ import annotations
+
+import array
+import marshal
+import os
+import socket
+from dataclasses import dataclass, field
+
+INLINE_BYTES = 64 << 10
+"""Requests up to this size are sent in the datagram itself."""
+
+RECEIVE_BYTES = INLINE_BYTES + 4096
+_ANCILLARY_BYTES = socket.CMSG_SPACE(8 * array.array("i").itemsize)
+
+IN_FILE = b"@"
+"""The datagram that says: the request is in the last descriptor."""
+
+MARSHAL_VERSION = 2
+"""Plain values only, and the same bytes in every Python 3."""
+
+PYTHON, COMMAND, FETCH, SERVE, PROVE, REPL = "python", "command", "fetch", "serve", "prove", "repl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one child is to do."""
+
+    mode: str
+    """PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read `options["paths"]`.
+    SERVE and PROVE: the two sides of a grading. REPL: a session."""
+    blobs: list[bytes] = field(default_factory=list[bytes])
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Written below the work directory first, by the child itself."""
+    options: dict[str, object] = field(default_factory=dict[str, object])
+    streams: list[str] = field(default_factory=list[str])
+    """What the descriptors sent along are, in order: "out", "err", "in", "peer", "report"."""
+
+
+def encode(request: Request, number: int) -> bytes:
+    """The request as bytes; `number` is the run it is meant for."""
+    fields = number, request.mode, request.blobs, request.files, request.options, request.streams
+    return marshal.dumps(fields, MARSHAL_VERSION)
+
+
+def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int]]:
+    """Wait for the request of run `number`; returns it with its descriptors by name.
+
+    A request left behind by a child that was killed before it could read is dropped with its descriptors.
+    """
+    while True:
+        data, ancillary, _, _ = channel.recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
+        if not data:
+            os._exit(0)  # the driver is gone
+        descriptors = array.array("i")
+        for _, _, rights in ancillary:
+            descriptors.frombytes(rights)
+        if data == IN_FILE:
+            data = _read_all(descriptors.pop())
+        wanted, mode, blobs, files, options, streams = marshal.loads(data)
+        if wanted == number:
+            request = Request(mode=mode, blobs=blobs, files=files, options=options, streams=streams)
+            return request, dict(zip(streams, descriptors, strict=True))
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _read_all(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    parts: list[bytes] = []
+    position = 0
+    while position < size and (part := os.pread(descriptor, size - position, position)):
+        parts.append(part)
+        position += len(part)
+    os.close(descriptor)
+    return b"".join(parts)

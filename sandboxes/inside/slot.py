@@ -1,0 +1,129 @@
+"""A slot: a warm interpreter behind walls that forks one child per run.
+
+The slot is PID 1 of its namespace where the tier has one. It never reads a program, its input or its output: those go
+by descriptor between the driver and the child. What passes through here is a run number and an exit status.
+
+Per run: one fork, done beforehand (the child is parked, already locked down, waiting for its request); when it ends,
+everything else that still lives is killed and reaped, the status is sent, the work directory is renewed if anything in
+it changed, and the next child is parked.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+
+from . import children, policy, walls
+from .plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
+
+REPORT = struct.Struct("<cIiQQQI")
+"""kind (b"R"), run number, wait status, user and system microseconds, peak resident bytes, leftovers killed."""
+
+ORDER = struct.Struct("<cI")
+"""kind (b"K": kill the run, b"P": preserve its files), run number."""
+
+READY, READY_FOR = b"ready", b"ready for run"
+
+
+class Slot:
+    """Runs children one after another until the control socket closes."""
+
+    def __init__(self, plan: Plan, control: socket.socket, requests: socket.socket) -> None:
+        self.plan = plan
+        self.control = control
+        self.requests = requests
+        self.number = 0
+        self.preserved: set[int] = set()
+        self.alone = plan.tier in (ROOT, USERNS)
+        """Whether `kill(-1)` reaches exactly the processes of this slot."""
+        self.clean_mark = self._mark()
+
+    def serve(self) -> None:
+        """Park, wait, clean up, for ever."""
+        self.control.send(READY)
+        while True:
+            self.number += 1
+            child = os.fork()
+            if child == 0:
+                children.main(self.plan, self.requests, self.number)
+            self._finish(child)
+
+    def _finish(self, child: int) -> None:
+        ended = os.pidfd_open(child)
+        watch = select.poll()
+        watch.register(ended, select.POLLIN)
+        watch.register(self.control, select.POLLIN)
+        while not any(descriptor == ended for descriptor, _ in self._poll(watch)):
+            pass
+        os.close(ended)
+        _, status, usage = os.wait4(child, 0)
+        killed = self._kill_rest()
+        times = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6), usage.ru_maxrss << 10
+        self.control.send(REPORT.pack(b"R", self.number, status, *times, killed))
+        self._clean()
+
+    def _poll(self, watch: select.poll) -> list[tuple[int, int]]:
+        events = watch.poll()
+        if any(descriptor == self.control.fileno() for descriptor, _ in events):
+            self._obey(self.control.recv(64))
+        return events
+
+    def _obey(self, order: bytes) -> None:
+        if not order:
+            os._exit(0)  # the driver is gone; with PID 1 go all the others
+        kind, number = ORDER.unpack(order)
+        if number != self.number:
+            return  # meant for a run that ended meanwhile
+        if kind == b"K":
+            self._kill_all()
+        else:
+            self.preserved.add(number)
+
+    def _kill_all(self) -> bool:
+        """Send SIGKILL to everything but this process; False if there was nothing."""
+        if self.alone:
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                return False
+            return True
+        return children.kill_descendants(self.plan)
+
+    def _kill_rest(self) -> int:
+        """Kill and reap what the run left behind; returns how many there were."""
+        killed = 0
+        while self._kill_all():
+            killed += _reap()
+        return killed + _reap()
+
+    def _clean(self) -> None:
+        if self.number in self.preserved:
+            self.preserved.discard(self.number)
+            self.clean_mark = None
+        elif self.plan.tier in (LANDLOCK, UNSAFE):
+            children.empty_folder(self.plan)
+        elif self._mark() != self.clean_mark:
+            walls.renew_work(self.plan)
+            self.clean_mark = self._mark()
+
+    def _mark(self) -> tuple[object, ...] | None:
+        """What changes when anything in the work directory changes."""
+        if self.plan.tier in (LANDLOCK, UNSAFE):
+            return None
+        space, folder = os.statvfs(policy.WORK), os.stat(policy.WORK)
+        # the time alone could miss a change within its granularity, so the free inodes and the attributes count too
+        attributes = tuple(os.listxattr(policy.WORK)) if self.plan.tier == USERNS else ()
+        return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
+
+
+def _reap() -> int:
+    count = 0
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return count
+        count += 1

@@ -1,0 +1,138 @@
+"""The system calls Python does not wrap, one thin function each; a failure is an `OSError` that names the call.
+
+This is the only file that uses ctypes. It decides nothing: what is called with which arguments is in `policy` and `walls`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWUTS = 0x0400_0000
+CLONE_NEWIPC = 0x0800_0000
+CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
+CLONE_NEWNET = 0x4000_0000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
+
+_NR_PIVOT_ROOT, _NR_SECCOMP, _NR_MOUNT_SETATTR, _NR_LANDLOCK_CREATE = 155, 317, 442, 444
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_SECCOMP_SET_MODE_FILTER = 1
+_CAPABILITY_VERSION_3 = 0x2008_0522
+
+
+def supported() -> bool:
+    """Whether the numbers in this file and in `syscall_numbers` are those of this machine."""
+    return platform.system() == "Linux" and platform.machine() == "x86_64"
+
+
+def _check(result: int, call: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces in `flags` for new ones (a new pid namespace starts with the next child)."""
+    _check(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount `source` on `target`."""
+    arguments = source.encode(), target.encode(), kind.encode(), flags, options.encode()
+    _check(_libc.mount(*arguments), f"mount({source} on {target}, {kind or 'bind'}, {flags:#x})")
+
+
+def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
+    """Add mount attributes (read-only, nosuid, ...) to `target`, and to all mounts below it if `recursive`."""
+    change = ctypes.create_string_buffer(struct.pack("QQQQ", attributes, 0, 0, 0))
+    flags = _AT_RECURSIVE if recursive else 0
+    result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, change, 32)
+    _check(result, f"mount_setattr({target}, {attributes:#x})")
+
+
+def unmount(target: str) -> None:
+    """Take `target` out of the tree at once, even while something in it is open."""
+    _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount2({target})")
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make `new` the root and hang the old root on `old`."""
+    _check(_libc.syscall(_NR_PIVOT_ROOT, new.encode(), old.encode()), f"pivot_root({new})")
+
+
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
+    """Set an attribute of this process."""
+    return _check(_libc.prctl(option, first, second, 0, 0), f"prctl({option}, {first})")
+
+
+def drop_capabilities() -> None:
+    """Empty the effective, permitted, inheritable and ambient sets of this process."""
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
+    nothing = ctypes.create_string_buffer(24)
+    _check(_libc.capset(header, nothing), "capset(0)")
+
+
+def drop_bounding_set() -> None:
+    """No program started from here on can gain a capability by `execve`."""
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            return  # past the last capability this kernel knows
+
+
+def install_seccomp(program: bytes) -> None:
+    """Filter every later system call of this process and its descendants by a classic BPF program."""
+    code = ctypes.create_string_buffer(program, len(program))
+    filter_ = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
+    )
+    result = _libc.syscall(_NR_SECCOMP, _SECCOMP_SET_MODE_FILTER, 0, filter_)
+    _check(result, "seccomp(SECCOMP_SET_MODE_FILTER)")
+
+
+def landlock_version() -> int:
+    """The Landlock ABI of this kernel; 0 where it is off."""
+    return max(0, _libc.syscall(_NR_LANDLOCK_CREATE, None, 0, 1))
+
+
+def landlock_restrict(
+    handled: int, allowed: list[tuple[str, int]], *, network: int = 0, scoped: int = 0
+) -> None:
+    """Give up every access right in `handled` except those of `allowed` (path, rights), for good.
+
+    Args:
+        network: TCP rights given up (bind 1, connect 2). scoped: abstract sockets 1, signals 2.
+    """
+    attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, network, scoped))
+    ruleset = _check(_libc.syscall(_NR_LANDLOCK_CREATE, attributes, 24, 0), "landlock_create_ruleset")
+    try:
+        for path, rights in allowed:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            rule = ctypes.create_string_buffer(struct.pack("=Qi", rights & handled, place))
+            added = _libc.syscall(_NR_LANDLOCK_CREATE + 1, ruleset, 1, rule, 0)
+            _check(added, f"landlock_add_rule({path})")
+            os.close(place)
+        _check(_libc.syscall(_NR_LANDLOCK_CREATE + 2, ruleset, 0), "landlock_restrict_self")
+    finally:
+        os.close(ruleset)

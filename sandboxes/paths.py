@@ -1,0 +1,69 @@
+"""Which names a file may have on its way into and out of a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ludus.errors import ConfigError
+
+MAX_FILES = 256
+_MAX_PART = 255
+_MAX_PATH = 1024
+
+
+def check_path(path: str) -> str:
+    """The path, if it names something below the work directory.
+
+    Raises:
+        ConfigError: it is empty, absolute, leaves the directory, or cannot be a file name.
+
+    >>> check_path("data/input.txt")
+    'data/input.txt'
+    """
+    parts = path.split("/")
+    if not path or any(part in ("", ".", "..") for part in parts):
+        raise ConfigError(f"file path {path!r} must be relative, without empty parts, '.' or '..'")
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in path):
+        raise ConfigError(f"file path {path!r} contains a control character")
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"file path {path!r} is not valid UTF-8") from error
+    if max(sizes) > _MAX_PART or len(path) > _MAX_PATH:
+        raise ConfigError(f"file path {path[:60]!r}... is too long")
+    return path
+
+
+def check_files(files: Mapping[str, bytes | str], *, room_bytes: int) -> dict[str, bytes]:
+    """The files to upload as bytes.
+
+    Raises:
+        ConfigError: a path is not allowed, one is a folder of another, or together they do not fit.
+    """
+    checked = {check_path(path): _bytes(data) for path, data in files.items()}
+    _check_count(checked)
+    for path in checked:
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            if "/".join(parts[:depth]) in checked:
+                raise ConfigError(f"file {'/'.join(parts[:depth])!r} would also have to be a folder for {path!r}")
+    size = sum(map(len, checked.values()))
+    if size > room_bytes:
+        raise ConfigError(f"files of {size} bytes do not fit the sandbox's {room_bytes}")
+    return checked
+
+
+def check_fetch(paths: Iterable[str]) -> list[str]:
+    """The paths to read back, each once."""
+    checked = list(dict.fromkeys(check_path(path) for path in paths))
+    _check_count(checked)
+    return checked
+
+
+def _check_count(files: Mapping[str, bytes] | list[str]) -> None:
+    if len(files) > MAX_FILES:
+        raise ConfigError(f"{len(files)} files in one request; at most {MAX_FILES}")
+
+
+def _bytes(data: bytes | str) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data)

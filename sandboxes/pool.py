@@ -1,0 +1,128 @@
+"""Slots in number: hand them out in order, start more when all are busy, replace the broken and the old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from .slots import Slot, SlotLost
+
+_log = logging.getLogger(__name__)
+
+RENEW_AFTER_RUNS = 10_000
+"""Forked children share their parent's address layout and hash seed; a new slot has new ones."""
+
+SlotMaker = Callable[[int], Slot]
+
+
+def default_size() -> int:
+    """Twice the cores this process may use: enough to overlap one run's end with the next one's start."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
+class SlotPool:
+    """Up to `size` slots of one kind."""
+
+    def __init__(self, make: SlotMaker, size: int) -> None:
+        self.size = size
+        self._make = make
+        self._free: deque[Slot] = deque()
+        self._numbers = set(range(size))
+        """Numbers of slots that do not exist now."""
+        self._of: dict[Slot, int] = {}
+        self._turn = asyncio.Lock()
+        self._change = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.waiting = 0
+        """Requests waiting for a slot."""
+
+    async def warm(self) -> None:
+        """Start every slot now.
+
+        Raises:
+            SlotLost: one does not start.
+        """
+        async with self.take(self.size):
+            pass
+
+    @asynccontextmanager
+    async def take(self, count: int = 1) -> AsyncGenerator[list[Slot]]:
+        """Hold `count` slots; requests are served in order, and a group is collected in one turn (no deadlock)."""
+        slots: list[Slot] = []
+        self.waiting += 1
+        try:
+            async with self._turn:
+                await self._collect(slots, count)
+            self.waiting -= 1
+            try:
+                yield slots
+            finally:
+                self.waiting += 1
+        finally:
+            self.waiting -= 1
+            for slot in slots:
+                self._give_back(slot)
+
+    async def _collect(self, slots: list[Slot], count: int) -> None:
+        if count > self.size:
+            raise SlotLost(f"{count} slots are needed at once and the pool has {self.size}")
+        while len(slots) < count:
+            if self._closed:
+                raise SlotLost("the sandbox is closed")
+            if self._free:
+                slots.append(self._free.popleft())
+            elif self._numbers:
+                missing = min(count - len(slots), len(self._numbers))
+                await self._start(slots, missing)
+            else:
+                self._change.clear()
+                await self._change.wait()
+
+    async def _start(self, slots: list[Slot], count: int) -> None:
+        numbers = [self._numbers.pop() for _ in range(count)]
+        made = [self._make(number) for number in numbers]
+        results = await asyncio.gather(*(slot.start() for slot in made), return_exceptions=True)
+        failure: BaseException | None = None
+        for slot, number, result in zip(made, numbers, results, strict=True):
+            if isinstance(result, BaseException):
+                self._numbers.add(number)
+                failure = result
+            else:
+                self._of[slot] = number
+                slots.append(slot)
+        if failure:
+            raise failure
+
+    def _give_back(self, slot: Slot) -> None:
+        if self._closed or not slot.alive or slot.runs >= RENEW_AFTER_RUNS:
+            self._retire(slot)
+        else:
+            self._free.append(slot)
+            self._change.set()
+
+    def _retire(self, slot: Slot) -> None:
+        task = asyncio.get_running_loop().create_task(self._end(slot))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _end(self, slot: Slot) -> None:
+        try:
+            await slot.close()
+        except Exception:
+            _log.exception("a slot did not end cleanly")
+        self._numbers.add(self._of.pop(slot))
+        self._change.set()
+
+    async def close(self) -> None:
+        """End every slot; those still held end when they are given back. Idempotent."""
+        self._closed = True
+        while self._free:
+            self._retire(self._free.popleft())
+        self._change.set()
+        while self._closing:
+            await asyncio.gather(*self._closing)

@@ -1,0 +1,54 @@
+"""What the processes of one slot have used, read from /proc by the driver."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    """Sums over live processes."""
+
+    cpu_s: float
+    memory_bytes: int
+    """Pages of their own; shared pages of the warm interpreter are left out."""
+    waited_s: float
+    """The longest time one of them has been ready to run and was not let."""
+
+
+def descendants(root: int) -> list[int]:
+    """All live processes below `root`, which is left out."""
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        parent = waiting.pop()
+        try:
+            text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+        except OSError:
+            continue
+        children = [int(pid) for pid in text.split()]
+        found += children
+        waiting += children
+    return found
+
+
+def usage(pids: list[int]) -> TreeUsage:
+    """What `pids` have used so far. Processes that are gone count nothing."""
+    cpu = memory = 0
+    waited = 0.0
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            pages = Path(f"/proc/{pid}/statm").read_text().split()
+            schedule = Path(f"/proc/{pid}/schedstat").read_text().split()
+        except OSError:
+            continue
+        cpu += sum(int(ticks) for ticks in stat[11:15])
+        memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
+        waited = max(waited, int(schedule[1]) / 1e9)
+    return TreeUsage(cpu / _TICKS_PER_S, memory, waited)

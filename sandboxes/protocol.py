@@ -1,0 +1,115 @@
+"""What running untrusted code looks like from outside: limits go in, an `Execution` comes out.
+
+    execution = ludus.sandboxes.execute("print(6 * 7)")
+    execution.status, execution.stdout          # ok, "42\\n"
+
+Whatever the program did is data. `infra_error` alone is ours: the sandbox could not run it, nothing is known about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+MIB = 1 << 20
+
+
+class ExecutionStatus(StrEnum):
+    """How a run ended."""
+
+    OK = "ok"
+    """Exit code 0."""
+    ERROR = "error"
+    """Any other exit code, or a signal it brought on itself."""
+    TIMEOUT = "timeout"
+    """It used up its CPU time, or its wall time by its own doing."""
+    OOM = "oom"
+    """It needed more memory than it was given."""
+    OUTPUT_LIMIT = "output_limit"
+    """It wrote more than it may; what came before the limit is kept."""
+    INFRA_ERROR = "infra_error"
+    """The sandbox failed. Nothing is known about the program; try again."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run may use."""
+
+    timeout_s: float = 10.0
+    """Wall time, not counting time the machine kept it waiting for a core."""
+    cpu_s: float = 10.0
+    """CPU time of the program and everything it starts, together."""
+    memory_bytes: int = 512 * MIB
+    """Memory of all its processes and files together."""
+    output_bytes: int = MIB
+    """Of standard output and standard error, each; and of all fetched files together."""
+
+    def __post_init__(self) -> None:
+        for name in ("timeout_s", "cpu_s", "memory_bytes", "output_bytes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one run used."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    """Peak resident memory of its largest process."""
+    queue_s: float = 0.0
+    """Time spent waiting for a free slot."""
+
+
+class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run did."""
+
+    status: ExecutionStatus
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    """As a shell counts; a negative number is the signal that ended it. None when it was stopped."""
+    usage: Usage = Usage()
+    files: dict[str, bytes] = {}
+    """The fetched files."""
+    refused: dict[str, str] = {}
+    """path -> why a file that was asked for is not in `files`."""
+    detail: str = ""
+    """One sentence: which limit, which fault."""
+    compiled: bool = True
+    """False when the compiler refused the program; its messages are in `stderr`."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran to its end with exit code 0."""
+        return self.status is ExecutionStatus.OK
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """Somewhere to run untrusted code."""
+
+    @property
+    def tier(self) -> str:
+        """The name of its isolation: `slots-root`, `docker`, ..."""
+        ...
+
+    async def execute(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        limits: Limits = Limits(),
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        argv: Sequence[str] = (),
+    ) -> Execution:
+        """Run `code`; returns what it did. Raises `ConfigError` for a request that cannot be tried."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything. Idempotent."""
+        ...

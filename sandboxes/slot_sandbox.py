@@ -1,0 +1,279 @@
+"""Runs code in slots: the sandbox behind the tiers `slots-root`, `slots-userns`, `slots-landlock` and `unsafe`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+from .control_groups import ControlGroups
+from .inside import syscalls
+from .inside.plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
+from .inside.request import COMMAND, FETCH, PYTHON, Request
+from .languages import Language, find_language
+from .paths import check_fetch, check_files
+from .pool import SlotPool, default_size
+from .protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from .slots import Outcome, Slot, SlotLost
+
+SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
+
+LIGHT, NUMERIC = "light", "numeric"
+"""Kinds of slot: with the usual standard-library modules loaded, and with numpy as well (a dearer fork)."""
+
+_PRELOAD = ("re", "collections", "functools", "itertools", "math", "random", "json", "traceback", "typing", "heapq")
+_PRELOAD += ("string", "bisect", "datetime", "operator", "copy")
+_WANTS_NUMPY = re.compile(rb"\b(numpy|scipy|pandas)\b")
+_SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
+_COMPILE_LIMITS = Limits(timeout_s=30, cpu_s=30, memory_bytes=1024 * MIB, output_bytes=16 * MIB)
+_COMPILED_KEPT = 64
+_TRIES = 2
+
+
+class SlotSandbox:
+    """A pool of slots of one tier.
+
+    Args:
+        tier: one of `SLOT_TIERS`.
+        size: slots of each kind; twice the cores if left out.
+        packages: site-packages a program may import.
+        disk_bytes: room in a run's work directory. processes: how many a run may have at once.
+    """
+
+    def __init__(
+        self,
+        tier: str = ROOT,
+        *,
+        size: int | None = None,
+        packages: Sequence[str] = ("numpy",),
+        disk_bytes: int = 64 * MIB,
+        processes: int = 64,
+    ) -> None:
+        if tier not in SLOT_TIERS:
+            raise ConfigError(f"no slot tier named {tier!r}; known: {', '.join(SLOT_TIERS)}")
+        if not syscalls.supported():
+            raise ConfigError("slots need Linux on x86-64; use the docker or remote sandbox elsewhere")
+        if tier == USERNS and os.getuid() == 0:
+            raise ConfigError("slots-userns is for ordinary users; root has slots-root")
+        self._tier = tier
+        self._disk_bytes, self._processes = disk_bytes, processes
+        self._packages = [folder for name in packages for folder in _package_folders(name)]
+        self._has_numpy = "numpy" in packages and bool(_package_folders("numpy"))
+        groups = ControlGroups.find() if tier in (ROOT, LANDLOCK, USERNS) else "the unsafe tier has no limits"
+        self.groups, self.no_groups = (None, groups) if isinstance(groups, str) else (groups, "")
+        self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
+        self._size = size or default_size()
+        self._pools: dict[str, SlotPool] = {}
+        self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
+
+    @property
+    def tier(self) -> str:
+        """The name of its isolation."""
+        return self._tier
+
+    def pool(self, kind: str = LIGHT) -> SlotPool:
+        """The slots of one kind, started as they are needed."""
+        if kind not in self._pools:
+            first = self._size * len(self._pools)
+            self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), self._size)
+        return self._pools[kind]
+
+    def kind_for(self, *sources: bytes) -> str:
+        """The kind of slot that suits these programs."""
+        return NUMERIC if self._has_numpy and any(map(_WANTS_NUMPY.search, sources)) else LIGHT
+
+    async def execute(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        limits: Limits = Limits(),
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        argv: Sequence[str] = (),
+    ) -> Execution:
+        """Run `code`.
+
+        Raises:
+            ConfigError: a file path, the code or an argument cannot be passed on.
+            UnknownLanguage: no such language.
+        """
+        name, how = find_language(language)
+        source = _encode(code, "code")
+        uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2) if files else {}
+        paths = check_fetch(fetch_files) if fetch_files else []
+        data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
+        if name == "python":
+            request = Request(mode=PYTHON, blobs=[source], files=uploads, options={"argv": list(argv)} if argv else {})
+            return await self._run(request, limits, data, paths, self.kind_for(source, *uploads.values()))
+        if how.compile:
+            built = await self._compile(how, source, uploads)
+            if isinstance(built, Execution):
+                return built
+            uploads = {**uploads, how.product: built}
+        else:
+            uploads = {**uploads, how.source: source}
+        request = Request(mode=COMMAND, files=uploads, options={"steps": [[*how.run, *argv]]})
+        return await self._run(request, limits, data, paths, LIGHT)
+
+    async def _compile(self, how: Language, source: bytes, files: dict[str, bytes]) -> bytes | Execution:
+        """The program, from the cache or from a compiler run in a slot; what the compiler said if it refused.
+
+        The cache is keyed by content and written here, outside, so that no run can put a program into it.
+        """
+        key = hashlib.sha256(repr((how, source, sorted(files.items()))).encode()).digest()
+        if key in self._compiled:
+            self._compiled.move_to_end(key)
+            return self._compiled[key]
+        request = Request(mode=COMMAND, files={**files, how.source: source}, options={"steps": [list(how.compile)]})
+        done = await self._run(request, _COMPILE_LIMITS, b"", [how.product], LIGHT)
+        if how.product not in done.files:
+            status = ExecutionStatus.ERROR if done.ok else done.status
+            missing = done.refused.get(how.product, "") if done.ok else done.detail
+            return msgspec.structs.replace(done, status=status, compiled=False, detail=f"not compiled; {missing}".rstrip("; "))
+        self._compiled[key] = done.files[how.product]
+        while len(self._compiled) > _COMPILED_KEPT:
+            self._compiled.popitem(last=False)
+        return self._compiled[key]
+
+    async def _run(self, request: Request, limits: Limits, stdin: bytes, fetch: list[str], kind: str) -> Execution:
+        asked = time.monotonic()
+        problem = ""
+        for _ in range(_TRIES):
+            try:
+                async with self.pool(kind).take() as (slot,):
+                    waited = time.monotonic() - asked
+                    outcome = await slot.run(request, limits, stdin=stdin, preserve=bool(fetch))
+                    fetched = await _fetch(slot, fetch, limits) if fetch else ({}, {})
+                return _execution(outcome, waited, *fetched)
+            except SlotLost as error:
+                problem = str(error)
+        return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem)
+
+    def _make(self, kind: str, number: int) -> Slot:
+        group = self.groups.make(f"slot-{number}", processes=self._processes + 1) if self.groups else None
+        uid = _uid(number) if os.getuid() == 0 and self._tier != UNSAFE else os.getuid()
+        gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
+        plan = Plan(
+            tier=self._tier,
+            work=self._work_folder(number, uid, gid),
+            uid=uid,
+            gid=gid,
+            readable=readable_places(),
+            packages=self._packages,
+            preload=[*_PRELOAD, *(("numpy",) if kind == NUMERIC else ())],
+            cgroup_procs=group.procs_files if group else [],
+            disk_bytes=self._disk_bytes,
+            processes=0 if group or self._tier == UNSAFE else self._processes,
+            address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
+        )
+        return Slot(plan, group)
+
+    def _work_folder(self, number: int, uid: int, gid: int) -> str:
+        if self._work is None:
+            return ""
+        self._work.chmod(0o711)
+        folder = self._work / f"slot-{number}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if os.getuid() == 0:
+            os.chown(folder, uid, gid)
+        return str(folder)
+
+    async def close(self) -> None:
+        """End every slot and remove what they used. Idempotent."""
+        for pool in self._pools.values():
+            await pool.close()
+        if self.groups:
+            self.groups.remove()
+        if self._work:
+            for folder in self._work.iterdir():
+                folder.rmdir()
+            self._work.rmdir()
+            self._work = None
+
+
+def readable_places() -> list[str]:
+    """What every program may read: the system's programs and libraries, and this interpreter's."""
+    system = [f"/usr/{name}" for name in _SYSTEM_FOLDERS]
+    if sys.base_prefix == "/usr":
+        return [place for place in system if os.path.isdir(place)]
+    library = sysconfig.get_config_var("LDLIBRARY") or ""
+    own = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
+    own += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
+    return [place for place in [*system, *own] if os.path.exists(place)]
+
+
+def _package_folders(name: str) -> list[str]:
+    """The folders of one package in site-packages, its bundled libraries too."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    folder = next(iter(spec.submodule_search_locations))
+    return [place for place in (folder, folder + ".libs") if os.path.isdir(place)]
+
+
+def _uid(number: int) -> int:
+    """An identity nothing else on this machine has, where the whole range is ours to use."""
+    with open("/proc/self/uid_map") as stream:
+        count = sum(int(line.split()[2]) for line in stream)
+    return 1_000_000_000 + os.getpid() * 512 + number % 512 if count > 4_000_000_000 else 50_000 + number
+
+
+async def _fetch(slot: Slot, paths: list[str], limits: Limits) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Read files back with a second child: unprivileged, and after every process of the run is gone."""
+    room = limits.output_bytes
+    request = Request(mode=FETCH, options={"paths": paths, "limit_bytes": room})
+    overhead = sum(6 * len(path) + 256 for path in paths)
+    reading = Limits(timeout_s=30, cpu_s=30, memory_bytes=limits.memory_bytes + 2 * room, output_bytes=room + overhead)
+    outcome = await slot.run(request, reading)
+    if outcome.status is not ExecutionStatus.OK:
+        raise SlotLost(f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}")
+    return _parse_files(outcome.stdout)
+
+
+def _parse_files(data: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
+    files: dict[str, bytes] = {}
+    refused: dict[str, str] = {}
+    while data:
+        line, _, data = data.partition(b"\n")
+        answer = json.loads(line)
+        if "refused" in answer:
+            refused[answer["path"]] = answer["refused"]
+        else:
+            files[answer["path"]], data = data[: answer["size"]], data[answer["size"] :]
+    return files, refused
+
+
+def _execution(outcome: Outcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]) -> Execution:
+    used = outcome.usage
+    return Execution(
+        status=outcome.status,
+        stdout=outcome.stdout.decode("utf-8", "replace"),
+        stderr=outcome.stderr.decode("utf-8", "replace"),
+        exit_code=outcome.exit_code,
+        usage=Usage(wall_s=used.wall_s, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes, queue_s=queue_s),
+        files=files,
+        refused=refused,
+        detail=outcome.detail,
+    )
+
+
+def _encode(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} is not valid Unicode: {error}") from error
