@@ -146,16 +146,16 @@ def pick(tasks: TaskSet, seed: int) -> Task:
     return tasks.at(seed % (TASKS_PER_SPLIT if tasks.size is None else tasks.size))
 
 
-def order(tasks: TaskSet, seed: int) -> Iterator[int]:
-    """Indices for training, without end: 0, 1, 2 ... of an endless set, else a fresh shuffle
-    each epoch.
+def order(size: int | None, seed: int) -> Iterator[int]:
+    """Indices for training, without end: 0, 1, 2 ... of an endless set, a fresh shuffle each epoch
+    of a finite one.
     """
-    if tasks.size is None:
+    if size is None:
         yield from range(TASKS_PER_SPLIT)
         return
     epoch = 0
     while True:
-        indices = list(range(tasks.size))
+        indices = list(range(size))
         random.Random(f"{seed}/{epoch}").shuffle(indices)
         yield from indices
         epoch += 1

@@ -6,10 +6,11 @@ Axes: B rows, T tokens. `logp[b, t]` belongs to token t given those before it, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from ludus.agent import Segment
 
@@ -23,8 +24,6 @@ class Row:
     """1 where the policy sampled the token."""
     logprobs: list[float]
     """The sampler's; 0 elsewhere."""
-    trajectory: int
-    """Index of the trajectory it belongs to."""
 
     @property
     def trained(self) -> int:
@@ -34,21 +33,51 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows padded to one length."""
+    """Rows padded on the right to one length."""
 
-    ids: torch.Tensor
-    mask: torch.Tensor
-    sampler_logp: torch.Tensor
-    trajectory: torch.Tensor
-    """[B], which trajectory each row belongs to."""
+    ids: Tensor
+    """[B, T] int."""
+    mask: Tensor
+    """[B, T] in {0, 1}: the tokens that are trained."""
+    sampler_logp: Tensor
+    """[B, T]."""
+    lengths: Tensor
+    """[B] int: tokens of each row without padding."""
+    extra: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """Anything else a loss reads: [B] a row, or [B, T] a token."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Tensor) -> Batch:
+        """Some rows, with the padding they do not need cut off."""
+        width = int(self.lengths[rows].max())
+
+        def cut(tensor: Tensor) -> Tensor:
+            return tensor[rows, :width] if tensor.dim() == 2 else tensor[rows]
+
+        extra = {name: cut(tensor) for name, tensor in self.extra.items()}
+        tensors = (cut(self.ids), cut(self.mask), cut(self.sampler_logp), self.lengths[rows])
+        return Batch(*tensors, extra)
+
+    def with_extra(self, **tensors: Tensor | None) -> Batch:
+        """The same rows with more tensors; None is left out."""
+        given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        return Batch(self.ids, self.mask, self.sampler_logp, self.lengths, {**self.extra, **given})
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-        moved = (self.ids, self.mask, self.sampler_logp, self.trajectory)
-        return Batch(*(tensor.to(device) for tensor in moved))
+        extra = {name: tensor.to(device) for name, tensor in self.extra.items()}
+        return Batch(
+            ids=self.ids.to(device),
+            mask=self.mask.to(device),
+            sampler_logp=self.sampler_logp.to(device),
+            lengths=self.lengths.to(device),
+            extra=extra,
+        )
 
 
-def as_row(segment: Segment, trajectory: int) -> Row | None:
+def as_row(segment: Segment) -> Row | None:
     """Flatten a segment; None if it trains no token."""
     ids = segment.ids()
     mask, logprobs = [0] * len(ids), [0.0] * len(ids)
@@ -58,31 +87,34 @@ def as_row(segment: Segment, trajectory: int) -> Row | None:
         logprobs[start:end] = turn.logprobs or [0.0] * len(turn.out_ids)
     if mask:
         mask[0] = 0
-    return Row(ids, mask, logprobs, trajectory) if any(mask) else None
+    return Row(ids, mask, logprobs) if any(mask) else None
 
 
 def pad(rows: Sequence[Row]) -> Batch:
-    """Stack rows, padded on the right with id 0 and mask 0."""
+    """Stack rows, padded with id 0 and mask 0."""
     width = max(len(row.ids) for row in rows)
 
-    def stack(lists: Sequence[Sequence[float]], dtype: torch.dtype) -> torch.Tensor:
+    def stack(lists: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
         return torch.tensor([[*one, *([0] * (width - len(one)))] for one in lists], dtype=dtype)
 
     return Batch(
         ids=stack([row.ids for row in rows], torch.long),
         mask=stack([row.mask for row in rows], torch.float32),
         sampler_logp=stack([row.logprobs for row in rows], torch.float32),
-        trajectory=torch.tensor([row.trajectory for row in rows]),
+        lengths=torch.tensor([len(row.ids) for row in rows]),
     )
 
 
-def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
-    """Rows of like length together, at most `tokens` padded tokens each (one row may exceed it)."""
-    part: list[Row] = []
-    for row in sorted(rows, key=lambda row: len(row.ids)):
-        if part and (len(part) + 1) * len(row.ids) > tokens:
-            yield part
+def passes(lengths: Tensor, rows: Tensor, tokens: int) -> Iterator[Tensor]:
+    """Split `rows` into forward passes: like lengths together, at most `tokens` padded tokens each.
+
+    A row longer than `tokens` goes alone.
+    """
+    part: list[int] = []
+    for row in rows[lengths[rows].argsort()].tolist():
+        if part and (len(part) + 1) * int(lengths[row]) > tokens:
+            yield torch.tensor(part)
             part = []
         part.append(row)
     if part:
-        yield part
+        yield torch.tensor(part)

@@ -7,76 +7,111 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from .batch import Batch, Row, micro_batches, pad
+from .batch import Batch, passes
 from .config import TrainerConfig
 from .engines.models import CausalLM
 
-Loss = Callable[[Batch, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-"""(batch, logp [B, T]) to (sum, weight)."""
+
+class Predicted(NamedTuple):
+    """What the model says of the trained tokens; 0 elsewhere."""
+
+    logp: Tensor
+    """[B, T], in nats."""
+    entropy: Tensor | None
+    """[B, T], in nats; None where it was not asked for."""
+
+
+Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
+"""(one pass, what the model says of it) to (sum, weight)."""
 
 
 class Learner:
-    """Holds the weights being trained."""
+    """Holds the weights being trained.
 
-    def __init__(self, model: CausalLM, config: TrainerConfig) -> None:
+    Args:
+        model: trained in place.
+        config: of the optimizer.
+        temperature: that the policy is sampled at; log-probabilities are of the same.
+    """
+
+    def __init__(self, model: CausalLM, config: TrainerConfig, *, temperature: float = 1.0) -> None:
         self.model = model.train()
         self.config = config
+        self.temperature = temperature
+        self.updates = 0
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(),
             lr=config.lr,
             betas=(config.beta1, config.beta2),
             weight_decay=config.weight_decay,
         )
-        self.updates = 0
 
-    def update(self, rows: Sequence[Row], loss: Loss) -> dict[str, float]:
-        """One optimizer update on `rows`.
+    def update(
+        self,
+        batch: Batch,
+        rows: Tensor,
+        loss: Loss,
+        *,
+        idle: Tensor | None = None,
+        entropy: bool = False,
+    ) -> dict[str, float]:
+        """One optimizer update.
+
+        Args:
+            batch: the whole batch.
+            rows: [R] int, those of this update.
+            loss: called once a pass.
+            idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, the
+                model is not run on them.
+            entropy: whether the loss reads entropies.
 
         Returns:
-            `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). No update is made, and
-            `loss` is 0, where nothing has weight.
+            `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
+            weight no update is made.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        total, weight = 0.0, 0.0
-        for part in micro_batches(rows, self.config.tokens_per_pass):
-            batch = pad(part).to(self.model.device)
-            part_sum, part_weight = loss(batch, self.logp(batch))
+        idle = torch.zeros(len(batch), dtype=torch.bool) if idle is None else idle
+        total, weight = self._resting(batch, rows[idle[rows]], loss)
+        for part in passes(batch.lengths, rows[~idle[rows]], self.config.tokens_per_pass):
+            one = batch.take(part).to(self.model.device)
+            part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
             if part_sum.requires_grad:
                 part_sum.backward()
-            total += float(part_sum.detach())
-            weight += float(part_weight)
-        trained = float(sum(row.trained for row in rows))
+            total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+        made = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
         if weight == 0:
-            return {"loss": 0.0, "grad_norm": 0.0, "lr": self.lr, "tokens": trained}
-        norm = self._step(weight)
-        return {"loss": total / weight, "grad_norm": norm, "lr": self.lr, "tokens": trained}
+            return {"loss": 0.0, "grad_norm": 0.0, **made}
+        return {"loss": total / weight, "grad_norm": self._step(weight), **made}
 
-    def logp(self, batch: Batch) -> torch.Tensor:
-        """Log-probabilities [B, T] of the trained tokens; 0 elsewhere. Only their logits
-        are computed.
+    def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
+        """Log-probabilities, and entropies if asked for, of the trained tokens; only their
+        logits are computed.
         """
         hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
         trained = batch.mask[:, 1:].bool()
-        logits = self.model.lm_head(hidden[:, :-1][trained]).float()
-        chosen = torch.log_softmax(logits, dim=-1).gather(1, batch.ids[:, 1:][trained].unsqueeze(1))
-        logp = torch.zeros_like(batch.mask)
-        logp[:, 1:] = logp[:, 1:].masked_scatter(trained, chosen.squeeze(1))
-        return logp
+        logits = self.model.lm_head(hidden[:, :-1][trained]).float() / self.temperature
+        every = torch.log_softmax(logits, dim=-1)
+        chosen = every.gather(1, batch.ids[:, 1:][trained].unsqueeze(1)).squeeze(1)
+        spread = -(every.exp() * every).sum(-1) if entropy else None
+        return Predicted(
+            _scatter(chosen, batch), None if spread is None else _scatter(spread, batch)
+        )
 
     @torch.no_grad()
-    def score(self, rows: Sequence[Row]) -> list[torch.Tensor]:
-        """Log-probabilities of each row's tokens under the present weights, without gradient."""
-        scored: dict[int, torch.Tensor] = {}
-        for part in micro_batches(rows, self.config.tokens_per_pass):
-            logp = self.logp(pad(part).to(self.model.device)).cpu()
-            for row, values in zip(part, logp, strict=True):
-                scored[id(row)] = values[: len(row.ids)]
-        return [scored[id(row)] for row in rows]
+    def score(self, batch: Batch) -> Tensor:
+        """Log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        scored = torch.zeros_like(batch.mask)
+        every = torch.arange(len(batch))
+        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
+            logp = self.predict(batch.take(part).to(self.model.device)).logp.cpu()
+            scored[part, : logp.shape[1]] = logp
+        return scored
 
     @property
     def lr(self) -> float:
@@ -84,7 +119,7 @@ class Learner:
         warm = self.config.warmup_steps
         return self.config.lr * (min(1.0, (self.updates + 1) / warm) if warm else 1.0)
 
-    def weights(self) -> Mapping[str, torch.Tensor]:
+    def weights(self) -> Mapping[str, Tensor]:
         """The parameters by name, not copied."""
         return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
@@ -97,6 +132,15 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
 
+    def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
+        """The sum and weight of rows the model is not run on."""
+        if not len(rows):
+            return 0.0, 0.0
+        one = batch.take(rows).to(self.model.device)
+        zero = torch.zeros_like(one.mask)
+        part_sum, part_weight = loss(one, Predicted(zero, zero))
+        return float(part_sum), float(part_weight)
+
     def _step(self, weight: float) -> float:
         for parameter in self.model.parameters():
             if parameter.grad is not None:
@@ -107,3 +151,10 @@ class Learner:
         self.optimizer.step()
         self.updates += 1
         return float(norm)
+
+
+def _scatter(values: Tensor, batch: Batch) -> Tensor:
+    """Values of the trained tokens back into [B, T]."""
+    trained = batch.mask[:, 1:].bool()
+    spread = torch.zeros_like(batch.mask[:, 1:]).masked_scatter(trained, values)
+    return torch.nn.functional.pad(spread, (1, 0))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ludus.agent import ChatFormat
 from ludus.agent.parsing import tool_format
@@ -18,13 +19,13 @@ from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
 
-from .batch import Batch, Row, as_row
+from .batch import Batch, Row, as_row, pad
 from .checkpoint import save_checkpoint
 from .config import SFTConfig
 from .demonstrations import demonstrate
 from .devices import pick_device
 from .engines import load_model, load_tokenizer
-from .learner import Learner
+from .learner import Learner, Predicted
 from .run_folder import RunFolder
 
 Progress = Callable[[int, dict[str, float]], None]
@@ -57,7 +58,8 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         started = time.perf_counter()
         first = (config.seed * config.steps + step - 1) * config.batch_size
         rows = await _rows(session, chat_format, config, range(first, first + config.batch_size))
-        metrics = learner.update(rows, negative_log_likelihood)
+        batch = pad(rows)
+        metrics = learner.update(batch, torch.arange(len(rows)), negative_log_likelihood)
         metrics["time/step_s"] = time.perf_counter() - started
         folder.log(step, metrics)
         if progress is not None:
@@ -68,9 +70,9 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
     )
 
 
-def negative_log_likelihood(batch: Batch, logp: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """`-sum logp m` and `sum m`, for `Learner.update`."""
-    return -(logp * batch.mask).sum(), batch.mask.sum()
+    return -(predicted.logp * batch.mask).sum(), batch.mask.sum()
 
 
 def _demonstrator(env: str) -> EnvSession:
@@ -85,7 +87,7 @@ async def _rows(
     for seed in seeds:
         episode = await demonstrate(session, chat_format, split=config.split, seed=seed)
         segments = episode.trajectories[0].segments
-        rows += [row for segment in segments if (row := as_row(segment, seed)) is not None]
+        rows += [row for segment in segments if (row := as_row(segment)) is not None]
     if not rows:
         raise ConfigError(f"{session.id}: its demonstrations hold no token to train on")
     return rows

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Protocol
 
-from ludus.envs import Task, TaskSet, make_async
+from ludus.envs import EnvSession, Task, make_async
+from ludus.envs.connect import Server, connect
 from ludus.envs.gym import Playable
+from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
+
+PAGE = 256
+"""Tasks fetched at once."""
 
 
 class EnvSource(Protocol):
@@ -23,7 +29,7 @@ class EnvSource(Protocol):
         """Give a session back."""
         ...
 
-    async def tasks(self, split: str, indices: list[int]) -> list[Task]:
+    async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
         """The tasks at `indices` of a split."""
         ...
 
@@ -43,10 +49,11 @@ class EnvSource(Protocol):
 class LocalSource:
     """Sessions in this process; closed ones are played again, since building one may be costly."""
 
-    def __init__(self, env_id: str, make: Callable[[], Playable]) -> None:
+    def __init__(self, env_id: str, make: Callable[[], EnvSession]) -> None:
         self.id = env_id
         self._make = make
-        self._idle: list[Playable] = [make()]
+        self._first = make()
+        self._idle: list[Playable] = [self._first]
 
     def open(self) -> Playable:
         """A session for one episode."""
@@ -56,14 +63,14 @@ class LocalSource:
         """Keep it for the next episode."""
         self._idle.append(session)
 
-    async def tasks(self, split: str, indices: list[int]) -> list[Task]:
+    async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
         """The tasks at `indices` of a split."""
-        tasks = self._set(split)
+        tasks = self._first.tasks(split)
         return [tasks.at(index) for index in indices]
 
     async def size(self, split: str) -> int | None:
         """How many tasks the split has."""
-        return self._set(split).size
+        return self._first.tasks(split).size
 
     def counters(self) -> dict[str, float]:
         """Nothing crosses a wire."""
@@ -75,11 +82,68 @@ class LocalSource:
             await session.close()
         self._idle.clear()
 
-    def _set(self, split: str) -> TaskSet:
-        return self._idle[0].tasks(split)
+
+class RemoteSource:
+    """Sessions on ludus servers."""
+
+    def __init__(self, server: Server, env_id: str) -> None:
+        self.id = env_id
+        self._server = server
+        self._tasks: dict[tuple[str, int], Task] = {}
+
+    def open(self) -> Playable:
+        """A session for one episode; created over there by its first reset."""
+        return self._server.make_async(self.id)
+
+    async def release(self, session: Playable) -> None:
+        """Delete the session."""
+        await session.close()
+
+    async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
+        """The tasks at `indices`, fetched in pages and kept."""
+        for index in indices:
+            if (split, index) not in self._tasks:
+                await self._fetch(split, index)
+        return [self._tasks[split, index] for index in indices]
+
+    async def size(self, split: str) -> int | None:
+        """How many tasks the split has."""
+        page = await self._server.make_async(self.id).task_page(split, limit=1)
+        return page.size
+
+    def counters(self) -> dict[str, float]:
+        """Requests, steps, retries, sessions and bytes so far."""
+        return {name: float(count) for name, count in asdict(self._server.traffic).items()}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._server.aclose()
+
+    async def _fetch(self, split: str, index: int) -> None:
+        offset = index - index % PAGE
+        page = await self._server.make_async(self.id).task_page(split, offset=offset, limit=PAGE)
+        for place, task in enumerate(page.tasks):
+            self._tasks[split, offset + place] = task
 
 
-def open_source(env: str) -> EnvSource:
-    """An environment of this process, by id with constructor arguments as a query."""
+def open_source(env: str, *, url: str = "", token: str = "") -> EnvSource:
+    """Open an environment here or on a server.
+
+    Args:
+        env: an id; here with constructor arguments as a query,
+            `ludus/arithmetic-v0?max_operations=2`.
+        url: of a ludus server, or several separated by commas; empty is this process.
+        token: that server's bearer token.
+
+    Raises:
+        ConfigError: constructor arguments for an environment that somebody else serves.
+    """
     env_id, arguments = parse_served(env)
-    return LocalSource(env_id, lambda: make_async(env_id, **arguments))
+    if not url:
+        return LocalSource(env_id, lambda: make_async(env_id, **arguments))
+    if arguments:
+        raise ConfigError(
+            f"{env!r}: constructor arguments are fixed by whoever serves the environment; give "
+            "them to ludus serve"
+        )
+    return RemoteSource(connect(url, token=token or None), env_id)

@@ -1,0 +1,43 @@
+"""`ludus sft`: a supervised warm start."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ludus.config import build, merge, read_overrides, read_toml
+from ludus.errors import MissingExtra
+
+HELP = """\
+usage: ludus sft [FILE.toml] [--SETTING=VALUE ...]
+
+Warm a model up on what an environment's own expert does.
+
+examples:
+  ludus sft --env ludus/arithmetic-v0 --model.path ./model --steps 200
+  ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model
+
+settings (with their defaults):
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    try:
+        from ludus.trainer.config import SFTConfig
+        from ludus.trainer.progress import sft_progress
+        from ludus.trainer.sft import run_sft
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus sft") from error
+    if "-h" in arguments or "--help" in arguments:
+        from .settings import describe
+
+        print(HELP + describe(SFTConfig))
+        return 0
+    table: dict[str, object] = {}
+    if arguments and not arguments[0].startswith("-"):
+        table, arguments = read_toml(arguments[0]), arguments[1:]
+    config = build(SFTConfig, merge(table, read_overrides(arguments)))
+    with sft_progress(config.steps) as progress:
+        checkpoint = asyncio.run(run_sft(config, progress=progress))
+    print(f"checkpoint  {checkpoint}")
+    return 0

@@ -1,0 +1,73 @@
+"""`ludus train`: reinforcement learning."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from ludus.config import build, merge, read_overrides, read_toml
+from ludus.errors import ConfigError, MissingExtra
+
+HELP = """\
+usage: ludus train [RECIPE | FILE.toml] [--SETTING=VALUE ...]
+
+Train a policy. RECIPE is an algorithm (ludus recipes); FILE.toml holds settings, and options on the
+command line win over it. A run is a folder: config.toml, metrics.jsonl, episodes, checkpoints.
+
+examples:
+  ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
+  ludus train examples/02_train.toml --steps 20
+  ludus train examples/02_train.toml --run.resume
+
+settings (with their defaults):
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    if "-h" in arguments or "--help" in arguments:
+        from .settings import describe
+
+        print(HELP + describe(_config_class()))
+        return 0
+    table: dict[str, object] = {}
+    if arguments and not arguments[0].startswith("-"):
+        first, arguments = arguments[0], arguments[1:]
+        is_settings = first.endswith(".toml") and "algorithm" not in read_toml(first)
+        table = read_toml(first) if is_settings else {"recipe": first}
+    config = build(_config_class(), merge(table, read_overrides(arguments)))
+    return _run(config)
+
+
+def _config_class() -> type:
+    try:
+        from ludus.trainer.config import TrainConfig
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus train") from error
+    return TrainConfig
+
+
+def _run(config: object) -> int:
+    try:
+        from ludus.trainer.config import TrainConfig
+        from ludus.trainer.progress import ProgressWatcher
+        from ludus.trainer.report import write_report
+        from ludus.trainer.train import train
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus train") from error
+    if not isinstance(config, TrainConfig):
+        raise ConfigError("not a training configuration")
+    rollouts = config.rollout.tasks_per_step * config.rollout.group_size
+    with ProgressWatcher(config.steps, rollouts) as watcher:
+        result = asyncio.run(train(config, watcher=watcher))
+    report = write_report(result.folder)
+    if result.interrupted:
+        print(
+            f"interrupted after step {result.step}; go on with: "
+            f"ludus train {Path(result.folder) / 'config.toml'} --run.resume",
+            file=sys.stderr,
+        )
+        return 130
+    print(f"checkpoint  {result.checkpoint}\nreport      {report}")
+    return 0

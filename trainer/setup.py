@@ -1,0 +1,144 @@
+"""What a run is made of, put together from its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ludus.agent import ChatFormat, Engine, Limits, Sampling, TokenPolicy
+from ludus.agent.parsing import tool_format
+from ludus.envs.connect import connect
+from ludus.errors import ConfigError
+from ludus.rewards import make_verifier
+
+from .checkpoint import checkpoints, load_state, step_of
+from .config import RewardConfig, TrainConfig
+from .devices import pick_device
+from .engines import LocalEngine, load_model, load_tokenizer
+from .learner import Learner
+from .recipes import Algorithm, load_recipe, resolve
+from .rollout import Collector, EnvSource, Scorer, open_source
+from .rollout.scoring import WeightedVerifier
+from .run_folder import RunFolder
+from .update import Updater
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass
+class Parts:
+    """Everything the main loop calls."""
+
+    config: TrainConfig
+    folder: RunFolder
+    source: EnvSource
+    tokenizer: Any
+    engine: Engine
+    learner: Learner
+    updater: Updater
+    collector: Collector
+    evaluator: Collector
+    first_step: int
+    """Steps already done: 0, or those of the checkpoint that is gone on from."""
+
+
+async def assemble(config: TrainConfig) -> Parts:
+    """Load, connect and check everything a run needs, before anything is spent.
+
+    Raises:
+        ConfigError: something is missing or cannot work together.
+    """
+    config.require_complete()
+    algorithm = resolve(load_recipe(config.recipe), max_tokens=config.rollout.max_tokens)
+    folder = RunFolder(
+        run_path(config), config, resume=config.run.resume, tensorboard=config.run.tensorboard
+    )
+    found = checkpoints(folder.checkpoints) if config.run.resume else []
+    start = found[-1] if found else None
+    source = open_source(config.env, url=config.env_url, token=config.env_token)
+    await source.tasks(config.split, [0])
+    model_path = str(start or config.model.path)
+    tokenizer = load_tokenizer(model_path)
+    learner = _learner(config, model_path)
+    if start is not None:
+        learner.restore(load_state(start)["learner"])
+    engine = await _engine(config, model_path)
+    collector, evaluator = _collectors(config, engine, tokenizer, source)
+    return Parts(
+        config=config,
+        folder=folder,
+        source=source,
+        tokenizer=tokenizer,
+        engine=engine,
+        learner=learner,
+        updater=_updater(config, algorithm, learner),
+        collector=collector,
+        evaluator=evaluator,
+        first_step=step_of(start) if start else 0,
+    )
+
+
+def run_path(config: TrainConfig) -> Path:
+    """Where a run goes."""
+    if config.run.folder:
+        return Path(config.run.folder)
+    env = config.env.partition("?")[0].replace("/", "-")
+    return Path("runs") / f"{env}-{Path(config.recipe).stem}"
+
+
+def _learner(config: TrainConfig, path: str) -> Learner:
+    model = load_model(
+        path, dtype=DTYPES[config.model.dtype], device=pick_device(config.model.device)
+    )
+    return Learner(model, config.trainer, temperature=config.rollout.temperature)
+
+
+async def _engine(config: TrainConfig, path: str) -> Engine:
+    if config.engine == "vllm":
+        raise ConfigError("the vLLM engine is not in this build")
+    device = pick_device(config.model.device)
+    model = load_model(path, dtype=DTYPES[config.model.dtype], device=device)
+    return LocalEngine(
+        model,
+        max_rows=config.rollout.concurrency,
+        max_length=config.rollout.window or None,
+    )
+
+
+def _updater(config: TrainConfig, algorithm: Algorithm, learner: Learner) -> Updater:
+    wants_reference = "ref_logp" in algorithm.needs
+    reference = _learner(config, config.model.path) if wants_reference else None
+    return Updater(algorithm, learner, reference=reference, updates=config.trainer.updates_per_step)
+
+
+def _collectors(
+    config: TrainConfig, engine: Engine, tokenizer: Any, source: EnvSource
+) -> tuple[Collector, Collector]:
+    """One that explores for training, one that plays as evaluation asks."""
+    rollout = config.rollout
+    chat_format = ChatFormat(tokenizer, tool_format(config.model.tool_format))
+    scorer = Scorer([_verifier(one) for one in config.reward])
+    limits = Limits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
+
+    def collector(temperature: float) -> Collector:
+        sampling = Sampling(max_tokens=rollout.max_tokens, temperature=temperature)
+        policy = TokenPolicy(engine, chat_format, sampling, window=rollout.window or None)
+        return Collector(
+            source,
+            policy,
+            scorer=scorer,
+            limits=limits,
+            concurrency=rollout.concurrency,
+            retries=rollout.retries,
+        )
+
+    return collector(rollout.temperature), collector(config.eval.temperature)
+
+
+def _verifier(one: RewardConfig) -> WeightedVerifier:
+    url, hash_sign, name = one.name.rpartition("#")
+    verifier = connect(url).verifier(name) if hash_sign else make_verifier(one.name)
+    return WeightedVerifier(one.name, verifier, one.weight, one.timeout_s)

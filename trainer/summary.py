@@ -1,0 +1,75 @@
+"""The numbers of a step."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ludus.agent import Trajectory
+from ludus.metrics import Stopwatch
+
+from .rollout.collect import Group
+
+
+def summarize_step(
+    groups: Sequence[Group],
+    update: Mapping[str, float],
+    watch: Stopwatch,
+    wire: Mapping[str, float],
+) -> dict[str, float]:
+    """One flat table: `reward/*`, `episode/*`, `stop/*`, `update/*`, `time/*`, `wire/*`."""
+    trajectories = [
+        trajectory
+        for group in groups
+        for episode in group.episodes
+        for trajectory in episode.trajectories
+    ]
+    tokens = sum(trajectory.sampled_tokens for trajectory in trajectories)
+    seconds = sum(watch.seconds.values())
+    return {
+        **_rewards(trajectories),
+        **_episodes(groups, trajectories),
+        **{f"update/{name}": value for name, value in update.items()},
+        **{f"time/{name}_s": value for name, value in watch.seconds.items()},
+        "tokens_per_s": tokens / seconds if seconds else 0.0,
+        **{f"wire/{name}": value for name, value in wire.items()},
+        **({"wire/steps_per_s": _steps(trajectories) / watch.seconds["generate"]} if wire else {}),
+    }
+
+
+def _steps(trajectories: Sequence[Trajectory]) -> int:
+    return sum(len(trajectory.turns) for trajectory in trajectories)
+
+
+def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Means over the trajectories that have a reward, and how many have none."""
+    scored = [one.verdict for one in trajectories if one.verdict.ok]
+    rewards = [verdict.unwrap() for verdict in scored]
+    numbers = {"reward/unavailable": float(len(trajectories) - len(scored))}
+    if rewards:
+        numbers["reward/mean"] = statistics.fmean(rewards)
+        numbers["reward/std"] = statistics.pstdev(rewards)
+    parts: dict[str, list[float]] = {}
+    for verdict in scored:
+        for name, (value, _) in verdict.parts.items():
+            parts.setdefault(name, []).append(value)
+    numbers |= {f"reward/part/{name}": statistics.fmean(values) for name, values in parts.items()}
+    return numbers
+
+
+def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    count = len(trajectories)
+    numbers = {
+        "episode/turns": sum(len(one.turns) for one in trajectories) / count,
+        "episode/tokens": sum(one.sampled_tokens for one in trajectories) / count,
+        "episode/segments": sum(len(one.segments) for one in trajectories) / count,
+        "episode/excluded": sum(one.exclude_from_loss for one in trajectories) / count,
+        "episode/retries": float(sum(group.retries for group in groups)),
+    }
+    for reason, times in Counter(one.stop for one in trajectories).items():
+        numbers[f"stop/{reason}"] = times / count
+    totals: Counter[str] = Counter()
+    for one in trajectories:
+        totals.update(one.metrics)
+    return numbers | {f"episode/{name}": total / count for name, total in totals.items()}

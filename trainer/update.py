@@ -1,0 +1,229 @@
+"""From groups of episodes to one step of the weights: credit, correction, update.
+
+Axes: N trajectories, B rows (segments), T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ludus.agent import Stop, Trajectory
+from ludus.errors import ConfigError
+
+from .batch import Batch, Row, as_row, pad
+from .learner import Learner, Predicted
+from .recipes import Algorithm
+from .rollout.collect import Group
+
+PROVIDED = frozenset({"old_logp", "sampler_logp", "ref_logp", "entropy", "truncated"})
+"""What the trainer can give a recipe beyond what every recipe has."""
+
+CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
+"""Ends by a limit: what recipes call truncated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """The trajectories of a step, flat, and their rows."""
+
+    rewards: Tensor
+    """[N], of those that count in the baseline."""
+    groups: Tensor
+    """[N] int."""
+    truncated: Tensor
+    """[N] bool."""
+    excluded: Tensor
+    """[N] bool: in the statistics, not in the loss."""
+    rollouts: Tensor
+    """[B] int: the trajectory of each row."""
+    batch: Batch
+
+
+def gather(groups: Sequence[Group]) -> Experience | None:
+    """Flatten a step's groups; None if no trajectory trains a token.
+
+    A trajectory that is out of the baseline is out altogether: without a reward there is nothing to
+    credit.
+    """
+    kept: list[tuple[int, Trajectory]] = [
+        (index, trajectory)
+        for index, group in enumerate(groups)
+        for episode in group.episodes
+        for trajectory in episode.trajectories
+        if not trajectory.exclude_from_baseline and trajectory.verdict.ok
+    ]
+    rows: list[Row] = []
+    owners: list[int] = []
+    for number, (_, trajectory) in enumerate(kept):
+        made = [row for row in map(as_row, trajectory.segments) if row is not None]
+        rows += made
+        owners += [number] * len(made)
+    if not rows:
+        return None
+    return Experience(
+        rewards=torch.tensor([trajectory.verdict.unwrap() for _, trajectory in kept]),
+        groups=torch.tensor([index for index, _ in kept]),
+        truncated=torch.tensor([trajectory.stop in CUT for _, trajectory in kept]),
+        excluded=torch.tensor([trajectory.exclude_from_loss for _, trajectory in kept]),
+        rollouts=torch.tensor(owners),
+        batch=pad(rows),
+    )
+
+
+class Updater:
+    """Applies an algorithm to experience.
+
+    Args:
+        algorithm: a resolved recipe.
+        learner: whose weights move.
+        reference: a frozen copy the recipe is pulled towards, if it asks for one.
+        updates: optimizer updates a step.
+
+    Raises:
+        ConfigError: the recipe needs a tensor this trainer does not make.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        learner: Learner,
+        *,
+        reference: Learner | None = None,
+        updates: int = 1,
+    ) -> None:
+        missing = sorted(algorithm.needs - PROVIDED)
+        if missing:
+            raise ConfigError(
+                f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
+                "does not compute"
+            )
+        self.algorithm = algorithm
+        self.learner = learner
+        self.reference = reference
+        self.updates = updates
+
+    def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
+        """Learn from the experience of one step.
+
+        Returns:
+            Metrics: those of `Learner.update` averaged over the updates, `zero_advantage` (share of
+                trajectories without a signal) and `old_sampler_gap` (mean distance in nats between
+                learner and sampler) where both are known.
+        """
+        batch, metrics = self._credited(experience)
+        idle = self._idle(batch)
+        metrics["zero_advantage"] = float(idle.float().mean())
+        made: list[dict[str, float]] = []
+        for rows in self._shares(experience, generator):
+            made.append(
+                self.learner.update(
+                    batch, rows, self._loss, idle=idle, entropy="entropy" in self.algorithm.needs
+                )
+            )
+        for name in made[0]:
+            metrics[name] = sum(one[name] for one in made) / len(made)
+        metrics["tokens"] *= len(made)
+        return metrics
+
+    def _credited(self, experience: Experience) -> tuple[Batch, dict[str, float]]:
+        """The batch with advantages, weights, old and reference log-probabilities."""
+        algorithm, batch = self.algorithm, experience.batch
+        lengths = torch.zeros(len(experience.rewards)).index_add(
+            0, experience.rollouts, batch.mask.sum(1)
+        )
+        truncated = experience.truncated
+        shaped = algorithm.shape(
+            experience.rewards, experience.groups, lengths=lengths, truncated=truncated
+        )
+        old_logp = self.learner.score(batch) if self._needs_old else None
+        ref_logp = self.reference.score(batch) if self.reference is not None else None
+        known = {"old_logp": old_logp, "ref_logp": ref_logp, "sampler_logp": batch.sampler_logp}
+        tensors = {name: tensor for name, tensor in known.items() if tensor is not None}
+        credit = algorithm.advantages(
+            shaped,
+            experience.groups,
+            batch.mask,
+            experience.rollouts,
+            truncated=truncated,
+            **{name: tensors[name] for name in ("old_logp", "ref_logp") if name in tensors},
+        )
+        kept = algorithm.keep(experience.rewards, experience.groups) & ~experience.excluded
+        mask = batch.mask * kept[experience.rollouts].unsqueeze(1)
+        corrected = algorithm.correct(
+            mask,
+            experience.rollouts,
+            advantages=credit.advantages,
+            truncated=truncated,
+            rewards=experience.rewards,
+            **tensors,
+        )
+        ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
+            advantages=credit.advantages,
+            weights=corrected.weights,
+            old_logp=old_logp,
+            ref_logp=ref_logp,
+            groups=experience.groups[experience.rollouts],
+            rewards=shaped[experience.rollouts],
+            prompt_tokens=_prompt_tokens(corrected.mask, experience),
+        )
+        return ready, _gap(old_logp, batch)
+
+    @property
+    def _needs_old(self) -> bool:
+        """Whether the old policy must be scored before the first update, or is the learner
+        itself.
+        """
+        needs = self.algorithm.needs
+        corrects = self.algorithm.weights_fn is not None or bool(self.algorithm.filters)
+        return self.updates > 1 or corrects or "ref_logp" in needs
+
+    def _loss(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
+        extra = dict(batch.extra)
+        extra.setdefault("old_logp", predicted.logp.detach())
+        if predicted.entropy is not None:
+            extra["entropy"] = predicted.entropy
+        loss = self.algorithm.loss(
+            logp=predicted.logp, mask=batch.mask, sampler_logp=batch.sampler_logp, **extra
+        )
+        return loss.total, loss.weight
+
+    def _idle(self, batch: Batch) -> Tensor:
+        """Rows whose gradient is zero whatever the model says: no advantage anywhere, and
+        no pull from KL or entropy.
+        """
+        settings = self.algorithm.recipe.algorithm
+        if (
+            settings.kl.place == "loss"
+            or settings.entropy.coefficient
+            or settings.value is not None
+        ):
+            return torch.zeros(len(batch), dtype=torch.bool)
+        return ((batch.extra["advantages"] * batch.mask) == 0).all(1)
+
+    def _shares(self, experience: Experience, generator: torch.Generator) -> list[Tensor]:
+        """The rows of each update: groups are shared out whole, so segments and rivals stay
+        together.
+        """
+        names = experience.groups.unique()
+        order = names[torch.randperm(len(names), generator=generator)]
+        row_groups = experience.groups[experience.rollouts]
+        shares = [share for share in order.tensor_split(self.updates) if len(share)]
+        return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]
+
+
+def _prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
+    """[B]: the trained tokens of each row's group in the whole batch."""
+    row_groups = experience.groups[experience.rollouts]
+    totals = torch.zeros(int(row_groups.max()) + 1).index_add(0, row_groups, mask.sum(1))
+    return totals[row_groups]
+
+
+def _gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
+    if old_logp is None:
+        return {}
+    gap = ((old_logp - batch.sampler_logp).abs() * batch.mask).sum() / batch.mask.sum()
+    return {"old_sampler_gap": float(gap)}
