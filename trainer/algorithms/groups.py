@@ -27,7 +27,11 @@ class GroupStatistics(NamedTuple):
 
 
 def floating(rewards: Tensor) -> Tensor:
-    """Rewards as floating point: integers and bools become the default dtype."""
+    """Rewards as floating point: integers and bools become the default dtype.
+
+    >>> floating(torch.tensor([1, 0]))
+    tensor([1., 0.])
+    """
     return rewards if rewards.is_floating_point() else rewards.to(torch.get_default_dtype())
 
 
@@ -115,6 +119,10 @@ def settle_singletons(
     advantages: Tensor, rewards: Tensor, groups: Tensor, singleton: Singleton
 ) -> Tensor:
     """Give groups of one what `singleton` says: 0, or `rewards`.
+
+    >>> advantages, rewards = torch.tensor([5.0, 2.0, -2.0]), torch.tensor([7.0, 1.0, 0.0])
+    >>> settle_singletons(advantages, rewards, torch.tensor([0, 1, 1]), "zero")
+    tensor([ 0.,  2., -2.])
 
     Raises:
         ValueError: `singleton` is neither "zero" nor "raw".

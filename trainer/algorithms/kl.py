@@ -125,7 +125,19 @@ def kl_loss(
     max_value: float | None = None,
     agg: Agg = "token_mean",
 ) -> Sum:
-    """The divergence as a term of the loss: `coefficient * agg(kl)`; arguments as in `kl`.
+    """The divergence as a term of the loss: `coefficient * agg(kl)`, of [B, T] log-probabilities.
+
+    Args:
+        logp: see `kl`, as are the others but these.
+        ref_logp: see `kl`.
+        mask: see `kl`.
+        coefficient: loss a nat.
+        estimator: "k2" or "k3+" for the gradient of KL(pi || ref); "k1" has none on average.
+        old_logp: see `kl`.
+        detach_ratio: see `kl`.
+        max_log_ratio: see `kl`.
+        max_value: see `kl`.
+        agg: how token values become one number.
 
     >>> pi, ref = torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log()
     >>> kl_loss(pi, ref, torch.ones(1, 1), coefficient=0.1, estimator="k2")

@@ -1,0 +1,140 @@
+"""The library as a whole: what it exports, how things are named, and that every docstring runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import warnings
+from collections.abc import Callable
+from types import FunctionType
+
+import pytest
+
+from ludus.trainer import algorithms, recipes
+from ludus.trainer.algorithms import experimental
+
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(algorithms.__path__, algorithms.__name__ + ".")
+)
+RECIPE_MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(recipes.__path__, recipes.__name__ + ".")
+)
+FUNCTIONS: dict[str, Callable[..., object]] = {
+    name: getattr(algorithms, name)
+    for name in algorithms.__all__
+    if isinstance(getattr(algorithms, name), FunctionType)
+}
+EXPECTED = [
+    "reinforce",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "rloo",
+    "grpo",
+    "dr_grpo",
+    "lite_ppo",
+    "gae",
+    "egae",
+    "vine_ppo",
+    "spo_chain",
+    "spo_tree",
+    "single_stream_spo",
+    "opo",
+    "otb",
+    "treepo",
+    "hapo",
+    "rover",
+    "remax",
+    "pass_at_k",
+    "supo",
+]
+EXPECTED_LOSSES = [
+    "reinforce",
+    "ppo_clip",
+    "dual_clip",
+    "two_sided_clip",
+    "dapo",
+    "cispo",
+    "gspo",
+    "gspo_token",
+    "luspo",
+    "gmpo",
+    "sapo",
+    "topr",
+    "minpro",
+    "lp_reg",
+    "decoupled_ppo",
+    "minirl",
+    "pacs",
+    "rover",
+    "drpo",
+    "kl",
+    "entropy",
+    "value",
+]
+
+
+@pytest.mark.parametrize("name", [*MODULES, *RECIPE_MODULES])
+def test_every_worked_number_in_a_docstring_is_right(name: str) -> None:
+    module = importlib.import_module(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_has_a_worked_number(name: str) -> None:
+    assert ">>>" in (FUNCTIONS[name].__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FUNCTIONS if name.endswith(("_loss", "_advantages"))]
+)
+def test_methods_say_their_shapes_and_their_source(name: str) -> None:
+    text = FUNCTIONS[name].__doc__ or ""
+    assert "[B" in text or "[N" in text or "[..." in text
+    generic = ("kl_loss", "entropy_loss")
+    assert "Source:" in text or name in generic
+
+
+def test_the_methods_people_look_for_are_there() -> None:
+    wanted = {f"{name}_advantages" for name in EXPECTED} | {
+        f"{name}_loss" for name in EXPECTED_LOSSES
+    }
+    assert wanted <= set(algorithms.__all__)
+
+
+def test_everything_exported_is_there_once() -> None:
+    assert len(set(algorithms.__all__)) == len(algorithms.__all__)
+    for name in algorithms.__all__:
+        assert hasattr(algorithms, name)
+
+
+def test_losses_return_a_sum_and_a_weight() -> None:
+    for name, function in FUNCTIONS.items():
+        if name.endswith(("_loss", "_loss_as_read")):
+            assert inspect.signature(function).return_annotation == "Sum", name
+
+
+def test_masks_come_first_and_options_are_keywords() -> None:
+    for name, function in FUNCTIONS.items():
+        if not name.endswith(("_loss", "_advantages", "_weights")):
+            continue
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                assert "Tensor" in str(parameter.annotation), (name, parameter.name)
+
+
+def test_experimental_methods_are_named_so_and_have_no_defaults_of_our_own() -> None:
+    allowed = {"agg", "max_log_ratio"}
+    for name in experimental.__all__:
+        assert name.endswith("_as_read")
+        for parameter in inspect.signature(getattr(experimental, name)).parameters.values():
+            assert parameter.default is parameter.empty or parameter.name in allowed, name
+
+
+def test_no_recipe_uses_an_experimental_method() -> None:
+    for name in recipes.recipe_names():
+        values = recipes.effective(recipes.load_recipe(name)).values()
+        assert not [value for value in values if str(value).endswith("_as_read")]

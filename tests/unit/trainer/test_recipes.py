@@ -1,0 +1,392 @@
+"""Recipes: read, merged, resolved into functions a trainer calls, or refused with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ludus.cli.recipes import main
+from ludus.errors import ConfigError
+from ludus.trainer import algorithms as A
+from ludus.trainer.recipes import (
+    UnknownRecipe,
+    compare,
+    effective,
+    load_recipe,
+    merge,
+    recipe_names,
+    resolve,
+)
+
+SHIPPED = [
+    "reinforce_pp",
+    "rloo",
+    "grpo",
+    "dr_grpo",
+    "dapo",
+    "gspo",
+    "cispo",
+    "luspo",
+    "lite_ppo",
+    "ppo",
+    "spo",
+    "otb",
+    "dler",
+    "scale_rl",
+    "olmo_rl",
+    "minimax_m1",
+    "supo",
+]
+
+MASK = torch.tensor([[1.0, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]])
+ROLLOUTS = torch.tensor([0, 0, 1, 2, 3])
+"""Rollout 0 was cut in two by a summary."""
+REWARDS, GROUPS = torch.tensor([1.0, 0, 1, 0]), torch.tensor([0, 0, 1, 1])
+OLD = torch.linspace(-2, -0.5, 20).view(5, 4)
+
+
+def given() -> dict[str, Tensor]:
+    """Everything a recipe may ask for."""
+    return {
+        "old_logp": OLD,
+        "sampler_logp": OLD - 0.1,
+        "truncated": torch.tensor([True, False, False, False]),
+        "alpha": torch.full((4,), 4.0),
+        "beta": torch.full((4,), 4.0),
+        "values": torch.rand(5, 4, generator=torch.Generator().manual_seed(0)),
+        "proxies": torch.full((5, 4), 0.5),
+    }
+
+
+def test_the_shipped_recipes_are_all_there() -> None:
+    assert recipe_names() == sorted(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_recipe_says_what_it_is_and_gives_a_finite_gradient(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.summary
+    assert recipe.source
+    assert "-v" in recipe.environment
+    algorithm = resolve(recipe, max_tokens=8)
+    groups = torch.arange(4) if recipe.sampling.group_size == 1 else GROUPS
+    tensors = given()
+    lengths = torch.tensor([4.0, 4, 2, 2])
+    rewards = algorithm.shape(REWARDS, groups, lengths=lengths, truncated=tensors["truncated"])
+    assert rewards.shape == REWARDS.shape
+    assert algorithm.keep(rewards, groups).dtype == torch.bool
+    credit = algorithm.advantages(rewards, groups, MASK, ROLLOUTS, **tensors)
+    assert credit.advantages.shape == MASK.shape
+    assert bool((credit.advantages[MASK == 0] == 0).all())
+    corrected = algorithm.correct(MASK, ROLLOUTS, advantages=credit.advantages, **tensors)
+    logp = (OLD + 0.05).requires_grad_()
+    more = {} if corrected.weights is None else {"weights": corrected.weights}
+    loss = algorithm.loss(
+        logp=logp,
+        old_logp=OLD,
+        advantages=credit.advantages,
+        mask=corrected.mask,
+        groups=groups[ROLLOUTS],
+        **more,
+    )
+    A.divide(loss.total, loss.weight).backward()
+    assert logp.grad is not None
+    assert bool(logp.grad.isfinite().all())
+    assert bool(logp.grad.any())
+    assert bool((logp.grad[corrected.mask == 0] == 0).all())
+
+
+def test_a_resolved_recipe_computes_what_its_functions_do_by_hand() -> None:
+    algorithm = resolve(load_recipe("grpo"))
+    # rewards (1, 0) in each group: A = +-.5 / (sqrt(.5) + 1e-6), once a rollout, over all its rows
+    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS).advantages
+    one = 0.5 / (0.5**0.5 + 1e-6)
+    expected = torch.tensor([one, one, -one, one, -one]).unsqueeze(1) * MASK
+    torch.testing.assert_close(credit, expected)
+    loss = algorithm.loss(logp=OLD + 0.3, old_logp=OLD, advantages=credit, mask=MASK)
+    # ratio 1.35: clipped to 1.2 where A > 0; five rows, one number each
+    ratio = torch.tensor(0.3).exp()
+    total = -3 * one * 1.2 + 2 * one * ratio
+    torch.testing.assert_close(loss.total, total)
+    assert loss.weight.item() == 5
+    torch.testing.assert_close(loss.parts["policy"], loss.total)
+
+
+def test_segments_of_a_rollout_count_once_whatever_the_estimator() -> None:
+    for name in ("grpo", "dr_grpo", "rloo", "lite_ppo", "supo", "dler"):
+        algorithm = resolve(load_recipe(name, {"shaping": []}), max_tokens=8)
+        tensors = given() | {"truncated": torch.zeros(4, dtype=torch.bool)}
+        cut = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, **tensors).advantages
+        order = torch.tensor([0, 2, 3, 4])
+        whole = algorithm.advantages(
+            REWARDS, GROUPS, MASK[order], torch.arange(4), **tensors
+        ).advantages
+        if name != "dler":  # whitening weighs tokens, and the cut rollout has more of them
+            torch.testing.assert_close(cut[order], whole)
+        assert cut[0, 0] == cut[1, 0]
+
+
+def test_overlong_rollouts_leave_the_loss_and_stay_in_the_statistics() -> None:
+    algorithm = resolve(load_recipe("supo"))
+    truncated = torch.tensor([True, False, False, False])
+    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, truncated=truncated)
+    assert credit.advantages[2, 0] < 0  # compared with the truncated one
+    corrected = algorithm.correct(MASK, ROLLOUTS, truncated=truncated)
+    assert corrected.mask[:2].sum() == 0
+    assert torch.equal(corrected.mask[2:], MASK[2:])
+
+
+def test_overlong_rollouts_can_leave_the_statistics_too() -> None:
+    overrides = {"algorithm": {"overlong": {"in_loss": False, "in_statistics": False}}}
+    algorithm = resolve(load_recipe("grpo", overrides))
+    truncated = torch.tensor([True, False, False, False])
+    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, truncated=truncated)
+    assert credit.advantages[2].tolist() == [0, 0, 0, 0]  # alone in what is left of its group
+    assert credit.advantages[3, 0] > 0
+
+
+def test_rejected_tokens_stay_in_the_denominator_or_leave_it() -> None:
+    correction = {"weights": "mis_weights", "weight_options": {"low": 0.9, "high": 1.2}}
+    sampler = OLD.clone()
+    sampler[2] -= 1.0  # weight e, outside
+    for denominator, weight in (("original", 12), ("remaining", 8)):
+        corrections = correction | {"denominator": denominator}
+        algorithm = resolve(
+            load_recipe("dapo", {"algorithm": {"corrections": corrections}}), max_tokens=8
+        )
+        corrected = algorithm.correct(MASK, ROLLOUTS, old_logp=OLD, sampler_logp=sampler)
+        assert corrected.weights is not None
+        assert corrected.weights[2].tolist() == [0, 0, 0, 0]
+        assert corrected.mask.sum() == weight
+
+
+def test_filters_join_the_corrections() -> None:
+    filters = [{"name": "trust_region_mask", "options": {"threshold": 0.01}}]
+    sampler = OLD.clone()
+    sampler[3, 0] += 1.0
+    algorithm = resolve(load_recipe("grpo", {"algorithm": {"corrections": {"filters": filters}}}))
+    corrected = algorithm.correct(MASK, ROLLOUTS, old_logp=OLD, sampler_logp=sampler)
+    assert corrected.weights is not None
+    assert corrected.weights.any(1).tolist() == [True, True, True, False, True]
+    assert torch.equal(corrected.mask, MASK)
+
+
+def test_the_kl_and_entropy_terms_join_the_loss() -> None:
+    overrides = {
+        "algorithm": {
+            "kl": {"place": "loss", "coefficient": 0.5, "estimator": "k2"},
+            "entropy": {"coefficient": 0.25},
+        }
+    }
+    algorithm = resolve(load_recipe("dapo", overrides), max_tokens=8)
+    assert {"ref_logp", "entropy"} <= algorithm.needs
+    loss = algorithm.loss(
+        logp=OLD,
+        old_logp=OLD,
+        advantages=torch.zeros(5, 4),
+        mask=MASK,
+        ref_logp=OLD - 2.0,
+        entropy=torch.ones(5, 4),
+    )
+    # .5 * 2^2 / 2 and -.25 on each of 12 tokens
+    assert loss.parts["kl"].item() == pytest.approx(12.0)
+    assert loss.parts["entropy"].item() == pytest.approx(-3.0)
+    assert loss.total.item() == pytest.approx(9.0)
+    assert loss.weight.item() == 12
+
+
+def test_a_kl_in_the_reward_reaches_every_token() -> None:
+    overrides = {"algorithm": {"kl": {"place": "reward", "coefficient": 0.1}}}
+    algorithm = resolve(load_recipe("reinforce_pp", overrides))
+    rewards = torch.zeros(4)
+    ref = OLD - torch.tensor([0.0, 1, 2, 3])
+    found = algorithm.advantages(rewards, GROUPS, MASK, ROLLOUTS, old_logp=OLD, ref_logp=ref)
+    returns = A.returns_to_go(-0.1 * (OLD - ref), MASK)
+    torch.testing.assert_close(found.advantages, A.whiten(returns, MASK))
+
+
+def test_ppo_has_returns_for_its_value_head() -> None:
+    algorithm = resolve(load_recipe("ppo"))
+    values = given()["values"]
+    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, values=values)
+    assert credit.returns is not None
+    rewards = torch.zeros(5, 4)
+    rewards[torch.arange(5), torch.tensor([3, 0, 3, 1, 2])] = REWARDS[ROLLOUTS]
+    expected = A.gae_advantages(rewards, values, MASK)
+    torch.testing.assert_close(credit.returns, expected[1])
+    torch.testing.assert_close(credit.advantages, A.whiten(expected[0], MASK))
+    total, weight = algorithm.value_loss(
+        values=values, old_values=values, returns=credit.returns, mask=MASK
+    )
+    errors = ((values - expected[1]).square() * MASK).sum()
+    torch.testing.assert_close(total, errors / 4)
+    assert weight == 12
+
+
+def test_scale_rl_can_be_split_through_a_prompt() -> None:
+    algorithm = resolve(load_recipe("scale_rl"))
+    groups, advantages = GROUPS[ROLLOUTS], torch.ones(5, 4)
+    arguments = {"logp": OLD, "old_logp": OLD, "advantages": advantages, "mask": MASK}
+    whole = algorithm.loss(**arguments, groups=groups)
+    assert whole.weight.item() == pytest.approx(2)
+    tokens = A.group_sum(MASK.sum(1), groups)
+    parts = [
+        algorithm.loss(
+            **{name: tensor[rows] for name, tensor in arguments.items()},
+            groups=groups[rows],
+            prompt_tokens=tokens[rows],
+        )
+        for rows in (slice(0, 1), slice(1, 4), slice(4, 5))
+    ]
+    torch.testing.assert_close(sum(p.total for p in parts), whole.total)
+    torch.testing.assert_close(sum(p.weight for p in parts), whole.weight)
+
+
+# --- overrides ------------------------------------------------------------------------------------
+
+
+def test_overrides_reach_one_option_and_keep_the_rest() -> None:
+    recipe = load_recipe("dapo", {"algorithm": {"loss_options": {"eps_high": 0.3}}})
+    assert recipe.algorithm.loss_options == {"eps_low": 0.2, "eps_high": 0.3}
+
+
+def test_replacing_a_function_drops_the_options_of_the_old_one() -> None:
+    recipe = load_recipe("cispo", {"algorithm": {"loss": "sapo_loss"}})
+    assert recipe.algorithm.loss_options == {}
+    assert merge({"a": {"b": 1}}, {"a": {"c": 2}}) == {"a": {"b": 1, "c": 2}}
+
+
+def test_a_recipe_may_be_a_file_of_yours(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\nsummary = "s"\nsource = "me"\nenvironment = "me/e-v0"\n'
+        '[algorithm]\nadvantage = "rloo_advantages"\nloss = "tests.unit.trainer.nothing:loss"\n'
+    )
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        resolve(load_recipe(str(path)))
+    path.write_text(path.read_text().replace("tests.unit.trainer.nothing:loss", "sapo_loss"))
+    assert resolve(load_recipe(str(path))).loss_fn.function is A.sapo_loss
+    path.write_text("name = ")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_recipe(str(path))
+
+
+def test_options_may_be_shares_of_the_longest_response() -> None:
+    shaping = resolve(load_recipe("dapo"), max_tokens=1000).shaping[0][1]
+    assert shaping.options == {"max_length": 1000.0, "buffer": 200.0}
+    with pytest.raises(ConfigError, match="the trainer has not said how long a response may be"):
+        resolve(load_recipe("dapo"))
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "reason"),
+    [
+        ("gspo", {"algorithm": {"agg": "token_mean"}}, "would weigh sequences by their length"),
+        ("grpo", {"sampling": {"group_size": 1}}, "group_size = 1 all are 0"),
+        ("spo", {"sampling": {"group_size": 4}}, "set sampling.group_size = 1"),
+        ("ppo", {"algorithm": {"value": None}}, "gae_advantages needs a value head"),
+        ("grpo", {"algorithm": {"value": {}}}, "grpo_advantages never reads"),
+        ("dler", {"algorithm": {"whiten": True}}, "whitened already"),
+        (
+            "grpo",
+            {"algorithm": {"kl": {"place": "loss", "coefficient": 0.1, "estimator": "k1"}}},
+            "expected gradient of 0",
+        ),
+        (
+            "grpo",
+            {"algorithm": {"kl": {"place": "reward", "coefficient": 0.1}}},
+            "which grpo_advantages cannot take",
+        ),
+        ("grpo", {"algorithm": {"kl": {"place": "loss"}}}, "coefficient 0.0 does nothing"),
+        (
+            "olmo_rl",
+            {"algorithm": {"loss": "minirl_loss"}},
+            "would count them twice",
+        ),
+        ("grpo", {"algorithm": {"overlong": {"in_statistics": False}}}, "needs an advantage"),
+        ("grpo", {"algorithm": {"loss_options": {"eps_low": -0.2}}}, "wrong side of 1"),
+        ("spo", {"algorithm": {"loss_options": {"dual_clip": 0.9}}}, "must be above 1"),
+        (
+            "dr_grpo",
+            {"algorithm": {"agg_options": {"rows": "all"}, "agg": "x"}},
+            "no such function",
+        ),
+        ("grpo", {"sampling": {"temperature": 0.0}}, "greedy rollouts are all alike"),
+        ("grpo", {"sampling": {"refill": True}}, "there is no filter"),
+        ("ppo", {"algorithm": {"advantage_options": {"lam": 1.5}}}, "lam = 1.5 is not in"),
+        (
+            "grpo",
+            {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}},
+            "it takes no agg",
+        ),
+    ],
+)
+def test_settings_in_conflict_are_refused_with_the_reason(
+    name: str, overrides: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        resolve(load_recipe(name, overrides), max_tokens=8)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"algorithm": {"loss": "ppo_clip_los"}}, "no such loss; did you mean 'ppo_clip_loss'"),
+        ({"algorithm": {"advantage": "ppo_clip_loss"}}, "no such advantages"),
+        ({"algorithm": {"loss_options": {"eps": 0.1}}}, "takes no option 'eps'; did you mean"),
+        ({"algorithm": {"lossy": "x"}}, r"unknown field `lossy` - at `\$.algorithm`"),
+        ({"sampling": {"group_size": "many"}}, r"Expected `int`, got `str`"),
+        ({"algorithm": {"loss": "kimi_loss"}}, "kimi_loss needs the option tau"),
+    ],
+)
+def test_mistakes_are_named_with_what_would_work(
+    overrides: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(load_recipe("grpo", overrides))
+
+
+def test_a_near_miss_is_suggested() -> None:
+    with pytest.raises(UnknownRecipe, match="no recipe named 'drgrpo'; did you mean 'dr_grpo'"):
+        load_recipe("drgrpo")
+
+
+def test_a_missing_tensor_is_named() -> None:
+    with pytest.raises(ConfigError, match="otb_advantages needs proxies"):
+        resolve(load_recipe("otb")).advantages(REWARDS, GROUPS, MASK, ROLLOUTS)
+    with pytest.raises(ConfigError, match=r"algorithm\.overlong needs truncated"):
+        resolve(load_recipe("supo")).correct(MASK, ROLLOUTS)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_difference_shows_hidden_defaults() -> None:
+    found = {key: (a, b) for key, a, b in compare(load_recipe("grpo"), load_recipe("dapo"))}
+    assert found["algorithm.loss.eps_high"] == (0.2, 0.28)
+    assert found["algorithm.agg"] == ("sequence_mean", "token_mean")
+    assert found["shaping.overlong_penalty_rewards.buffer"] == (None, "0.2 * max_tokens")
+    assert "algorithm.loss.eps_low" not in found
+    assert effective(load_recipe("grpo"))["algorithm.advantage.singleton"] == "zero"
+
+
+def test_the_command_lists_shows_and_compares(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert len(listed) == len(SHIPPED)
+    assert any(line.startswith("grpo ") and "arXiv 2402.03300" in line for line in listed)
+    assert main(["show", "cispo"]) == 0
+    assert "algorithm.loss.bounds" in capsys.readouterr().out
+    assert main(["diff", "grpo", "grpo"]) == 0
+    assert "no difference" in capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert "ludus recipes diff grpo dapo" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="cannot read 'difference grpo'"):
+        main(["difference", "grpo"])
