@@ -41,7 +41,8 @@ def group_index(groups: Tensor) -> Tensor:
     >>> group_index(torch.tensor([7, 3, 7]))
     tensor([1, 0, 1])
     """
-    return torch.unique(groups, return_inverse=True)[1]
+    index: Tensor = torch.unique(groups, return_inverse=True)[1]
+    return index
 
 
 def first_rows(groups: Tensor) -> Tensor:

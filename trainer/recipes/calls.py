@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 
 from torch import Tensor
 
@@ -132,7 +133,7 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
     fitting = [
         each for each in algorithms.__all__ if each.removesuffix("_as_read").endswith(suffix)
     ]
-    found = getattr(algorithms, name, None) if name in fitting else None
+    found: object = getattr(algorithms, name, None) if name in fitting else None
     if not callable(found):
         kind = suffix.removeprefix("_") or "function"
         raise ConfigError(f"{where} = {name!r}: no such {kind}{_near(name, fitting)}")
@@ -142,7 +143,7 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
 def _import(name: str, where: str) -> Callable[..., object]:
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(__import__(module, fromlist=[attribute]), attribute)
+        found: object = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{where} = {name!r}: cannot be imported: {error}") from error
     if not callable(found):

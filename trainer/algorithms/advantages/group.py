@@ -295,7 +295,7 @@ def _rows_by_group(groups: Tensor) -> list[Tensor]:
     index = group_index(groups)
     order = torch.argsort(index, stable=True)
     sizes: list[int] = torch.bincount(index).tolist() if index.numel() else []
-    return list(order.split(sizes))
+    return list(torch.split(order, sizes))
 
 
 def _safe(scale: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..groups import (
     Singleton,
+    first_rows,
     floating,
     group_index,
     group_size,
@@ -184,7 +185,7 @@ def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
     index = group_index(groups)
     order = torch.argsort(lengths, descending=True, stable=True)
     order = order[torch.argsort(index[order], stable=True)]
-    starts = torch.searchsorted(index[order].contiguous(), index.unique())
-    seconds = (starts + 1).clamp(max=len(lengths) - 1)
-    found = torch.where(index[order][seconds] == index.unique(), lengths[order][seconds], -1)
+    ids = index[first_rows(groups)]
+    seconds = (torch.searchsorted(index[order], ids) + 1).clamp(max=len(lengths) - 1)
+    found = torch.where(index[order][seconds] == ids, lengths[order][seconds], -1)
     return found[index]
