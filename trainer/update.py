@@ -14,6 +14,7 @@ from torch import Tensor
 from ludus.agent import Stop, Trajectory
 from ludus.errors import ConfigError
 
+from .algorithms import RatioStatistics
 from .batch import Batch, Row, as_row, pad
 from .learner import Learner, Predicted
 from .recipes import Algorithm
@@ -105,14 +106,16 @@ class Updater:
         self.learner = learner
         self.reference = reference
         self.updates = updates
+        self._moves: list[RatioStatistics] = []
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from the experience of one step.
 
         Returns:
             Metrics: those of `Learner.update` averaged over the updates, `zero_advantage` (share of
-                trajectories without a signal) and `old_sampler_gap` (mean distance in nats between
-                learner and sampler) where both are known.
+                trajectories without a signal), `old_sampler_gap` (mean distance in nats between
+                learner and sampler) where both are known, and how far the policy moved from the old
+                one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`, `clip_high`, `kl`.
         """
         batch, metrics = self._credited(experience)
         idle = self._idle(batch)
@@ -127,7 +130,20 @@ class Updater:
         for name in made[0]:
             metrics[name] = sum(one[name] for one in made) / len(made)
         metrics["tokens"] *= len(made)
-        return metrics
+        return metrics | self._movement()
+
+    def _movement(self) -> dict[str, float]:
+        """Ratio and clip statistics over the passes of a step: means, and the extremes."""
+        moves, self._moves = self._moves, []
+        if not moves:
+            return {}
+        numbers = {
+            name: sum(float(getattr(move, name)) for move in moves) / len(moves)
+            for name in ("ratio_mean", "clip_low", "clip_high", "kl")
+        }
+        numbers["ratio_min"] = min(float(move.ratio_min) for move in moves)
+        numbers["ratio_max"] = max(float(move.ratio_max) for move in moves)
+        return numbers
 
     def _credited(self, experience: Experience) -> tuple[Batch, dict[str, float]]:
         """The batch with advantages, weights, old and reference log-probabilities."""
@@ -186,6 +202,15 @@ class Updater:
         extra.setdefault("old_logp", predicted.logp.detach())
         if predicted.entropy is not None:
             extra["entropy"] = predicted.entropy
+        if predicted.logp.requires_grad:
+            self._moves.append(
+                self.algorithm.moved(
+                    logp=predicted.logp,
+                    old_logp=extra["old_logp"],
+                    advantages=extra["advantages"],
+                    mask=batch.mask,
+                )
+            )
         loss = self.algorithm.loss(
             logp=predicted.logp, mask=batch.mask, sampler_logp=batch.sampler_logp, **extra
         )

@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 
 from ludus.errors import ConfigError
-from ludus.trainer import algorithms
-from ludus.trainer.algorithms.aggregation import Aggregator, Sum
-from ludus.trainer.algorithms.masked import blank
 
-from .calls import Bound, bind, default_agg
+from .. import algorithms
+from ..algorithms.aggregation import Aggregator, Sum
+from ..algorithms.masked import blank
+from ..algorithms.surrogates.ratio import RatioStatistics
+from .calls import Bound, bind, default_agg, defaults
 from .conflicts import refuse_conflicts
 from .recipe import Recipe, Shaping
 
@@ -204,6 +205,25 @@ class Algorithm:
             )[0]
             total, parts["entropy"] = total + extra, extra.detach()
         return Loss(total, weight, parts)
+
+    def moved(self, **tensors: Tensor) -> RatioStatistics:
+        """How far the policy has moved from the old one, and what share of its tokens PPO's clip
+        with the recipe's bounds (0.2 where it has none) would stop.
+
+        Args:
+            tensors: logp, old_logp, advantages, mask [B, T].
+        """
+        known = {**defaults(self.loss_fn.name), **self.loss_fn.options}
+        relative = known.get("bounds", "relative") == "relative"
+        low, high = (known.get(name) if relative else None for name in ("eps_low", "eps_high"))
+        return algorithms.ratio_statistics(
+            tensors["logp"],
+            tensors["old_logp"],
+            tensors["advantages"],
+            tensors["mask"],
+            eps_low=low if isinstance(low, float) else 0.2,
+            eps_high=high if isinstance(high, float) else 0.2,
+        )
 
     def value_loss(self, **tensors: Tensor) -> Sum:
         """The value head's loss: values, old_values, returns, mask [B, T].

@@ -17,8 +17,8 @@ from importlib import import_module
 from torch import Tensor
 
 from ludus.errors import ConfigError
-from ludus.trainer import algorithms
 
+from .. import algorithms
 from .recipe import Option
 
 NOT_OPTIONS = frozenset({"agg", "generator"})
