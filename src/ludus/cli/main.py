@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
     "eval": "measure a policy on an environment",
+    "demo": "serve, train and report in three minutes",
     "recipes": "the training recipes, and what each one sets",
     "sandbox": "run code in the sandbox, and say which isolation there is",
 }

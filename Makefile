@@ -1,0 +1,26 @@
+# Two commands for newcomers:
+#   make demo     everything set up, then the demo
+#   make test     everything set up, then all tests this machine can run
+
+PYTHON ?= python3.11
+BIN    := .venv/bin
+
+.PHONY: demo test check setup clean
+
+demo: setup
+	@$(BIN)/ludus demo
+
+test: setup
+	@$(BIN)/pytest -q -m "not slow" && $(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider
+
+check: setup
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/pyright && $(BIN)/mypy
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml scripts/install.sh
+	@sh scripts/install.sh $(PYTHON)
+	@touch $@
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,219 @@
+"""The demo: a faulty policy, a served environment, and RL that removes the fault.
+
+1. A small model is written from random weights and warmed up on demonstrations that are wrong more
+often than not. 2. `ludus serve` is started as another process; the environment lives there. 3. GRPO
+trains against it over HTTP until the fault is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ludus.agent import Episode
+from ludus.envs import make_async
+from ludus.envs.arithmetic.env import MISTAKEN_FOR, OPERATORS
+from ludus.errors import ConfigError
+
+from .config import (
+    EvalConfig,
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    SFTConfig,
+    TrainConfig,
+    TrainerConfig,
+)
+from .progress import ProgressWatcher, sft_progress
+from .report import write_report
+from .run_folder import read_episodes
+from .sft import run_sft
+from .tiny import write_tiny_policy
+from .train import train
+
+ENV = "ludus/arithmetic-v0"
+TASKS = "max_operations=2&max_number=9&operators=%2B-*"
+FAULT = "demo_fault=wrong-operator&demo_fault_rate=0.7"
+FAULT_IN_WORDS = "calls the calculator with the first operator mistaken for another"
+SERVER_START_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoConfig:
+    """Sizes of the demo."""
+
+    folder: str = "runs/demo"
+    """Written anew each time."""
+    seed: int = 0
+    warm_start_steps: int = 160
+    steps: int = 60
+    tasks_per_step: int = 16
+    group_size: int = 8
+    held_out_tasks: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What came of it."""
+
+    before: float
+    """Greedy accuracy on held-out tasks after the warm start."""
+    after: float
+    fault_before: float
+    """Share of held-out episodes that show the fault."""
+    fault_after: float
+    report: Path
+
+
+async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoResult:
+    """Run the whole demo and write its report."""
+    out = console or Console()
+    folder = Path(config.folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    model = write_tiny_policy(folder / "model", phrases=phrases(), seed=config.seed)
+    out.print(
+        "[bold]1[/bold]  a policy from random weights learns from a demonstrator who "
+        f"{FAULT_IN_WORDS}"
+    )
+    with sft_progress(config.warm_start_steps, out) as progress:
+        warm = await run_sft(_sft(config, model), progress=progress)
+    async with served(f"{ENV}?{TASKS}", folder / "server.log") as url:
+        out.print(f"[bold]2[/bold]  GRPO against {ENV}, served by another process at {url}")
+        settings = _training(config, warm, url)
+        with ProgressWatcher(
+            config.steps, config.tasks_per_step * config.group_size, out
+        ) as watcher:
+            result = await train(settings, watcher=watcher)
+    return _conclude(folder, result.folder, out)
+
+
+def phrases() -> list[str]:
+    """Strings of this environment that the demo's tokenizer reads as one token, to keep
+    episodes short.
+    """
+    briefing = make_async(ENV).env.briefing()
+    told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
+    roles = ["system\n", "user\n", "assistant\n"]
+    return [told, "calculator(expression)", "calculator", "expression", *roles]
+
+
+@asynccontextmanager
+async def served(env: str, log: Path) -> AsyncGenerator[str]:
+    """`ludus serve ENV` as a process on loopback; its address.
+
+    Raises:
+        ConfigError: it did not come up; the message shows the end of its log.
+    """
+    command = [sys.executable, "-m", "ludus", "serve", env, "--port", "0"]
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=errors
+        )
+    try:
+        yield await _address(process, log)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await asyncio.wait_for(process.wait(), 15.0)
+
+
+async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), SERVER_START_S)
+    except TimeoutError:
+        line = b""
+    words = [word for word in line.decode().split() if word.startswith("http://")]
+    if not words:
+        raise ConfigError(
+            f"the environment server did not start; its log ends: {log.read_text()[-300:]!r}"
+        )
+    return words[0].rstrip(",;")
+
+
+def fault_rate(episodes: Sequence[Episode]) -> float:
+    """Share of episodes whose first call is the expression with its first operator mistaken."""
+    return sum(map(_shows_fault, episodes)) / len(episodes)
+
+
+def _shows_fault(episode: Episode) -> bool:
+    first = episode.trajectories[0].turns[0]
+    if first.message is None or not first.message.tool_calls or not first.observation:
+        return False
+    asked = first.observation[-1].text
+    called = str(first.message.tool_calls[0].arguments.get("expression", ""))
+    position = next((i for i, character in enumerate(asked) if character in OPERATORS), len(asked))
+    mistaken = (
+        asked[:position]
+        + MISTAKEN_FOR.get(asked[position : position + 1], "")
+        + asked[position + 1 :]
+    )
+    return called == mistaken and called != asked
+
+
+def _sft(config: DemoConfig, model: Path) -> SFTConfig:
+    return SFTConfig(
+        env=f"{ENV}?{TASKS}&{FAULT}",
+        steps=config.warm_start_steps,
+        batch_size=32,
+        seed=config.seed,
+        model=ModelConfig(path=str(model)),
+        trainer=TrainerConfig(lr=1e-3, warmup_steps=10),
+        run=RunConfig(folder=str(Path(config.folder) / "warm-start")),
+    )
+
+
+def _training(config: DemoConfig, warm: Path, url: str) -> TrainConfig:
+    return TrainConfig(
+        env=ENV,
+        env_url=url,
+        recipe="grpo",
+        steps=config.steps,
+        seed=config.seed,
+        model=ModelConfig(path=str(warm)),
+        rollout=RolloutConfig(
+            tasks_per_step=config.tasks_per_step, group_size=config.group_size, max_tokens=32
+        ),
+        trainer=TrainerConfig(lr=3e-4),
+        eval=EvalConfig(tasks=config.held_out_tasks),
+        run=RunConfig(folder=str(Path(config.folder) / "grpo")),
+    )
+
+
+def _conclude(folder: Path, run: Path, out: Console) -> DemoResult:
+    files = sorted((run / "episodes").glob("eval-*.jsonl"))
+    first, last = read_episodes(files[0]), read_episodes(files[-1])
+    before, after = accuracy(first), accuracy(last)
+    fault_before, fault_after = fault_rate(first), fault_rate(last)
+    lead = (
+        f"The demonstrator, and so the warm start, {FAULT_IN_WORDS}. GRPO over HTTP took it from "
+        f"{fault_before:.0%} of held-out episodes to {fault_after:.0%}."
+    )
+    facts = {"fault before": f"{fault_before:.0%}", "fault after": f"{fault_after:.0%}"}
+    written = write_report(run, title="ludus demo", lead=lead, facts=facts)
+    report = folder / "report.html"
+    report.write_bytes(written.read_bytes())
+    out.print(
+        f"[bold]3[/bold]  greedy accuracy on {len(last)} unseen tasks: {before:.3f} -> "
+        f"[bold]{after:.3f}[/bold]"
+    )
+    out.print(
+        f"   the fault RL removed: the policy {FAULT_IN_WORDS}: {fault_before:.0%} -> "
+        f"{fault_after:.0%}"
+    )
+    out.print(f"   report: {report}")
+    return DemoResult(before, after, fault_before, fault_after, report)
+
+
+def accuracy(episodes: Sequence[Episode]) -> float:
+    """Mean reward of the episodes that have one."""
+    verdicts = [episode.trajectories[0].verdict for episode in episodes]
+    rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
+    return sum(rewards) / len(rewards)
