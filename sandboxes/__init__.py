@@ -1,1 +1,34 @@
-"""."""
+"""Where untrusted code runs: slots behind walls, and grading that a solution cannot fool."""
+
+from __future__ import annotations
+
+from .facade import close_default, execute, execute_async, grade, grade_async
+from .grading import GradeOptions, Grading, TestResult, grade_in_detail
+from .languages import LANGUAGES, UnknownLanguage
+from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
+from .slot_sandbox import SlotSandbox
+from .tiers import TIERS, Finding, examine, open_sandbox
+
+__all__ = [
+    "LANGUAGES",
+    "TIERS",
+    "Execution",
+    "ExecutionStatus",
+    "Finding",
+    "GradeOptions",
+    "Grading",
+    "Limits",
+    "Sandbox",
+    "SlotSandbox",
+    "TestResult",
+    "UnknownLanguage",
+    "Usage",
+    "close_default",
+    "examine",
+    "execute",
+    "execute_async",
+    "grade",
+    "grade_async",
+    "grade_in_detail",
+    "open_sandbox",
+]

@@ -19,6 +19,7 @@ class TreeUsage:
     """Pages of their own; shared pages of the warm interpreter are left out."""
     waited_s: float
     """The longest time one of them has been ready to run and was not let."""
+    processes: int
 
 
 def descendants(root: int) -> list[int]:
@@ -51,4 +52,4 @@ def usage(pids: list[int]) -> TreeUsage:
         cpu += sum(int(ticks) for ticks in stat[11:15])
         memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
         waited = max(waited, int(schedule[1]) / 1e9)
-    return TreeUsage(cpu / _TICKS_PER_S, memory, waited)
+    return TreeUsage(cpu / _TICKS_PER_S, memory, waited, len(pids))

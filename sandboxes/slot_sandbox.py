@@ -178,7 +178,8 @@ class SlotSandbox:
             preload=[*_PRELOAD, *(("numpy",) if kind == NUMERIC else ())],
             cgroup_procs=group.procs_files if group else [],
             disk_bytes=self._disk_bytes,
-            processes=0 if group or self._tier == UNSAFE else self._processes,
+            # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user namespace does
+            processes=self._processes if not group and (uid != os.getuid() or self._tier == USERNS) else 0,
             address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
         )
         return Slot(plan, group)

@@ -29,6 +29,9 @@ START_TIMEOUT_S = 30.0
 KILL_TIMEOUT_S = 5.0
 """How long a slot may take to report after its run was killed, before the slot itself is given up."""
 
+MAX_PROCESSES = 128
+"""Where no control group counts them, more processes than this end the run."""
+
 _FIRST_LOOK_S = 0.005
 _LOOK_EVERY_S = 0.25
 _SHORTEST_LOOK_S = 0.02
@@ -133,7 +136,8 @@ class Slot:
         """Run one request to its end.
 
         Args:
-            peers: further descriptors for the child, by name ("peer", "report"); they stay the caller's to close.
+            peers: further descriptors for the child, by name ("peer", "report"); closed here once they are sent, so
+                that the other end of a line sees it close when the child ends.
             preserve: keep the run's files for the next run in this slot.
 
         Raises:
@@ -254,7 +258,7 @@ class _Run:
 
     def begin(self, request: Request, stdin: bytes, peers: Sequence[tuple[str, int]]) -> None:
         """Open the pipes and send the request."""
-        names, sent, own = ["out", "err"], list[int](), list[int]()
+        names, own = ["out", "err"], list[int]()
         try:
             for _ in names:
                 reader, writer = os.pipe()
@@ -265,10 +269,10 @@ class _Run:
             if stdin:
                 names.append("in")
                 own.append(_memory_file("stdin", stdin))
-            sent = own + [descriptor for _, descriptor in peers]
+            own += [descriptor for _, descriptor in peers]
             request.streams[:] = names + [name for name, _ in peers]
             self.started = time.monotonic()
-            self.slot.send(request, sent)
+            self.slot.send(request, own)
         finally:
             for descriptor in own:
                 os.close(descriptor)
@@ -300,6 +304,8 @@ class _Run:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
         elif tree and tree.memory_bytes > limits.memory_bytes:
             self.stop(ExecutionStatus.OOM, f"used more than {limits.memory_bytes} bytes of memory")
+        elif tree and tree.processes > MAX_PROCESSES:
+            self.stop(ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes")
         elif left <= 0:
             left = self._overdue(elapsed, cpu)
         if not self.verdict:

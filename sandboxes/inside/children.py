@@ -8,15 +8,21 @@ import signal
 import socket
 from collections.abc import Callable
 
-from . import command, fetch, program, syscalls as sc
+from . import command, fetch, program, prove, serve, syscalls as sc
 from .plan import LANDLOCK, UNSAFE, USERNS, Plan
-from .request import COMMAND, FETCH, PYTHON, Request, receive
+from .request import COMMAND, FETCH, PROVE, PYTHON, SERVE, Request, receive
 
 _exit = os._exit  # a program may replace the one in `os`
 
 Mode = Callable[[Request], int]
 
-MODES: dict[str, Mode] = {PYTHON: program.run, COMMAND: command.run, FETCH: fetch.run}
+MODES: dict[str, Mode] = {
+    PYTHON: program.run,
+    COMMAND: command.run,
+    FETCH: fetch.run,
+    SERVE: serve.run,
+    PROVE: prove.run,
+}
 """mode -> what does it; returns the exit code."""
 
 HIGHEST_DESCRIPTOR = 1 << 20
@@ -46,6 +52,9 @@ def lock_down(plan: Plan) -> None:
         sc.drop_capabilities()
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
     be_first_to_die(1000)
+    if plan.tier == LANDLOCK and os.getuid() == plan.uid:
+        # the slot has the same identity: a domain of its own keeps the program's signals from it
+        sc.landlock_restrict(0, [], scoped=2)
     if plan.tier not in (USERNS, UNSAFE) and os.getuid() == 0:
         os.setresuid(plan.uid, plan.uid, plan.uid)
     if plan.tier != USERNS:
@@ -85,34 +94,17 @@ def write_files(files: dict[str, bytes]) -> None:
             stream.write(data)
 
 
-def kill_descendants(plan: Plan) -> bool:
-    """Where there is no pid namespace: kill by identity if the slot has one of its own, else by ancestry."""
-    if plan.tier == LANDLOCK and os.getuid() == 0:
-        return _kill_identity(plan)
-    return _kill_children(os.getpid())
-
-
-def _kill_identity(plan: Plan) -> bool:
-    killer = os.fork()
-    if killer == 0:
-        found = 0
-        try:
-            os.setresuid(plan.uid, plan.uid, plan.uid)
-            os.kill(-1, signal.SIGKILL)
-            found = 1
-        finally:
-            _exit(found)
-    return os.waitstatus_to_exitcode(os.waitpid(killer, 0)[1]) == 1
-
-
-def _kill_children(parent: int) -> bool:
-    """A subreaper adopts every orphan, so killing children until none is left reaches all descendants."""
-    listing = f"/proc/{parent}/task/{parent}/children"
-    with open(listing) as stream:
-        children = [int(number) for number in stream.read().split()]
-    for child in children:
-        os.kill(child, signal.SIGKILL)
-    return bool(children)
+def kill_children() -> None:
+    """Without any wall: a subreaper adopts every orphan, so killing children until none is left reaches them all."""
+    me = os.getpid()
+    while True:
+        with open(f"/proc/{me}/task/{me}/children") as stream:
+            children = [int(number) for number in stream.read().split()]
+        if not children:
+            return
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def empty_folder(plan: Plan) -> None:

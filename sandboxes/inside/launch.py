@@ -75,6 +75,8 @@ def _refuse(control: socket.socket, error: BaseException) -> None:
 
 def _warm_up(plan: Plan) -> None:
     """Load what programs usually import and touch the pages a run needs, so that children share them."""
+    if plan.work:
+        os.environ.update(HOME=plan.work, TMPDIR=plan.work)
     sys.path += walls.package_folders(plan)
     for name in plan.preload:
         importlib.import_module(name)

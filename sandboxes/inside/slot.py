@@ -15,9 +15,10 @@ import select
 import signal
 import socket
 import struct
+from contextlib import suppress
 
 from . import children, policy, walls
-from .plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
+from .plan import LANDLOCK, UNSAFE, USERNS, Plan
 
 REPORT = struct.Struct("<cIiQQQI")
 """kind (b"R"), run number, wait status, user and system microseconds, peak resident bytes, leftovers killed."""
@@ -37,8 +38,8 @@ class Slot:
         self.requests = requests
         self.number = 0
         self.preserved: set[int] = set()
-        self.alone = plan.tier in (ROOT, USERNS)
-        """Whether `kill(-1)` reaches exactly the processes of this slot."""
+        self.alone = plan.tier != UNSAFE
+        """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or Landlock domain ends there."""
         self.clean_mark = self._mark()
 
     def serve(self) -> None:
@@ -82,22 +83,18 @@ class Slot:
         else:
             self.preserved.add(number)
 
-    def _kill_all(self) -> bool:
-        """Send SIGKILL to everything but this process; False if there was nothing."""
-        if self.alone:
-            try:
-                os.kill(-1, signal.SIGKILL)
-            except ProcessLookupError:
-                return False
-            return True
-        return children.kill_descendants(self.plan)
+    def _kill_all(self) -> None:
+        """Send SIGKILL to everything but this process, in one sweep that no fork can slip through."""
+        if not self.alone:
+            children.kill_children()
+            return
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
 
     def _kill_rest(self) -> int:
         """Kill and reap what the run left behind; returns how many there were."""
-        killed = 0
-        while self._kill_all():
-            killed += _reap()
-        return killed + _reap()
+        self._kill_all()
+        return _reap()
 
     def _clean(self) -> None:
         if self.number in self.preserved:

@@ -169,6 +169,8 @@ def _mount_proc(root: str) -> None:
 
 def _limit(plan: Plan) -> None:
     limits = [(resource.RLIMIT_NOFILE, policy.DESCRIPTORS), (resource.RLIMIT_CORE, 0)]
+    if plan.tier == LANDLOCK:
+        limits.append((resource.RLIMIT_FSIZE, plan.disk_bytes))
     if plan.processes:
         limits.append((resource.RLIMIT_NPROC, plan.processes))
     if plan.address_space_bytes:
@@ -198,6 +200,11 @@ def _restrict_files(plan: Plan) -> None:
     allowed.append((plan.work, _WRITE))
     os.chdir(plan.work)
     sc.landlock_restrict(_WRITE, allowed, network=3, scoped=3)
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return
+    raise OSError("Landlock does not hold back signals here, so a slot cannot end its runs safely")
 
 
 def _write(path: str, text: str) -> None:

@@ -1,0 +1,64 @@
+"""Whether two outputs say the same; both are text, and nothing in them is evaluated."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from ludus.errors import ConfigError
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One way to compare."""
+
+    kind: str
+    """exact, tokens or float."""
+    tolerance: float = 0.0
+    """Of float: absolute, or relative to the expected number, whichever is larger."""
+
+    @classmethod
+    def parse(cls, text: str) -> Comparison:
+        """Read `exact`, `tokens` or `float:1e-6`.
+
+        Raises:
+            ConfigError: it is none of them.
+        """
+        if text in ("exact", "tokens"):
+            return cls(text)
+        kind, _, tolerance = text.partition(":")
+        if kind == "float" and _NUMBER.fullmatch(tolerance) and 0 <= float(tolerance) < 1:
+            return cls("float", float(tolerance))
+        raise ConfigError(f"compare {text!r} is not 'exact', 'tokens' or 'float:TOLERANCE' with 0 <= TOLERANCE < 1")
+
+    def same(self, output: str, expected: str) -> bool:
+        """Whether `output` is as good as `expected`.
+
+        >>> Comparison.parse("exact").same("1 2 \\n3\\n\\n", "1 2\\n3")
+        True
+        >>> Comparison.parse("float:1e-6").same("0.3333333", "0.33333333")
+        True
+        """
+        if self.kind == "exact":
+            return _lines(output) == _lines(expected)
+        ours, theirs = output.split(), expected.split()
+        if self.kind == "tokens":
+            return ours == theirs
+        return len(ours) == len(theirs) and all(map(self._close, ours, theirs))
+
+    def _close(self, ours: str, theirs: str) -> bool:
+        if ours == theirs:
+            return True
+        if not (_NUMBER.fullmatch(ours) and _NUMBER.fullmatch(theirs)):
+            return False
+        return math.isclose(float(ours), float(theirs), rel_tol=self.tolerance, abs_tol=self.tolerance)
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines

@@ -1,0 +1,128 @@
+"""The solution's side of a grading: load it, then answer calls.
+
+It is given function names and arguments, and nothing else: no test, no expected value, no other descriptor.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+from . import peer, program
+from .request import Request
+
+PEER = 3
+"""The descriptor of the line to the tests."""
+
+_MOST_ITEMS = 64
+"""How many items of an iterator one answer carries at most."""
+
+
+def run(request: Request) -> int:
+    """Load `blobs[0]` and answer until the tests' side closes."""
+    peer.close_standard_streams()
+    server = _Server(request.blobs[0])
+    try:
+        server.line.serve_forever()
+    except BaseException:
+        return 0  # the tests are over, or the solution has torn down its own side
+    return 0
+
+
+class _Server:
+    """The loaded solution and the objects of its that the tests hold."""
+
+    def __init__(self, source: bytes) -> None:
+        self._objects: list[object] = []
+        self._numbers: dict[int, str] = {}
+        self.line = peer.Peer(PEER, self._serve, self._name, self._find, returns_changes=True)
+        self._failure: BaseException | None = None
+        main = program.fresh_main()
+        main.__name__ = "solution"  # `if __name__ == "__main__"` is not for graders
+        sys.modules["solution"] = main
+        self._names = main.__dict__
+        gc.enable()
+        try:
+            exec(compile(source, program.NAME, "exec", dont_inherit=True), self._names)
+        except BaseException as error:
+            self._failure = error
+
+    def _name(self, item: object) -> str:
+        kind = "j" if isinstance(item, Iterator) else "f" if isinstance(item, type) else "h"
+        known = self._numbers.get(id(item))
+        if known is None:
+            known = self._numbers[id(item)] = f"{kind}{len(self._objects)}"
+            self._objects.append(item)
+        return known
+
+    def _find(self, token: str) -> object:
+        number = int(token[1:])
+        if token[0] == "h":
+            return self._objects[number]
+        if token[0] == "j":
+            return iter(lambda: self.line.request("next", number)[0], object())  # type: ignore[index]
+        return lambda *arguments, **named: self.line.request("callback", number, arguments, named)
+
+    def _serve(self, verb: str, arguments: list[object]) -> object:
+        return _VERBS[verb](self, *arguments)
+
+    def resolve(self, names: list[str]) -> object:
+        """What each name is: (kind, detail)."""
+        if self._failure is not None:
+            raise self._failure
+        return {name: self._kind(self._names[name]) for name in names if name in self._names}
+
+    def _kind(self, item: object) -> tuple[object, ...]:
+        if isinstance(item, ModuleType):
+            return "module", item.__name__
+        if isinstance(item, type) and issubclass(item, BaseException):
+            base = next(kind.__name__ for kind in item.__mro__ if kind.__module__ == "builtins")
+            return "exception", item.__name__, base, self._name(item)
+        if callable(item):
+            return "class" if isinstance(item, type) else "function", self._name(item)
+        return "value", item
+
+    def call(self, target: object, arguments: tuple[object, ...], named: dict[str, object]) -> object:
+        """Call an object the tests hold."""
+        return target(*arguments, **named)  # type: ignore[operator]
+
+    def method(self, target: object, name: str, arguments: tuple[object, ...], named: dict[str, object]) -> object:
+        """Call a method; special ones are looked up on the type, as Python does."""
+        if name.startswith("__") and name.endswith("__"):
+            return getattr(type(target), name)(target, *arguments, **named)
+        return getattr(target, name)(*arguments, **named)
+
+    def attribute(self, target: object, name: str) -> object:
+        """The value of an attribute; a method is named, not sent."""
+        return getattr(target, name)
+
+    def assign(self, target: object, name: str, value: object) -> None:
+        """Set an attribute."""
+        setattr(target, name, value)
+
+    def iterate(self, target: object) -> object:
+        """An iterator over the object."""
+        return iter(target)  # type: ignore[call-overload]
+
+    def advance(self, number: int, count: int) -> object:
+        """Up to `count` items of an iterator: (items, whether there may be more)."""
+        iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
+        items: list[object] = []
+        for item in iterator:
+            items.append(item)
+            if len(items) >= min(count, _MOST_ITEMS):
+                return items, True
+        return items, False
+
+
+_VERBS: dict[str, Callable[..., object]] = {
+    "resolve": _Server.resolve,
+    "call": _Server.call,
+    "method": _Server.method,
+    "attribute": _Server.attribute,
+    "assign": _Server.assign,
+    "iterate": _Server.iterate,
+    "advance": _Server.advance,
+}
