@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
+import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 from ludus.trainer import algorithms, recipes
 from ludus.trainer.algorithms import experimental
 
+DOCS = Path(__file__).parents[3] / "docs"
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(algorithms.__path__, algorithms.__name__ + ".")
 )
@@ -138,3 +142,21 @@ def test_no_recipe_uses_an_experimental_method() -> None:
     for name in recipes.recipe_names():
         values = recipes.effective(recipes.load_recipe(name)).values()
         assert not [value for value in values if str(value).endswith("_as_read")]
+
+
+def test_the_index_in_the_docs_is_what_the_library_exports() -> None:
+    spec = importlib.util.spec_from_file_location("algorithms_index", DOCS / "algorithms_index.py")
+    assert spec is not None
+    assert spec.loader is not None
+    index = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(index)
+    written = (DOCS / "algorithms_index.md").read_text(encoding="utf-8")
+    assert written == index.render(), "run python docs/algorithms_index.py"
+
+
+def test_every_picture_of_the_page_is_there() -> None:
+    page = (DOCS / "algorithms.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"\]\((pictures/[^)]+)\)", page)
+    assert pictures
+    for picture in pictures:
+        assert (DOCS / picture).is_file(), picture
