@@ -417,12 +417,14 @@ def cleared(terms: Sum, meter: Meter) -> Sum:
 
 
 def _function(node: Node, meter: Meter) -> Sum:
-    name = node.note
-    if node.op == "func":
-        exact = _exact_function(name, node, meter)
-        if exact is not None:
-            return exact
     arguments = [normal(arg, meter) for arg in node.args]
+    meter.spend(1 + sum(map(len, arguments)))
+    exact = _exact_function(node.note, arguments, meter) if node.op == "func" else None
+    return _opaque(node.note, arguments) if exact is None else exact
+
+
+def _opaque(name: str, arguments: list[Sum]) -> Sum:
+    """A function that stays closed, its argument's sign taken out where the function is odd or even."""
     if name in {"max", "min", "gcd", "lcm", "series"}:
         return atom(("f", name, *sorted((frozen(argument) for argument in arguments), key=repr)))
     if name in _ODD | _EVEN and len(arguments) == 1 and arguments[0]:
@@ -439,19 +441,17 @@ _QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin")}
 _RECIPROCALS = {"sec": "cos", "csc": "sin"}
 
 
-def _exact_function(name: str, node: Node, meter: Meter) -> Sum | None:
+def _exact_function(name: str, arguments: list[Sum], meter: Meter) -> Sum | None:
     if name in _QUOTIENTS:
-        top, bottom = (_function(node._replace(note=part), meter) for part in _QUOTIENTS[name])
+        top, bottom = (_opaque(part, arguments) for part in _QUOTIENTS[name])
         return times(top, _rational_power(bottom, Fraction(-1), meter), meter)
     if name in _RECIPROCALS:
-        return _rational_power(
-            _function(node._replace(note=_RECIPROCALS[name]), meter), Fraction(-1), meter
-        )
+        return _rational_power(_opaque(_RECIPROCALS[name], arguments), Fraction(-1), meter)
     if name in {"ln", "log"}:
-        return _logarithm(node, meter)
-    values = [_whole(normal(arg, meter)) for arg in node.args]
+        return _logarithm(name, arguments, meter)
+    values = [_whole(argument) for argument in arguments]
     if None in values:
-        return _small_binomial(node, meter) if name == "binom" else None
+        return _small_binomial(arguments, meter) if name == "binom" else None
     exact = _integer_function(name, [value for value in values if value is not None])
     return None if exact is None else constant(Fraction(exact))
 
@@ -481,32 +481,31 @@ def _integer_function(name: str, values: list[Fraction]) -> Exact | None:
     return None
 
 
-def _small_binomial(node: Node, meter: Meter) -> Sum | None:
-    lower = _whole(normal(node.args[1], meter))
+def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
+    upper, lower = arguments[0], _whole(arguments[1])
     if lower is None or lower.denominator != 1 or not 0 <= lower <= 6:
         return None
-    upper = normal(node.args[0], meter)
     product = constant(Fraction(1))
     for step in range(int(lower)):
         product = times(product, plus(upper, constant(Fraction(-step))), meter)
     return scaled(product, Fraction(1, math.factorial(int(lower))))
 
 
-def _logarithm(node: Node, meter: Meter) -> Sum | None:
+def _logarithm(name: str, arguments: list[Sum], meter: Meter) -> Sum | None:
     """Logarithms of numbers split over primes; a base divides."""
-    terms = normal(node.args[0], meter)
-    top = _log_of_term(terms)
-    if top is None:
-        top = atom(("f", "ln", frozen(terms)))
-    if len(node.args) == 2:
-        bottom = _log_of_term(normal(node.args[1], meter)) or atom(
-            ("f", "ln", frozen(normal(node.args[1], meter)))
-        )
-    elif node.note == "log":
-        bottom = _log_of_term(constant(Fraction(10)))
+    top = _natural_log(arguments[0])
+    if len(arguments) == 2:
+        bottom = _natural_log(arguments[1])
+    elif name == "log":
+        bottom = _natural_log(constant(Fraction(10)))
     else:
         return top
-    return times(top, _rational_power(bottom or {}, Fraction(-1), meter), meter)
+    return times(top, _rational_power(bottom, Fraction(-1), meter), meter)
+
+
+def _natural_log(terms: Sum) -> Sum:
+    split = _log_of_term(terms)
+    return atom(("f", "ln", frozen(terms))) if split is None else split
 
 
 def _log_of_term(terms: Sum) -> Sum | None:

@@ -6,12 +6,13 @@ import re
 
 from .judge import EXACT, Judge
 from .matrices import worked_out
-from .nodes import Node, add, has, is_scalar, neg
+from .nodes import Node, add, has, is_scalar, neg, walk
 from .quantities import MARKS, same_value
 from .regions import is_regional, same_region, to_region
 from .relations import aligned, assigned, same_parameter, same_relation, true_chain
 
 MAX_ITEMS = 64
+MAX_SIGNS = 3
 _COMPOUND = frozenset({"add", "mul", "pow"})
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _SYNONYMS = {
@@ -126,6 +127,8 @@ def _is_plural(node: Node) -> bool:
 def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     if _both_regions(gold, answer):
         return _same_regions(gold, answer, judge)
+    if _signs(gold) > MAX_SIGNS or _signs(answer) > MAX_SIGNS:
+        return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
     first, second = elements(gold), elements(answer)
     if gold.op == "bracket" and answer.op == "list":
         return _tuple_as_list(gold, answer, judge)
@@ -164,39 +167,36 @@ def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _expanded(node: Node) -> list[Node]:
-    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most three independent signs."""
-    for sign in (1, -1):
-        if sum(part.op == "pm" for part in _nodes(node)) > 3:
-            return [node]
-    if not any(part.op == "pm" and part.note == "+-" for part in _nodes(node)):
+    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most MAX_SIGNS of them."""
+    if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
         return [_signed(node, [sign]) for sign in (-1, 1)]
-    count = sum(part.op == "pm" and part.note == "+-" for part in _nodes(node))
+    count = sum(part.op == "pm" and part.note == "+-" for part in walk(node))
     choices = [
         [(1 if bits >> place & 1 else -1) for place in range(count)] for bits in range(2**count)
     ]
     return [_signed(node, choice) for choice in choices]
 
 
-def _nodes(node: Node) -> list[Node]:
-    return [node, *(part for arg in node.args for part in _nodes(arg))]
+def _signs(node: Node) -> int:
+    return sum(part.op == "pm" for part in walk(node))
 
 
 def _signed(node: Node, choice: list[int]) -> Node:
     remaining = list(choice)
     last = [choice[0]]
 
-    def walk(part: Node) -> Node:
-        args = tuple(walk(arg) for arg in part.args[:-1])
+    def choose(part: Node) -> Node:
+        args = tuple(choose(arg) for arg in part.args[:-1])
         if part.op != "pm":
-            return part._replace(args=(*args, walk(part.args[-1]))) if part.args else part
+            return part._replace(args=(*args, choose(part.args[-1]))) if part.args else part
         if part.note == "+-":
             sign = last[0] = remaining.pop(0)
         else:
             sign = -last[0]
-        right = walk(part.args[-1])
+        right = choose(part.args[-1])
         return add(*args, right if sign > 0 else neg(right))
 
-    return walk(node)
+    return choose(node)
 
 
 def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -386,7 +386,7 @@ def _names_fit(mine: Node, theirs: Node, value: Node, judge: Judge) -> bool:
     swapped = (
         mine != theirs
         and mine.op == theirs.op == "sym"
-        and any(part == mine for part in _nodes(value))
+        and any(part == mine for part in walk(value))
     )
     return judge.decided("named value", not swapped, "the variables are swapped")
 

@@ -367,9 +367,7 @@ def _phrase(rest: str) -> tuple[str, int]:
     return rest[:end], end
 
 
-_SAID = re.compile(
-    r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)"
-)
+_SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
 _AFTER_FORMULA = re.compile(
     r"\s*(?:[.,;:*。]|$|\n|(?:because|since|as|which|where|so|for|from|by|is|in)\b)", re.IGNORECASE
 )

@@ -1,0 +1,312 @@
+"""Hostile answers: every one gets an ok verdict within its deadline, and none costs the caller much."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ludus.rewards.maths import MathsVerifier, extract
+from ludus.rewards.maths.conventions import DEFAULT
+from ludus.rewards.maths.judge import NeedsPool
+from ludus.rewards.maths.verify import decide
+from ludus.verdict import Status
+
+CPU_S = 0.5
+"""CPU seconds for one hard pair here; the wall limit is three times that."""
+
+
+def towers() -> Iterator[str]:
+    for base in ("9", "2", "10", "x", "e", "-7", "0.5", r"\frac{1}{2}"):
+        yield f"{base}^{{9^{{9^9}}}}"
+        yield f"{base}^{{{base}^{{{base}^{{{base}^{{{base}}}}}}}}}"
+    yield "2003^{2002^{2001}}"
+    yield "5^{5^{5^{5^5}}}"
+    yield "^".join(["9"] * 300)
+    yield "x" + "^{2" * 200 + "}" * 200
+    yield "2^{2^{2^{2^{2^{2^{2^2}}}}}}-2^{2^{2^{2^{2^{2^{2^2}}}}}}"
+    yield "(1+10^{-1000000})^{10^{1000000}}"
+    yield r"\sqrt[10^{10^{10}}]{2}"
+    yield "e^{-e^{e^{e^{e}}}}"
+    yield "10^{999999999999}"
+    yield "1e999999999999"
+    yield "1e-999999999999"
+    yield "0^{0^{0^0}}"
+
+
+def factorials() -> Iterator[str]:
+    yield "10000000!"
+    yield "99999999999999999999!"
+    yield "((((9!)!)!)!)!"
+    yield "5" + "!" * 400
+    yield r"\binom{10^{20}}{10^{10}}"
+    yield r"\binom{9999999}{4999999}"
+    yield r"\frac{10^9!}{(10^9-1)!}"
+    yield r"\Gamma(10^{100})"
+    yield r"x!" + "!" * 50
+
+
+def sums() -> Iterator[str]:
+    yield r"\sum_{k=1}^{10^{18}} k^k"
+    yield r"\sum_{k=1}^{\infty} \frac{1}{k!}"
+    yield r"\prod_{k=1}^{10^9} k"
+    yield r"\sum_{i=1}^{9999}\sum_{j=1}^{9999}\sum_{k=1}^{9999} i^j"
+    yield r"\sum_{k=1}^{n} \sum_{k=1}^{n} \sum_{k=1}^{n} k"
+    yield r"\int_0^\infty e^{-x^2} dx"
+    yield r"\lim_{x\to 0}\frac{\sin x}{x}"
+    yield "+".join(f"x^{{{k}}}" for k in range(800))
+    yield "+".join(r"\sqrt{%d}" % k for k in range(2, 90))
+    yield "+".join(rf"\frac{{1}}{{x+{k}}}" for k in range(1, 40))
+    yield "1" + "+1" * 2000
+
+
+def polynomials() -> Iterator[str]:
+    yield "(x+y+z+w+1)^{40}"
+    yield "(x+1)^{100000}"
+    yield "(a+b+c+d+e+f+g)^{9}(a-b-c-d)^{9}"
+    yield "".join(f"(x+{k})" for k in range(1, 80))
+    yield "".join(f"(x_{{{k}}}+y_{{{k}}})" for k in range(20))
+    yield r"\frac{1}{" * 60 + "x" + "}" * 60
+    yield r"\frac{1}{1+" * 35 + "x" + "}" * 35
+    yield r"\sqrt{1+" * 35 + "x" + "}" * 35
+    yield "((x^2+1)^{50}+1)^{50}"
+    yield "(1+x)^{n^{n^n}}"
+    yield r"\sqrt{" + "7" * 1900 + "}"
+    yield r"(\sqrt{2}+\sqrt{3}+\sqrt{5}+\sqrt{7}+\sqrt{11}+\sqrt{13})^{20}"
+    yield r"\cos(" * 38 + "1" + ")" * 38
+    yield r"\log_{" * 30 + "2" + "}3" * 30
+
+
+def nesting() -> Iterator[str]:
+    for opened, closed in (("(", ")"), ("{", "}"), ("[", "]"), (r"\{", r"\}"), ("|", "|")):
+        for depth in (50, 1000, 100_000):
+            yield opened * depth + "1" + closed * depth
+            yield opened * depth
+    for command in (r"\text{", r"\frac{1}{", r"\sqrt{", r"\boxed{", r"\mathbf{", r"\left("):
+        yield command * 1000 + "1" + "}" * 1000
+        yield command * 100_000
+    yield "-" * 100_000 + "1"
+    yield "\\pm " * 60 + "1"
+    yield "1" + r"\pm 1" * 40
+    yield "x for " * 500 + "x"
+    yield r"A\cup " * 400 + "B"
+    yield r"(0,1)\cup " * 150 + "(0,1)"
+    yield "1" + "%" * 500
+    yield "1" + r"^\circ" * 500
+    yield "x" + "'" * 3000
+    yield "x" + "_x" * 1000
+    yield "1" + ":1" * 1000
+    yield "x" + "=x" * 1000
+    yield "x" + "<x" * 1000
+
+
+def sizes() -> Iterator[str]:
+    yield "7" * 1_000_000
+    yield "x" * 1_000_000
+    yield " " * 1_000_000
+    yield "\\" * 1_000_000
+    yield "{" * 500_000 + "}" * 500_000
+    yield "$" * 1_000_000
+    yield "0." + "3" * 900_000
+    yield "1," * 500_000
+    yield "9" * 2000
+    yield "9" * 2001
+    yield "9" * 1999 + "/" + "7" * 1999
+    yield "-" + "9" * 4000
+    yield "1" + ",000" * 1000
+    yield "1" + ",000" * 1000 + "0"
+    yield "1" + " 000" * 1000 + "x"
+    yield "a" * 4096
+    yield ",".join(map(str, range(900)))
+    yield r"\{" + ",".join(map(str, range(900))) + r"\}"
+
+
+def regex_bait() -> Iterator[str]:
+    yield "\\(" * 50_000
+    yield "\\[" * 50_000 + "1"
+    yield "$a" * 50_000
+    yield "the answer is " * 20_000
+    yield "answer:" + " " * 100_000
+    yield "**" * 50_000 + "answer"
+    yield "#### " * 20_000
+    yield "if not " * 20_000 + r"\boxed{8} if wrong \boxed{7}"
+    yield "1,1" * 30_000 + "a"
+    yield "1.1" * 30_000 + "!"
+    yield "\n" * 100_000 + "x"
+    yield ". A" * 30_000
+    yield "<think>" * 10_000
+    yield "</think>" * 10_000
+    yield "<answer>" * 10_000 + "</answer>"
+    yield r"\boxed{}" * 10_000
+    yield r"\boxed" * 10_000
+    yield r"\boxed{" * 10_000
+    yield r"\boxed{1}" * 10_000
+    yield r"\text" * 10_000
+    yield r"\text{" + r"\}" * 20_000
+    yield "`" * 100_000
+    yield "is " * 20_000 + "5 is"
+
+
+def matrices() -> Iterator[str]:
+    yield r"\begin{pmatrix}" + r"1 & 2 \\ " * 400 + r"\end{pmatrix}"
+    yield r"\begin{pmatrix}" + "1 & " * 1000 + r"1\end{pmatrix}"
+    yield r"\begin{pmatrix}1&2\\3&4\end{pmatrix}" * 60
+    yield r"\begin{pmatrix}1&2\\3&4\end{pmatrix}^{10^{10^{10}}}"
+    yield r"\begin{pmatrix}" * 500
+    yield r"\begin{cases}" + r"x & x>0 \\ " * 200 + r"\end{cases}"
+    yield r"\begin{}"
+    yield r"\end{pmatrix}"
+    yield r"\begin{pmatrix}\end{pmatrix}"
+    yield r"\begin{array}{" + "c" * 10_000 + "}1"
+
+
+def strange_text() -> Iterator[str]:
+    yield "\x00"
+    yield "7\x00"
+    yield "\x00" * 100_000
+    yield "\ud800"
+    yield "7\udfff8"
+    yield "\udc80" * 1000
+    yield "\u202e7\u202c"
+    yield "\u200b" * 10_000
+    yield "\ufeff8"
+    yield "\x1b[2J\x1b[31m8"
+    yield "８" * 500
+    yield "²" * 2000
+    yield "½" * 2000
+    yield "√" * 2000
+    yield "e\u0301" * 1000
+    yield "\U0001f600" * 1000
+    yield "\u0660\u0661\u0662"
+    yield "Ⅷ"
+    yield "\u2028\u2029\x85\x0b\x0c8"
+    yield "𝟠" * 300
+    yield "ﷺ" * 200
+    yield "\r\n" * 1000
+
+
+def code() -> Iterator[str]:
+    attack = "__import__('os').system('touch pwned')"
+    for dress in (
+        "{}", "$ {} $", r"\text{{{}}}", "[{}]", r"\pi+{}", r"\left({}\right)", "f({})", "lambda: {}", "x={}",
+        "sin({})", "({}).real", r"\sqrt{{{}}}", r"\frac{{{}}}{{1}}", "1 if {} else 2", "eval({!r})", "exec({!r})",
+        r"\begin{{pmatrix}}{}\end{{pmatrix}}", "{}_2", "{}!", "7 # {}",
+    ):  # fmt: skip
+        yield dress.format(attack)
+    yield "open('/etc/passwd').read()"
+    yield "().__class__.__base__.__subclasses__()"
+    yield "globals()['__builtins__']"
+    yield "[x for x in range(10**10)]"
+    yield "getattr(x, '__class__')"
+    yield "{{7*7}} ${7*7} #{7*7}"
+    yield r"\input{/etc/passwd}"
+    yield r"\write18{touch pwned}"
+    yield r"\def\x{\x\x}\x"
+    yield r"\newcommand{\a}{\a\a}\a"
+    yield r"\csname end\endcsname"
+    yield "x.__class__"
+    yield "0x" + "f" * 1000
+    yield "1_000_000"
+    yield "Symbol('x')"
+    yield "S(1)/0"
+    yield "oo-oo"
+    yield "nan"
+    yield "zoo"
+    yield "0/0"
+    yield r"\frac{1}{0}"
+    yield r"\frac{\infty}{\infty}"
+    yield r"\infty-\infty"
+    yield "1/(1-1)"
+    yield r"\log_1 8"
+    yield r"\log 0"
+    yield r"\tan\frac{\pi}{2}"
+
+
+FAMILIES = [
+    towers, factorials, sums, polynomials, nesting, sizes, regex_bait, matrices, strange_text, code,
+]  # fmt: skip
+HOSTILE = [(family.__name__, text) for family in FAMILIES for text in family()]
+GOLDS = ["x^2+\\sqrt{2}+1", "41"]
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[MathsVerifier]:
+    made = MathsVerifier(timeout_s=CPU_S, workers=2)
+    yield made
+    made.close()
+
+
+def test_there_are_at_least_188_hostile_inputs() -> None:
+    assert len({text for _, text in HOSTILE}) >= 188
+
+
+@pytest.mark.parametrize("family", [family.__name__ for family in FAMILIES])
+def test_a_hostile_answer_gets_an_ok_zero_within_its_deadline(
+    family: str, verifier: MathsVerifier
+) -> None:
+    verifier.verify("1", r"\boxed{\cos 1}")  # the pool's start is not the answer's time
+    for text in (text for name, text in HOSTILE if name == family):
+        for gold in GOLDS:
+            for response in (text, rf"So it is \boxed{{{text}}}."):
+                started = time.monotonic()
+                verdict = verifier.verify(gold, response)
+                assert time.monotonic() - started < 3 * CPU_S * 2 + 1, text[:80]
+                assert verdict.status is Status.OK, (text[:80], verdict)
+                assert verdict.reward == 0.0, (text[:80], verdict)
+
+
+@pytest.mark.parametrize("family", [family.__name__ for family in FAMILIES])
+def test_a_hostile_gold_never_makes_the_scorer_fail(family: str, verifier: MathsVerifier) -> None:
+    for text in (text for name, text in HOSTILE if name == family):
+        verdict = verifier.verify(text[:5000], r"\boxed{41}")
+        assert verdict.status in {Status.OK, Status.INVALID}, (text[:80], verdict)
+        assert verdict.reward != 1.0
+
+
+def caller_seconds(gold: str, text: str) -> float:
+    """CPU seconds the caller spends on an extracted answer: the best of five, so that only its own work counts."""
+    best = float("inf")
+    for _ in range(5):
+        started = time.thread_time()
+        try:
+            decide(gold, text, DEFAULT)
+        except NeedsPool:
+            pass
+        best = min(best, time.thread_time() - started)
+    return best
+
+
+def machine_factor() -> float:
+    """How much slower than the reference machine this one is right now (a fixed loop takes 10 ms there)."""
+    best = float("inf")
+    for _ in range(5):
+        started = time.thread_time()
+        sum(k * k for k in range(150_000))
+        best = min(best, time.thread_time() - started)
+    return max(1.0, best / 0.010)
+
+
+def test_the_caller_spends_at_most_a_millisecond_on_any_extracted_answer() -> None:
+    allowed = 0.001 * machine_factor()
+    slow = [
+        (round(spent * 1000, 2), name, text[:60])
+        for name, text in HOSTILE
+        if len(text) <= 4096 and (spent := caller_seconds(GOLDS[0], text)) > allowed
+    ]
+    assert not slow
+
+
+def test_extraction_from_200_kilobytes_takes_at_most_two_milliseconds() -> None:
+    allowed = 0.002 * machine_factor()
+    slow: list[tuple[float, str]] = []
+    for name, text in HOSTILE:
+        for response in (text[:200_000], "word " * 40_000 + text[:1000]):
+            best = float("inf")
+            for _ in range(5):
+                started = time.thread_time()
+                extract(response)
+                best = min(best, time.thread_time() - started)
+            if best > allowed:
+                slow.append((round(best * 1000, 2), f"{name}: {text[:50]!r}"))
+    assert not slow
