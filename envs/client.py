@@ -14,12 +14,11 @@ from ludus.errors import (
     LudusError,
     Overloaded,
     RemoteError,
-    ServerFault,
     SessionGone,
     UnknownEnv,
 )
 from ludus.messages import Message, Observation
-from ludus.wire.client import run_blocking
+from ludus.wire.client import nonsense, run_blocking
 from ludus.wire.faults import used_seq
 
 from .operators import Operator
@@ -179,7 +178,7 @@ class RemoteSession:
         seq = reply.seq if isinstance(reply, (ResetReply, StepReply)) else None
         if reply.session != self.name or seq != self._seq:
             self._unsure = True
-            raise ServerFault(
+            raise nonsense(
                 f"asked for session {self.name!r} seq {self._seq}, was answered for "
                 f"{reply.session!r} seq {seq}"
             )
@@ -237,13 +236,13 @@ def card_of(env_id: str, served: EnvList) -> EnvCard:
 
 def _begun(reply: Reply) -> tuple[Observation, Info]:
     if not isinstance(reply, ResetReply):
-        raise ServerFault(f"expected the reply to a reset, got {reply!r:.120}")
+        raise nonsense(f"expected the reply to a reset, got {reply!r:.120}")
     return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}
 
 
 def _stepped(reply: Reply) -> Stepped:
     if not isinstance(reply, StepReply):
-        raise ServerFault(f"expected the reply to a step, got {reply!r:.120}")
+        raise nonsense(f"expected the reply to a step, got {reply!r:.120}")
     info = dict(reply.info)
     if reply.verdict is not None:
         info["verdict"] = reply.verdict

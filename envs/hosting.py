@@ -251,6 +251,7 @@ async def perform(session: EnvSession, play: Play, seq: int, instance: str) -> O
     try:
         encode(outcome, Format.MSGPACK)
     except (TypeError, ValueError, RecursionError) as error:
+        session.abort()
         raise TypeError(f"the answer of {session.id} cannot be sent: {error}") from error
     return outcome
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from ludus.errors import LudusError, RequestTimeout, ServerFault
-from ludus.wire.client import Client
+from ludus.errors import LudusError, Overloaded, RequestTimeout
+from ludus.wire.client import Client, nonsense
 from ludus.wire.coalesce import Coalescer
 from ludus.wire.faults import error_of
 
@@ -33,6 +33,8 @@ from .wire import (
 )
 
 HOLD_S = 10.0
+CLOSE_TIMEOUT_S = 3.0
+"""For telling a server that a session is released; if it cannot be told, the lease ends."""
 GRACE_S = 1.0
 """So that the reason a request failed is told rather than that its time is over."""
 PENDING = 202
@@ -65,6 +67,8 @@ class OneByOne:
         """Send it to its route."""
         client = self.client(operation.session)
         client.traffic.operations += 1
+        if isinstance(operation, Delete):
+            client = client.within(CLOSE_TIMEOUT_S)
         session = f"/v1/sessions/{quote(operation.session, safe='')}"
         match operation:
             case Create():
@@ -99,19 +103,24 @@ class Batched:
     async def perform(self, operation: Operation) -> Reply:
         """Send it in a batch. An item that was refused for now is sent again after a while."""
         client = self.client(operation.session)
+        timeout_s = client.policy.timeout_s + GRACE_S
+        if isinstance(operation, Delete):
+            timeout_s = min(timeout_s, CLOSE_TIMEOUT_S)
         client.traffic.operations += 1
         client.traffic.steps += isinstance(operation, Step)
 
+        # The request retries what befalls all of it; here it is one item that was refused.
         async def attempt(_: float) -> Reply:
             return await self._coalescer(client).submit(operation)
 
         try:
-            async with asyncio.timeout(client.policy.timeout_s + GRACE_S):
-                return await client.insist(attempt)
+            async with asyncio.timeout(timeout_s):
+                return await client.insist(attempt, on=Overloaded)
+        except RequestTimeout:  # also a TimeoutError, and says more
+            raise
         except TimeoutError:
             raise RequestTimeout(
-                f"{client.url}: no answer for session {operation.session!r} within "
-                f"{client.policy.timeout_s:g} s"
+                f"{client.url}: no answer for session {operation.session!r} within {timeout_s:g} s"
             ) from None
 
     async def close(self) -> None:
@@ -132,9 +141,7 @@ async def _send(
     body = BatchRequest(items=list(operations), hold_s=HOLD_S)
     reply = await client.post("/v1/step_batch", body, BatchReply)
     if len(reply.items) != len(operations):
-        raise ServerFault(
-            f"{client.url} answered {len(reply.items)} of {len(operations)} operations"
-        )
+        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(operations)} operations")
     return [_answer(item) for item in reply.items]
 
 
@@ -143,4 +150,4 @@ def _answer(item: BatchItem) -> Reply | LudusError | None:
         return None
     if item.error is not None:
         return error_of(item.error, item.status)
-    return item.reply or ServerFault(f"an item with status {item.status} and nothing in it")
+    return item.reply or nonsense(f"an item with status {item.status} and nothing in it")

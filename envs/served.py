@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from ludus.errors import UnknownTask
@@ -20,13 +21,21 @@ class ServedEnv:
     """One environment on offer.
 
     Args:
-        env_id: of the registry.
+        env_id: under which it is offered; of the registry, unless there is a `factory`.
         arguments: constructor arguments, fixed by whoever serves.
+        factory: a class, or a function that makes one, that need not be registered.
     """
 
-    def __init__(self, env_id: str, arguments: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        env_id: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        factory: Callable[..., TextEnv] | None = None,
+    ) -> None:
         self.id = env_id
         self.arguments = dict(arguments or {})
+        self._factory = factory
         self.is_async = False
         self.card: EnvCard | None = None
         self._task_sets: dict[str, TaskSet] = {}
@@ -61,6 +70,8 @@ class ServedEnv:
 
     def build(self) -> TextEnv:
         """A new environment. Blocks."""
+        if self._factory is not None:
+            return self._factory(**self.arguments)
         return build_env(self.id, **self.arguments)
 
     def session(self, env: TextEnv) -> EnvSession:

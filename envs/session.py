@@ -122,6 +122,10 @@ class EnvSession:
         self._open = not (terminated or truncated)
         return observation, value, terminated, truncated, info
 
+    def abort(self) -> None:
+        """End the episode as broken: the next call must be `reset`."""
+        self._open = False
+
     async def close(self) -> None:
         """Release the environment."""
         self._open = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ludus.errors import LudusError, RemoteError, RequestRejected, ServerFault, Unauthorized
+from ludus.errors import LudusError, Overloaded, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
-from ludus.wire.client import Client
+from ludus.wire.client import Client, nonsense
 from ludus.wire.coalesce import Coalescer
 from ludus.wire.faults import error_of
 
@@ -47,11 +47,12 @@ class RemoteVerifier:
         """
         client = self._choose()
 
+        # The request retries what befalls all of it; here it is one item that was refused.
         async def attempt(_: float) -> Verdict:
             return await self._coalescer(client).submit(sample)
 
         try:
-            return await client.insist(attempt)
+            return await client.insist(attempt, on=Overloaded)
         except RemoteError as error:
             return verdict_of(error)
 
@@ -93,7 +94,7 @@ async def score_batch(
     )
     reply = await client.post("/v1/score_batch", body, ScoreBatchReply)
     if len(reply.items) != len(samples):
-        raise ServerFault(f"{client.url} answered {len(reply.items)} of {len(samples)} samples")
+        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(samples)} samples")
     return [_answer(item) for item in reply.items]
 
 
@@ -113,4 +114,4 @@ def verdict_of(error: RemoteError) -> Verdict:
 def _answer(item: ScoreItem) -> Verdict | LudusError:
     if item.error is not None:
         return error_of(item.error, item.status)
-    return item.verdict or ServerFault(f"an item with status {item.status} and nothing in it")
+    return item.verdict or nonsense(f"an item with status {item.status} and nothing in it")

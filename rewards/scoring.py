@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from ludus.errors import ConfigError, RewardUnavailable
+from ludus.errors import ConfigError, RemoteError, RewardUnavailable
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.codec import encode
@@ -122,6 +122,9 @@ class Scorer:
                     return await made
         except RewardUnavailable as error:
             return error.verdict
+        except RemoteError as error:  # a judge behind HTTP
+            why = f"{type(error).__name__}: {error}"
+            return Verdict.unavailable(why) if error.retryable else Verdict.error(why)
         except TimeoutError:
             return self._late()
         except Exception as error:

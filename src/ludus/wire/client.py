@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -156,6 +156,11 @@ class Client:
                 f"a server's address looks like http://127.0.0.1:8765, got {self.url!r}"
             )
 
+    def within(self, timeout_s: float) -> Client:
+        """The same client with less time for a call."""
+        limit = min(timeout_s, self.policy.timeout_s)
+        return replace(self, policy=replace(self.policy, timeout_s=limit))
+
     async def get(self, path: str, as_type: type[T]) -> T:
         """Read."""
         return await self.call("GET", path, None, as_type)
@@ -183,8 +188,14 @@ class Client:
 
         return await self.insist(attempt)
 
-    async def insist(self, attempt: Callable[[float], Awaitable[T]]) -> T:
+    async def insist(
+        self, attempt: Callable[[float], Awaitable[T]], *, on: type[LudusError] = LudusError
+    ) -> T:
         """Call `attempt(timeout_s)` until it succeeds, is hopeless, or the time is over.
+
+        Args:
+            attempt: is told how long it may take.
+            on: the errors to try again after, where a retry may help at all.
 
         Raises:
             LudusError: of the last attempt.
@@ -193,7 +204,7 @@ class Client:
         while True:
             try:
                 return await attempt(retry.attempt_timeout_s)
-            except LudusError as error:
+            except on as error:
                 wait_s = retry.wait_s(error)
             self.traffic.retries += 1
             await self.transport.sleep(wait_s)
@@ -237,10 +248,7 @@ def read(response: HttpResponse, as_type: type[T]) -> T:
     try:
         return decode(response.body, as_type, format)
     except RequestRejected as error:
-        raise ServerFault(
-            f"cannot read the server's reply as {as_type!r}: {error}; is it a ludus server of the "
-            "same version?"
-        ) from error
+        raise nonsense(f"cannot read the server's reply: {error}") from error
 
 
 def _error(response: HttpResponse, format: Format) -> LudusError:
@@ -263,6 +271,13 @@ def _seconds(text: str) -> float | None:
         return max(0.0, float(text))
     except ValueError:
         return None
+
+
+def nonsense(what: str) -> ServerFault:
+    """The server does not speak the protocol; asking again would not help."""
+    error = ServerFault(f"{what}; is it a ludus server of the same version?")
+    error.retryable = False
+    return error
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:

@@ -41,7 +41,7 @@ DEFAULT_PORT = 8765
 MAX_BODY_BYTES = 16 << 20
 MAX_REQUESTS = 2048
 BODY_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
 LAG_EVERY_S = 0.25
 INSTANCE_HEADER = "Ludus-Instance"
 
@@ -120,7 +120,11 @@ class HttpServer:
                 await service.start(context)
                 self._watch(service)
             self._runner = web.AppRunner(
-                self._application(), access_log=None, handle_signals=False, keepalive_timeout=75.0
+                self._application(),
+                access_log=None,
+                handle_signals=False,
+                keepalive_timeout=75.0,
+                shutdown_timeout=STOP_TIMEOUT_S,
             )
             await self._runner.setup()
             await web.SockSite(self._runner, listener, backlog=1024).start()
@@ -324,7 +328,8 @@ class HttpServer:
         return chaos.strikes(chaos.drop / 2)
 
     def _strikes_after(self, request: web.Request) -> bool:
-        return self._chaos.strikes(self._chaos.drop / 2)
+        half = self._chaos.drop / 2  # of all requests; those cut before do not come here
+        return self._chaos.strikes(half / (1 - half))
 
 
 def is_loopback(host: str) -> bool:
