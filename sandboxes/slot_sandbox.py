@@ -21,6 +21,7 @@ from ludus.errors import ConfigError
 
 from .control_groups import ControlGroups
 from .inside import syscalls
+from .inside.children import remove_tree
 from .inside.plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
 from .inside.request import COMMAND, FETCH, PYTHON, Request
 from .languages import Language, find_language
@@ -176,6 +177,7 @@ class SlotSandbox:
             readable=readable_places(),
             packages=self._packages,
             preload=[*_PRELOAD, *(("numpy",) if kind == NUMERIC else ())],
+            scoped_signals=uid == os.getuid() and self._tier != UNSAFE and syscalls.landlock_version() >= 6,
             cgroup_procs=group.procs_files if group else [],
             disk_bytes=self._disk_bytes,
             # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user namespace does
@@ -202,7 +204,7 @@ class SlotSandbox:
             self.groups.remove()
         if self._work:
             for folder in self._work.iterdir():
-                folder.rmdir()
+                remove_tree(str(folder))
             self._work.rmdir()
             self._work = None
 

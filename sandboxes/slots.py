@@ -211,8 +211,8 @@ class Slot:
             return
         except OSError:
             report = b""
-        if not report:
-            self._lose()
+        if report[:1] != b"R":  # closed, or the reason why the slot had to stop
+            self._lose(report.decode("utf-8", "replace").removeprefix("failed:"))
         elif self._waiter and not self._waiter.done():
             self._waiter.set_result(report)
 
@@ -220,12 +220,12 @@ class Slot:
         """The slot does not answer: end it."""
         self._lose()
 
-    def _lose(self) -> None:
+    def _lose(self, reason: str = "") -> None:
         self.alive = False
         self._loop.remove_reader(self._control)
         self._guardian.kill()
         if self._waiter and not self._waiter.done():
-            self._waiter.set_exception(SlotLost("the slot ended during the run"))
+            self._waiter.set_exception(SlotLost(f"the slot ended during the run {reason}".rstrip()))
 
     async def close(self) -> None:
         """End the slot and everything in it. Idempotent."""

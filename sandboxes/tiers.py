@@ -37,7 +37,7 @@ def call(result):
 refused("a file of the host can be read", lambda: open(witness))
 refused("a file can be made in /usr", lambda: open("/usr/bin/ludus-probe", "w"))
 refused("an internet socket can be opened", lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-refused("its keeper can be signalled", lambda: os.kill(os.getppid() or 1, 15))
+refused("its keeper can be signalled", lambda: os.kill(os.getppid() or 1, 0))
 refused("a namespace can be made", lambda: call(libc.unshare(0x10000000)))
 refused("a file system can be mounted", lambda: call(libc.mount(b"x", b".", b"tmpfs", 0, None)))
 refused("another process can be traced", lambda: call(libc.ptrace(16, os.getppid(), 0, 0)))
@@ -82,6 +82,8 @@ async def probe(sandbox: SlotSandbox) -> Finding:
 
 async def examine(tier: str) -> Finding:
     """Start one slot of `tier`, probe it, end it."""
+    if tier == UNSAFE:
+        return Finding(tier, notes=["no isolation at all; not probed, since the probes would succeed"])
     try:
         sandbox = SlotSandbox(tier, size=1)
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal
 import os
 import shutil
 import signal
@@ -48,12 +49,12 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
 def lock_down(plan: Plan) -> None:
     """Become the program's identity for good."""
     os.setsid()
+    _signal.signal(signal.SIGINT, _signal.default_int_handler)  # the slot itself ignores nothing and handles nothing
     if plan.tier == USERNS:
         sc.drop_capabilities()
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
     be_first_to_die(1000)
-    if plan.tier == LANDLOCK and os.getuid() == plan.uid:
-        # the slot has the same identity: a domain of its own keeps the program's signals from it
+    if plan.scoped_signals:
         sc.landlock_restrict(0, [], scoped=2)
     if plan.tier not in (USERNS, UNSAFE) and os.getuid() == 0:
         os.setresuid(plan.uid, plan.uid, plan.uid)
@@ -95,16 +96,12 @@ def write_files(files: dict[str, bytes]) -> None:
 
 
 def kill_children() -> None:
-    """Without any wall: a subreaper adopts every orphan, so killing children until none is left reaches them all."""
+    """Without any wall: one sweep over this process's children. Their own are adopted (a subreaper's) and come next."""
     me = os.getpid()
-    while True:
-        with open(f"/proc/{me}/task/{me}/children") as stream:
-            children = [int(number) for number in stream.read().split()]
-        if not children:
-            return
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+    with open(f"/proc/{me}/task/{me}/children") as stream:
+        children = [int(number) for number in stream.read().split()]
+    for child in children:
+        os.kill(child, signal.SIGKILL)
 
 
 def empty_folder(plan: Plan) -> None:
@@ -112,12 +109,13 @@ def empty_folder(plan: Plan) -> None:
     os.chdir(plan.work)
     for entry in os.scandir(plan.work):
         if entry.is_dir(follow_symlinks=False):
-            _remove_tree(entry.path)
+            remove_tree(entry.path)
         else:
             os.unlink(entry.path)
 
 
-def _remove_tree(path: str) -> None:
+def remove_tree(path: str) -> None:
+    """Remove a folder and all below it, following no link, whatever rights a program left on it."""
     for folder, _, _ in os.walk(path):
         os.chmod(folder, 0o700)  # a program may have locked itself out
     shutil.rmtree(path)

@@ -52,7 +52,7 @@ class Peer:
         encoder = wire.Encoder(self._name)
         for argument in arguments:
             encoder.add(argument)
-        self._send(["?", verb, *encoder.tokens])
+        self.send(["?", verb, *encoder.tokens])
         while True:
             kind, tokens = self._receive()
             if kind == "?":
@@ -65,9 +65,17 @@ class Peer:
     def serve_forever(self) -> None:
         """Answer requests until the other end closes."""
         while True:
-            kind, tokens = self._receive()
-            if kind == "?":
-                self._answer(tokens)
+            self.answer_one()
+
+    def answer_one(self) -> None:
+        """Answer the next request."""
+        kind, tokens = self._receive()
+        if kind == "?":
+            self._answer(tokens)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._line.close()
 
     def _value(self, tokens: list[wire.Token], known: list[object]) -> object:
         # only the tests' arguments may be changed by an answer, never what the tests' end holds otherwise
@@ -100,7 +108,7 @@ class Peer:
             answer = self._encode_error(error)
         finally:
             self._depth -= 1
-        self._send(answer)
+        self.send(answer)
 
     def _encode_answer(self, result: object, known: list[object], before: list[object]) -> list[wire.Token]:
         encoder = wire.Encoder(self._name, known)
@@ -122,7 +130,8 @@ class Peer:
             return self._encode_error(RuntimeError("an exception whose arguments cannot be sent"))
         return ["~", *encoder.tokens]
 
-    def _send(self, tokens: list[wire.Token]) -> None:
+    def send(self, tokens: list[wire.Token]) -> None:
+        """Send one message: its kind, then tokens."""
         data = wire.dumps(tokens)
         try:
             self._line.sendall(_LENGTH.pack(len(data)) + data)
@@ -144,7 +153,7 @@ class Peer:
         parts: list[bytes] = []
         while size:
             try:
-                part = self._line.recv(min(size, 1 << 20))
+                part = self._line.recv(min(size, 1 << 16))
             except OSError as error:
                 raise Gone(str(error)) from error
             if not part:

@@ -29,6 +29,8 @@ class Plan:
     """Site-packages entries (absolute) a program may import, apart from the standard library."""
     preload: list[str] = field(default_factory=list[str])
     """Modules imported once in the slot, so that programs find them loaded."""
+    scoped_signals: bool = False
+    """Programs share the slot's identity: each enters a Landlock domain of its own, so that it cannot signal the slot."""
     cgroup_procs: list[str] = field(default_factory=list[str])
     """`cgroup.procs` files the slot joins; empty where no control group is delegated."""
     disk_bytes: int = 64 << 20

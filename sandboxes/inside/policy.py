@@ -47,6 +47,7 @@ DESCRIPTORS = 1024
 
 _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = 56, 435, 41, 53
 _MOUNT, _UMOUNT = 165, 166
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _NEWEST_KNOWN = 460
 _NEW_NAMESPACES = 0x7E02_0000
 _CLONE_PARENT = 0x8000
@@ -65,6 +66,7 @@ def seccomp_program(*, mounts: bool, named_sockets: bool) -> bytes:
             is visible. Without it only connected `socketpair`s are left, since a datagram pair may send to a name.
     """
     allowed = set(ALLOWED.values())
+    allowed |= {_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT}  # a process can only take from itself by these
     rules = [seccomp.ArgumentRule(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, 0, errno.EPERM)]
     if mounts:
         allowed |= {_MOUNT, _UMOUNT}

@@ -35,7 +35,7 @@ def run(request: Request) -> int:
     peer.close_standard_streams()
     job = json.loads(request.blobs[0])
     with os.fdopen(REPORT, "w") as report:
-        bench = Bench()
+        bench = Bench(PEER)
         bench.prepare(job)
         for result in bench.results(job):
             report.write(json.dumps(result) + "\n")
@@ -47,11 +47,11 @@ def run(request: Request) -> int:
 class Bench:
     """The tests' names, and their line to the solution."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []
         self._handles: dict[str, object] = {}
         self._exceptions: dict[str, type[BaseException]] = {}
-        self._line = peer.Peer(PEER, self._serve, self._name, self._find, returns_changes=False)
+        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=False)
         self._broken = ""
         self.names: dict[str, object] = {"__name__": "tests", "plain": plain}
 
@@ -60,7 +60,7 @@ class Bench:
         if self._broken:
             raise peer.Gone(self._broken)
         try:
-            return self._line.request(verb, *arguments)
+            return self.line.request(verb, *arguments)
         except peer.Answer as answer:
             raise_here(answer, self._exceptions)
         except peer.Gone as error:
@@ -74,16 +74,18 @@ class Bench:
         """Compile the tests and fetch the names they use from the solution."""
         sources: list[str] = job["tests"]  # type: ignore[assignment]
         prelude = str(job["prelude"])
-        trees = [ast.parse(source) for source in (prelude, *sources)]
-        self._tests = [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees[1:]]
+        self._tests = [compile(source, "tests", "exec", dont_inherit=True) for source in sources]
         self._failure = ""
-        exec(compile(trees[0], "prelude", "exec", dont_inherit=True), self.names)
-        wanted = _needed_names(self._tests) - set(self.names)
-        modules = _modules_used(trees)
-        for name in wanted & (modules | set(_TRUSTED_FUNCTIONS)):
+        if prelude:
+            exec(compile(prelude, "prelude", "exec", dont_inherit=True), self.names)
+        wanted = needed_names(self._tests) - set(self.names)
+        for name in wanted & _TRUSTED_FUNCTIONS.keys():
             self._import(name)
+        if suspects := wanted & _MODULE_NAMES:
+            for name in suspects & _modules_used(sources):
+                self._import(name)
         try:
-            self._resolve(sorted(wanted - set(self.names)))
+            self.resolve(sorted(wanted - set(self.names)))
         except BaseException as error:
             self._failure = f"the solution does not load: {_describe(error)}"
 
@@ -96,7 +98,8 @@ class Bench:
         except (ImportError, AttributeError):
             return
 
-    def _resolve(self, names: list[str]) -> None:
+    def resolve(self, names: list[str]) -> None:
+        """Ask the solution what these names are, and define what it has."""
         kinds = self.ask("resolve", names)
         if not isinstance(kinds, dict):
             raise wire.Malformed("names")
@@ -125,7 +128,7 @@ class Bench:
         """Run the tests in order."""
         for number, test in enumerate(self._tests):
             started = time.perf_counter()
-            problem = self._failure or self._run(test)
+            problem = self._failure or self.run(test)
             yield {
                 "test": number,
                 "passed": not problem,
@@ -135,7 +138,7 @@ class Bench:
             if problem and job["stop_early"]:
                 return
 
-    def _run(self, test: CodeType) -> str:
+    def run(self, test: CodeType) -> str:
         """Why the test failed; empty if it passed."""
         try:
             exec(test, self.names)
@@ -178,7 +181,7 @@ class Bench:
         return self._handles[token]
 
 
-def _needed_names(codes: list[CodeType]) -> set[str]:
+def needed_names(codes: list[CodeType]) -> set[str]:
     """Every name the tests may look up outside themselves."""
     found: set[str] = set()
     waiting = list(codes)
@@ -186,19 +189,23 @@ def _needed_names(codes: list[CodeType]) -> set[str]:
         code = waiting.pop()
         found.update(code.co_names)
         waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return found - set(dir(builtins))
+    return found - _BUILTIN_NAMES
 
 
-def _modules_used(trees: list[ast.Module]) -> set[str]:
-    """Names used only as `name.attribute` that are a standard module's (or numpy's usual alias)."""
+_BUILTIN_NAMES = frozenset(dir(builtins))
+_MODULE_NAMES = frozenset({*sys.stdlib_module_names, *_ALIASES})
+
+
+def _modules_used(sources: list[str]) -> set[str]:
+    """Names used only as `name.attribute`: a standard module, where they are called like one."""
     bases: set[str] = set()
     others: set[str] = set()
-    for tree in trees:
+    for tree in map(ast.parse, sources):
         attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 (bases if id(node) in attributes else others).add(node.id)
-    return {name for name in bases - others if name in sys.stdlib_module_names or name in _ALIASES}
+    return bases - others
 
 
 def _describe(error: BaseException) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import array
 import os
 import socket
+import sys
 
-from . import children, program, syscalls as sc
+from . import children, program, prove, serve, syscalls as sc, wire
 from .request import PYTHON, Request, encode, receive
 
 _TIMES = 40
@@ -23,6 +24,8 @@ def run() -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for number in range(_TIMES):
         _rehearse(near, far, null, number)
+        _rehearse_grading()
+    sys.modules.pop("solution", None)
     os.close(null)
     near.close()
     far.close()
@@ -40,3 +43,29 @@ def _rehearse(near: socket.socket, far: socket.socket, null: int, number: int) -
         os.close(descriptor)
     children.write_files(received.files)
     program.run(received)
+
+
+def _rehearse_grading() -> None:
+    """Both ends of one line, with the answer written before the question."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    server = serve.Server(near.detach(), _SOLUTION)
+    bench = prove.Bench(far.detach())
+    names = prove.needed_names([compile(_TEST, "tests", "exec")])
+    server.line.send(["!", *_tokens({name: ("function", "h0") for name in names})])
+    bench.resolve(sorted(names))
+    server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
+    bench.run(compile(_TEST, "tests", "exec"))
+    server.line.answer_one()
+    server.line.answer_one()
+    bench.line.close()
+    server.line.close()
+
+
+_SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
+_TEST = "assert f([1], 'a') == [1, (2, 'b'), 0.5]"
+
+
+def _tokens(value: object) -> list[wire.Token]:
+    encoder = wire.Encoder(lambda _: "h0")
+    encoder.add(value)
+    return encoder.tokens

@@ -23,7 +23,7 @@ _MOST_ITEMS = 64
 def run(request: Request) -> int:
     """Load `blobs[0]` and answer until the tests' side closes."""
     peer.close_standard_streams()
-    server = _Server(request.blobs[0])
+    server = Server(PEER, request.blobs[0])
     try:
         server.line.serve_forever()
     except BaseException:
@@ -31,13 +31,13 @@ def run(request: Request) -> int:
     return 0
 
 
-class _Server:
+class Server:
     """The loaded solution and the objects of its that the tests hold."""
 
-    def __init__(self, source: bytes) -> None:
+    def __init__(self, descriptor: int, source: bytes) -> None:
         self._objects: list[object] = []
         self._numbers: dict[int, str] = {}
-        self.line = peer.Peer(PEER, self._serve, self._name, self._find, returns_changes=True)
+        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
         main = program.fresh_main()
         main.__name__ = "solution"  # `if __name__ == "__main__"` is not for graders
@@ -118,11 +118,11 @@ class _Server:
 
 
 _VERBS: dict[str, Callable[..., object]] = {
-    "resolve": _Server.resolve,
-    "call": _Server.call,
-    "method": _Server.method,
-    "attribute": _Server.attribute,
-    "assign": _Server.assign,
-    "iterate": _Server.iterate,
-    "advance": _Server.advance,
+    "resolve": Server.resolve,
+    "call": Server.call,
+    "method": Server.method,
+    "attribute": Server.attribute,
+    "assign": Server.assign,
+    "iterate": Server.iterate,
+    "advance": Server.advance,
 }

@@ -93,8 +93,13 @@ class Slot:
 
     def _kill_rest(self) -> int:
         """Kill and reap what the run left behind; returns how many there were."""
+        killed = 0
         self._kill_all()
-        return _reap()
+        while _reap_one():
+            killed += 1
+            if not self.alone:
+                self._kill_all()
+        return killed
 
     def _clean(self) -> None:
         if self.number in self.preserved:
@@ -116,11 +121,10 @@ class Slot:
         return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
 
 
-def _reap() -> int:
-    count = 0
-    while True:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return count
-        count += 1
+def _reap_one() -> bool:
+    """Wait for one child to end; False if there is none."""
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        return False
+    return True

@@ -52,6 +52,7 @@ def build(plan: Plan) -> None:
     """
     for procs in plan.cgroup_procs:
         _write(procs, "0")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a handler would let PID 1 be signalled from inside
     if plan.tier == UNSAFE:
         os.chdir(plan.work)
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)

@@ -1,0 +1,296 @@
+"""Every tier that claims to hold must hold against these; each is shown to work where there are no walls.
+
+An attack is a program that prints BROKEN when it got what it wanted. The same table runs on each tier that can run here,
+as root and as an ordinary user, and (the positive control) on `unsafe` inside throwaway namespaces, where it must succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox
+
+ROOT = os.getuid() == 0
+NOBODY = 65534
+LIMITS = Limits(timeout_s=5, cpu_s=3, memory_bytes=128 << 20)
+
+_HEAD = """
+import ctypes, json, os, socket, struct, sys, time
+where = json.loads(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+def call(*arguments):
+    result = libc.syscall(*arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+def attack():
+"""
+
+_TAIL = """
+try:
+    got = attack()
+except Exception as error:
+    print("held:", type(error).__name__, error)
+else:
+    print("BROKEN", repr(got)[:80]) if got is not None and got is not False else print("held: nothing gained")
+"""
+
+ATTACKS: dict[str, str] = {
+    # files outside
+    "read a file of the host": "return open(where['witness']).read()",
+    "read it through proc root": "return open('/proc/self/root' + where['witness']).read()",
+    "read it through parents": "return open('../' * 12 + where['witness'].lstrip('/')).read()",
+    "read it through a link": "os.symlink(where['witness'], 'l'); return open('l').read()",
+    "list the folder of the host": "return os.listdir(os.path.dirname(where['witness']))",
+    "write to the host": "open(where['witness'] + '.new', 'w').write('x'); return True",
+    "keep a hard link": "os.link(where['witness'], 'hard'); return True",
+    "read the account file": "return [l for l in open('/etc/shadow')] or None",
+    "read the driver's environment": """
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            if b'LUDUS_ATTACK_SECRET' in open(f'/proc/{pid}/environ', 'rb').read(): return pid
+        except OSError: pass""",
+    "find a secret in its own environment": "return os.environ.get('LUDUS_ATTACK_SECRET')",
+    "see processes of the host": "return [p for p in os.listdir('/proc') if p.isdigit() and int(p) == where['pid']] or None",
+    "change the interpreter": "open(os.__file__, 'a').write(''); return True",
+    "read kernel settings": "return open('/proc/sys/kernel/hostname').read()",
+    "list sys": "return os.listdir('/sys') or None",
+    # services
+    "connect to loopback": "return socket.create_connection(('127.0.0.1', where['port']), 1).recv(9)",
+    "connect to a socket file": """
+    s = socket.socket(socket.AF_UNIX); s.connect(where['socket']); return s.recv(9)""",
+    "connect to an abstract socket": """
+    s = socket.socket(socket.AF_UNIX); s.connect('\\0' + where['abstract']); return s.recv(9)""",
+    "send to a datagram socket file": """
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b'x', where['datagram']); return True""",
+    "open a datagram internet socket": "return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    "open a raw socket": "return socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "open a packet socket": "return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+    "open a netlink socket": "return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+    "open an ipv6 socket": "return socket.socket(socket.AF_INET6)",
+    # kernel doors
+    "trace its keeper": "call(101, 16, os.getppid(), 0, 0); return True",
+    "read its keeper's memory": """
+    near = ctypes.create_string_buffer(8); far = ctypes.c_char_p(b'x')
+    vec = struct.pack('QQ', ctypes.addressof(near), 8); out = struct.pack('QQ', ctypes.addressof(near), 8)
+    call(310, os.getppid(), vec, 1, out, 1, 0); return True""",
+    "take its keeper's descriptors": "call(438, call(434, os.getppid(), 0), 0, 0); return True",
+    "make a user namespace": "call(272, 0x10000000); return True",
+    "make a mount namespace": "call(272, 0x20000); return True",
+    "clone into namespaces": """
+    pid = call(56, 0x10000000 | 17, 0, 0, 0, 0)
+    if pid == 0: os._exit(0)
+    return pid""",
+    "mount": "os.mkdir('m'); call(165, b'x', b'm', b'tmpfs', 0, 0); call(166, b'm', 2); return True",
+    "change root": "call(161, b'.'); return True",
+    "load a bpf map": "return call(321, 0, struct.pack('IIII', 2, 4, 8, 4) + bytes(112), 128)",
+    "add a key": "return call(248, b'user', b'ludus', b'x', 1, -2)",
+    "set up io_uring": "return call(425, 4, bytes(120))",
+    "open userfaultfd": "return call(323, 1)",
+    "read performance events": "return call(298, struct.pack('IIQ', 1, 112, 0) + bytes(96), 0, -1, -1, 0)",
+    "name a file by handle": """
+    handle = ctypes.create_string_buffer(struct.pack('Ii', 128, 0) + bytes(128)); mount = ctypes.c_int()
+    call(303, -100, b'/usr', handle, ctypes.byref(mount), 0); return True""",
+    "make a device": "os.mknod('dev', 0o600 | 0o20000, os.makedev(1, 1)); return True",
+    "change the host name": "socket.sethostname('broken'); return True",
+    "raise its priority": "return os.nice(-5) < 0",
+    "become root": "os.setuid(0); return os.getuid() == 0 and where['uid'] == 0",
+    "raise a limit": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 19, 1 << 19)); return True",
+    "make a shared segment": "return call(29, 77, 4096, 0o1666)",
+    "make a message queue": "return call(240, b'ludus', 0o102, 0o666, 0)",
+    "trace itself by a child": """
+    pid = os.fork()
+    if pid == 0: time.sleep(5); os._exit(0)
+    call(101, 16, pid, 0, 0); return True""",
+    "signal its keeper": "os.kill(os.getppid(), 0); return True",
+    "find an open descriptor": """
+    left = []
+    for number in range(3, 256):
+        try: os.fstat(number); left.append(number)
+        except OSError: pass
+    return left or None""",
+    "use the 32-bit entry": """
+    import mmap
+    page = mmap.mmap(-1, 4096, prot=7); page.write(bytes.fromhex('b814000000cd80c3'))
+    run = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page))); return run() > 0""",
+    # bombs: broken means that the bound was not there
+    "fill the disk": """
+    with open('big', 'wb') as f:
+        for _ in range(100): f.write(bytes(1 << 20))
+    return True""",
+    "fork without end": """
+    pids = []
+    for _ in range(400):
+        pid = os.fork()
+        if pid == 0: time.sleep(30); os._exit(0)
+        pids.append(pid)
+    return len(pids)""",
+}
+
+NO_CONTROL = {
+    "find a secret in its own environment": "slots start with a clean environment on every tier",
+    "raise a limit": "needs CAP_SYS_RESOURCE, which root in a container may lack",
+    "read kernel settings": "the control's own namespaces show it too, harmlessly",
+    "find an open descriptor": "a slot hands none over on any tier; checked because one leak would reach its sockets",
+    "raise its priority": "needs a limit this machine may not grant",
+    "read performance events": "the kernel's paranoia level may refuse it anywhere",
+    "open userfaultfd": "may be switched off for everybody",
+    "use the 32-bit entry": "the kernel may be built without it",
+    "trace itself by a child": "the kernel's ptrace scope may refuse it anywhere",
+    "read its keeper's memory": "same",
+    "see processes of the host": "the control lives in a pid namespace of its own",
+    "read the driver's environment": "same",
+}
+"""Attacks whose positive control is not required, and why."""
+
+WEAKER_TIER = {
+    "slots-landlock": {
+        "fill the disk": "only each file is bounded: there is no file system of its own",
+        "fork without end": "an ordinary user's processes are watched, not bounded",
+        "raise its priority": "",
+        "list sys": "",
+    }
+}
+"""tier -> attacks it does not claim to hold, and why (docs/sandboxes.md)."""
+
+
+def program(body: str) -> str:
+    lines = body.strip("\n").splitlines()
+    indented = "\n".join(line if line.startswith("    ") else "    " + line for line in lines)
+    return f"{_HEAD}{indented}\n{_TAIL}"
+
+
+class Targets:
+    """What the attacks aim at: a secret file, services, an environment variable."""
+
+    def __enter__(self) -> dict[str, object]:
+        self.folder = Path(tempfile.mkdtemp(prefix="ludus-attack-"))
+        self.folder.chmod(0o755)
+        (self.folder / "witness").write_text("secret")
+        (self.folder / "witness").chmod(0o644)
+        os.environ["LUDUS_ATTACK_SECRET"] = "secret"
+        abstract = self.folder.name
+        self.sockets = [socket.socket(family) for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)]
+        self.sockets[0].bind(("127.0.0.1", 0))
+        self.sockets[1].bind(str(self.folder / "stream"))
+        self.sockets[2].bind("\0" + abstract)
+        self.datagram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.datagram.bind(str(self.folder / "datagram"))
+        for path in ("stream", "datagram"):
+            (self.folder / path).chmod(0o777)
+        for service in self.sockets:
+            service.listen()
+            threading.Thread(target=_serve, args=(service,), daemon=True).start()
+        return {
+            "witness": str(self.folder / "witness"), "port": self.sockets[0].getsockname()[1], "uid": os.getuid(),
+            "socket": str(self.folder / "stream"), "datagram": str(self.folder / "datagram"),
+            "abstract": abstract, "pid": os.getpid(),
+        }  # fmt: skip
+
+    def __exit__(self, *_: object) -> None:
+        for service in [*self.sockets, self.datagram]:
+            service.close()
+        shutil.rmtree(self.folder)
+        del os.environ["LUDUS_ATTACK_SECRET"]
+
+
+def _serve(service: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = service.accept()
+        except OSError:
+            return
+        connection.sendall(b"reached")
+        connection.close()
+
+
+async def run_attacks(tier: str) -> dict[str, str]:
+    """attack -> what became of it."""
+    results: dict[str, str] = {}
+    sandbox = SlotSandbox(tier, size=2)
+    try:
+        with Targets() as targets:
+            for name, body in ATTACKS.items():
+                done = await sandbox.execute(program(body), argv=[json.dumps(targets)], limits=LIMITS)
+                results[name] = f"{done.status}|{done.stdout}{done.stderr[-200:]}{done.detail}"
+            results["a run after all of them"] = (await sandbox.execute("print('fine')")).stdout
+    finally:
+        await sandbox.close()
+    return results
+
+
+def run_elsewhere(tier: str, *wrapper: str, **options: object) -> dict[str, str]:
+    """Run the table in another process (other namespaces, another user)."""
+    code = (
+        "import asyncio, json, importlib.util, sys\n"
+        "spec = importlib.util.spec_from_file_location('attacks', sys.argv[1])\n"
+        "attacks = importlib.util.module_from_spec(spec); sys.modules['attacks'] = attacks; spec.loader.exec_module(attacks)\n"
+        "print('RESULT' + json.dumps(asyncio.run(attacks.run_attacks(sys.argv[2]))))\n"
+    )
+    command = [*wrapper, _python(bool(options)), "-c", code, __file__, tier]
+    environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd="/tmp", **options)  # type: ignore[call-overload]
+    found = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert found, done.stdout[-2000:] + done.stderr[-2000:]
+    return json.loads(found[-1].removeprefix("RESULT"))
+
+
+def _python(as_nobody: bool) -> str:
+    """An interpreter of this version that the ordinary user may run."""
+    if not as_nobody:
+        return sys.executable
+    system = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    for candidate in (sys.executable, system):
+        with contextlib.suppress(OSError):
+            trial = [candidate, "-c", "import ctypes"]
+            if subprocess.run(trial, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/").returncode == 0:
+                return candidate
+    pytest.skip("no interpreter of this version that an ordinary user may run")
+
+
+def check_held(tier: str, results: dict[str, str]) -> None:
+    excused = WEAKER_TIER.get(tier, {})
+    broken = {name: result for name, result in results.items() if "BROKEN" in result and name not in excused}
+    assert broken == {}
+    odd = {name: result for name, result in results.items() if result.startswith(ExecutionStatus.INFRA_ERROR)}
+    assert odd == {}, "a program must not be able to cause an infra_error"
+    assert results["a run after all of them"] == "fine\n"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not ROOT, reason="needs root")
+@pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
+def test_no_attack_succeeds_as_root(tier: str) -> None:
+    check_held(tier, asyncio.run(run_attacks(tier)))
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not ROOT, reason="needs root, to become an ordinary user")
+@pytest.mark.parametrize("tier", ["slots-userns", "slots-landlock"])
+def test_no_attack_succeeds_as_an_ordinary_user(tier: str) -> None:
+    check_held(tier, run_elsewhere(tier, user=NOBODY, group=NOBODY, extra_groups=[]))
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not ROOT or not shutil.which("unshare"), reason="needs root and unshare")
+def test_each_attack_works_where_there_are_no_walls() -> None:
+    namespaces = ("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc", "--")
+    inside = ("sh", "-c", 'mount -t tmpfs x /mnt && ip link set lo up 2>/dev/null; exec "$@"', "sh")
+    results = run_elsewhere("unsafe", *namespaces, *inside)
+    # an attack on the keeper that took the slot down has worked, too
+    void = {name: result for name, result in results.items() if "BROKEN" not in result and "infra_error" not in result}
+    void.pop("a run after all of them")
+    assert {name: result for name, result in void.items() if name not in NO_CONTROL} == {}
