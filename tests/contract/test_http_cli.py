@@ -1,0 +1,130 @@
+"""`ludus serve`: what it says when it cannot, and that it can."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.main import main
+from ludus.cli.serve import Options, split_names
+from ludus.cli.workers import as_arguments
+from ludus.errors import UnknownName
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on stderr."""
+    assert main(["serve", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ludus: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_port_in_use_is_one_line_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = complaint(capsys, "exact", "--port", str(port))
+    assert f"port {port} on 127.0.0.1 is in use" in said
+    assert "--port 0" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["exact", "--host", "0.0.0.0"], "without a token"),
+        (["exakt"], "did you mean 'exact'"),
+        (["ludus/arithmetik-v0"], "did you mean 'ludus/arithmetic-v0'"),
+        (["ludus/arithmetic-v0?max_operation=2", "--port", "0"], "max_operation"),
+        (["ludus/arithmetic-v0?max_operations=99", "--port", "0"], "got 1, 99"),
+        ([], "nothing to serve"),
+        (["exact", "--chaos", "dorp=0.1"], "drop, delay and error"),
+        (["exact", "--port", "99999"], "0 to 65535"),
+        (["exact", "--workers", "0"], "--workers"),
+        (["exact", "--lease-s", "0"], "--lease-s"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: str,
+) -> None:
+    monkeypatch.delenv("LUDUS_TOKEN", raising=False)
+    assert words in complaint(capsys, *arguments)
+
+
+def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    assert "ludus serve ludus/arithmetic-v0 maths" in capsys.readouterr().out
+
+
+def test_environments_are_told_from_verifiers() -> None:
+    names = ["exact", "ludus/arithmetic-v0?max_operations=2"]
+    assert split_names(names) == (names[1:], names[:1])
+    with pytest.raises(UnknownName):
+        split_names(["no-such-thing"])
+
+
+def test_workers_are_started_with_the_same_options_and_no_token_in_sight() -> None:
+    options = Options(names=("exact", "maths?a=1"), port=9000, token="secret", lease_s=2.5)
+    arguments = as_arguments(options)
+    assert arguments[:2] == ["exact", "maths?a=1"]
+    assert {"--port=9000", "--lease-s=2.5"} <= set(arguments)
+    assert not any("secret" in argument for argument in arguments)
+
+
+def test_code_of_ones_own_is_served_by_every_worker_until_sigint(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import ludus\n\n@ludus.verifier('me/short')\n"
+        "def short(sample):\n    return len(sample.text) < 5\n"
+    )
+    command = [sys.executable, "-m", "ludus", "--import", "mine.py", "serve", "me/short"]
+    with subprocess.Popen(
+        [*command, "--port", "0", "--workers", "2"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LUDUS_TOKEN": "secret"},
+    ) as served:
+        assert served.stdout is not None
+        urls = served.stdout.readline().split()[-1].split(",")
+        assert len(set(urls)) == 2
+        for url in urls:
+            body = json.dumps({"verifier": "me/short", "sample": {"response": "abc"}}).encode()
+            headers = {"Content-Type": "application/json", "Authorization": "Bearer secret"}
+            request = urllib.request.Request(f"{url}/v1/score", body, headers)
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                assert json.load(reply)["reward"] == 1.0
+        served.send_signal(signal.SIGINT)
+        assert served.wait(20) == 0
+
+
+def test_no_worker_outlives_a_killed_parent() -> None:
+    command = [sys.executable, "-m", "ludus", "serve", "exact", "--port", "0", "--workers", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        ports = [
+            int(url.rpartition(":")[2]) for url in served.stdout.readline().split()[-1].split(",")
+        ]
+        served.kill()
+    deadline = time.monotonic() + 20
+    while any(listens(port) for port in ports):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers at the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,114 @@
+"""The protocol as others see it: golden requests and replies, and /openapi.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from ludus.envs import TextEnv, tool
+from ludus.envs.served import ServedEnv
+from ludus.envs.server import EnvService
+from ludus.rewards.server import ScoreService
+from ludus.verdict import Verdict
+from ludus.wire.server import HttpServer
+
+GOLDEN = Path(__file__).parent / "golden" / "http.json"
+"""Exchanges as [method, path, body, status, reply]. A change here is a change of the protocol: it
+breaks clients in other languages, so it needs a new version of the path.
+"""
+ENV = "test/golden-v0"
+
+
+class Golden(TextEnv):
+    """One of everything."""
+
+    system_prompt = "Say it."
+    answer_format = "One word."
+    max_turns = 4
+    reset_options = {"level": int}  # noqa: RUF012 (a class attribute of the contract)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return "salve", {"level": (options or {}).get("level", 0)}
+
+    def step(self, action: str) -> Any:
+        if action == "unavailable":
+            return "", Verdict.unavailable("the judge is down"), True, False, {}
+        parts = {"right": (1.0, 0.5), "short": (0.0, 0.5)}
+        return "vale", Verdict.of(0.5, "half", parts=parts), True, False, {"said": action}
+
+    @tool
+    def look(self, where: str) -> str:
+        """Look.
+
+        Args:
+            where: a place
+        """
+        return f"nothing {where}"
+
+
+def service() -> list[Any]:
+    return [EnvService([ServedEnv(ENV, factory=Golden)]), ScoreService(["exact"])]
+
+
+async def exchange(http: aiohttp.ClientSession, method: str, path: str, body: Any) -> list[Any]:
+    async with http.request(method, path, json=body) as reply:
+        return [method, path, body, reply.status, await reply.json()]
+
+
+async def test_the_protocol_is_what_it_was() -> None:
+    recorded = json.loads(GOLDEN.read_text("utf-8"))
+    server = HttpServer(service())
+    server.instance = "instance"
+    async with server, aiohttp.ClientSession(server.url) as http:
+        for method, path, body, status, reply in recorded:
+            expected = [method, path, body, status, reply]
+            assert await exchange(http, method, path, body) == expected
+
+
+async def test_openapi_names_every_route_and_every_reference_resolves() -> None:
+    server = HttpServer(service(), token="secret")
+    headers = {"Authorization": "Bearer secret"}
+    async with (
+        server,
+        aiohttp.ClientSession(server.url, headers=headers) as http,
+        http.get("/openapi.json") as reply,
+    ):
+        document = await reply.json()
+    assert document["openapi"] == "3.1.0"
+    assert isinstance(document["info"]["version"], str)
+    assert {
+        f"{method.upper()} {path}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    } == {
+        "GET /v1/envs",
+        "GET /v1/envs/{id}/tasks",
+        "POST /v1/envs/{id}/sessions",
+        "POST /v1/sessions/{sid}/reset",
+        "POST /v1/sessions/{sid}/step",
+        "DELETE /v1/sessions/{sid}",
+        "POST /v1/step_batch",
+        "GET /v1/verifiers",
+        "POST /v1/score",
+        "POST /v1/score_batch",
+        "POST /v1/score_group",
+    }
+    schemas = document["components"]["schemas"]
+    for reference in references(document):
+        assert reference.removeprefix("#/components/schemas/") in schemas
+    step = schemas["StepBody"]
+    assert set(step["required"]) == {"seq", "action"}
+    assert document["security"] == [{"bearer": []}]
+
+
+def references(value: Any) -> list[str]:
+    """Every `$ref` inside."""
+    if isinstance(value, dict):
+        found = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return found + [ref for child in value.values() for ref in references(child)]
+    if isinstance(value, list):
+        return [ref for child in value for ref in references(child)]
+    return []

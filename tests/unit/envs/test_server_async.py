@@ -1,0 +1,132 @@
+"""Environments with async methods on a server: on the loop, their plain methods off it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.envs import TextEnv, tool
+from ludus.envs.client import RemoteSession
+from ludus.envs.served import ServedEnv
+from ludus.envs.server import EnvService
+from ludus.envs.sessions import SessionLimits
+from ludus.errors import RequestTimeout, ServerFault, SessionGone
+from ludus.messages import ToolCall, assistant
+from ludus.wire.server import HttpServer
+
+ENV = "test/mixed-v0"
+
+
+class Mixed(TextEnv):
+    """An async step, everything else plain; tells which thread it was called on."""
+
+    closed = threading.Event()
+
+    def __init__(self) -> None:
+        self.built_on = threading.get_ident()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return "", {"built_on": self.built_on, "reset_on": threading.get_ident()}
+
+    async def step(self, action: str) -> Any:
+        match action:
+            case "slow":
+                await asyncio.sleep(10)
+            case "stubborn":
+                while True:
+                    try:
+                        await asyncio.sleep(0.05)
+                    except asyncio.CancelledError:
+                        await asyncio.sleep(0.2)
+                        raise
+            case "cancel":
+                raise asyncio.CancelledError
+            case "exit":
+                raise SystemExit(1)
+            case _:
+                await asyncio.sleep(0.01)
+        return "", 1.0, False, False, {"step_on": threading.get_ident()}
+
+    @tool
+    def where(self) -> str:
+        """Which thread a plain tool runs on."""
+        time.sleep(0.01)
+        return str(threading.get_ident())
+
+    @tool
+    async def where_async(self) -> str:
+        """Which thread an async tool runs on."""
+        return str(threading.get_ident())
+
+    def close(self) -> None:
+        Mixed.closed.set()
+
+
+@asynccontextmanager
+async def playing(**limits: Any) -> AsyncGenerator[RemoteSession]:
+    service = EnvService([ServedEnv(ENV, factory=Mixed)], limits=SessionLimits(**limits))
+    async with HttpServer([service]) as server, ludus.connect(server.url) as client:
+        yield client.make_async(ENV)
+
+
+async def test_plain_methods_and_tools_run_on_one_lane_and_async_ones_on_the_loop() -> None:
+    async with playing() as session:
+        _, info = await session.reset(seed=0)
+        lane = info["reset_on"]
+        assert lane == info["built_on"] != threading.get_ident()
+        assert (await session.step("x"))[4]["step_on"] == threading.get_ident()
+        calls = [ToolCall(name="where"), ToolCall(name="where_async")]
+        observation = (await session.step(assistant("", calls)))[0]
+        assert not isinstance(observation, str)
+        assert [message.text for message in observation] == [str(lane), str(threading.get_ident())]
+
+
+async def test_the_environment_is_closed_when_its_session_is_released() -> None:
+    Mixed.closed.clear()
+    async with playing() as session:
+        await session.reset(seed=0)
+        await session.close()
+        assert await asyncio.to_thread(Mixed.closed.wait, 5)
+
+
+@pytest.mark.parametrize("action", ["slow", "stubborn"])
+async def test_an_async_step_over_time_is_told_and_the_session_released(action: str) -> None:
+    Mixed.closed.clear()
+    async with playing(step_timeout_s=0.2) as session:
+        await session.reset(seed=0)
+        started = time.monotonic()
+        with pytest.raises(RequestTimeout, match="did not answer within"):
+            await session.step(action)
+        assert time.monotonic() - started < 2
+        with pytest.raises(SessionGone):
+            await session.step("x")
+        assert await asyncio.to_thread(Mixed.closed.wait, 5)
+
+
+@pytest.mark.parametrize("action", ["cancel", "exit"])
+async def test_an_environment_that_ends_itself_fails_its_episode_and_not_the_server(
+    action: str,
+) -> None:
+    async with playing() as session:
+        await session.reset(seed=0)
+        with pytest.raises(ServerFault):
+            await session.step(action)
+        await session.reset(seed=0)
+        assert (await session.step("x"))[1] == 1.0
+
+
+async def test_a_release_answers_whoever_waits_for_the_running_step() -> None:
+    async with playing() as session:
+        await session.reset(seed=0)
+        waiting = asyncio.create_task(session.step("slow"))
+        await asyncio.sleep(0.1)
+        await session.close()
+        with pytest.raises(SessionGone, match="released while it ran"):
+            await waiting

@@ -1,0 +1,59 @@
+"""Bytes on the wire."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy
+import pytest
+
+from ludus.wire.codec import Format, accepted, decode, encode, format_of
+from ludus.wire.faults import Refused
+
+
+class Point(msgspec.Struct, forbid_unknown_fields=True):
+    x: int
+    label: str = ""
+
+
+@pytest.mark.parametrize("format", list(Format))
+def test_what_is_encoded_decodes_to_the_same(format: Format) -> None:
+    data, became = encode(Point(3, "ä\n🙂"), format)
+    assert became is format
+    assert decode(data, Point, format) == Point(3, "ä\n🙂")
+
+
+def test_integers_beyond_64_bits_go_as_json_where_msgpack_has_none() -> None:
+    data, became = encode({"big": 10**30}, Format.MSGPACK)
+    assert became is Format.JSON
+    assert decode(data, dict[str, int]) == {"big": 10**30}
+
+
+@pytest.mark.parametrize("format", list(Format))
+def test_numpy_numbers_and_arrays_are_sent_as_plain_ones(format: Format) -> None:
+    value = {"a": numpy.float32(0.5), "b": numpy.arange(3), "c": numpy.bool_(True)}
+    data, _ = encode(value, format)
+    assert decode(data, dict[str, object], format) == {"a": 0.5, "b": [0, 1, 2], "c": True}
+
+
+@pytest.mark.parametrize("value", [object(), {"x": {1, object()}}, "\ud800"])
+def test_what_cannot_be_sent_is_refused_when_encoded(value: object) -> None:
+    for format in Format:
+        with pytest.raises((TypeError, ValueError)):
+            encode(value, format)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"), [(b"{", "malformed"), (b'{"x": "1"}', "invalid"), (b'{"y": 1}', "invalid")]
+)
+def test_malformed_bytes_are_told_from_a_wrong_shape(data: bytes, code: str) -> None:
+    with pytest.raises(Refused) as caught:
+        decode(data, Point)
+    assert caught.value.code == code
+
+
+def test_formats_are_read_from_headers() -> None:
+    assert format_of("application/json; charset=utf-8") is Format.JSON
+    assert format_of("application/x-msgpack") is Format.MSGPACK
+    assert format_of("text/html") is None
+    assert accepted("text/html, application/msgpack", Format.JSON) is Format.MSGPACK
+    assert accepted("*/*", Format.MSGPACK) is Format.MSGPACK

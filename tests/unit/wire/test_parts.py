@@ -1,0 +1,73 @@
+"""Admission, affinity, arguments, chaos."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ludus.errors import ConfigError
+from ludus.wire.admission import Admission
+from ludus.wire.affinity import choose
+from ludus.wire.arguments import parse_served
+from ludus.wire.chaos import Chaos
+from ludus.wire.faults import QueueFull
+
+URLS = [f"http://10.0.0.{i}:8765" for i in range(4)]
+
+
+def test_admission_bounds_all_and_each_key() -> None:
+    admission = Admission(3, per_key=2)
+    admission.enter("a")
+    admission.enter("a")
+    with pytest.raises(QueueFull, match="the queue of a is full: 2 of 2"):
+        admission.enter("a")
+    admission.enter("b")
+    with pytest.raises(QueueFull, match="the server's queue is full: 3 of 3"):
+        admission.enter("c")
+    admission.leave("a", 0.1)
+    admission.enter("c")
+
+
+def test_the_time_to_come_back_follows_how_long_operations_take() -> None:
+    admission = Admission(1)
+    for _ in range(100):
+        admission.enter("a")
+        admission.leave("a", 4.0)
+    assert 3.9 < admission.retry_after_s < 4.1
+
+
+def test_keys_spread_evenly_over_servers() -> None:
+    homes = Counter(choose(URLS, f"session-{i}") for i in range(4000))
+    assert all(900 < homes[server] < 1100 for server in range(4))
+
+
+def test_losing_a_server_moves_only_its_own_sessions() -> None:
+    keys = [f"session-{i}" for i in range(500)]
+    before = {key: URLS[choose(URLS, key)] for key in keys}
+    left = URLS[:3]
+    moved = [key for key in keys if left[choose(left, key)] != before[key]]
+    assert set(moved) == {key for key in keys if before[key] == URLS[3]}
+
+
+def test_arguments_are_json_or_text() -> None:
+    assert parse_served("a/b-v0?n=2&word=vale&ops=+-&deep=[1,2]&flag=true&q=%22x%26y%22") == (
+        "a/b-v0",
+        {"n": 2, "word": "vale", "ops": "+-", "deep": [1, 2], "flag": True, "q": "x&y"},
+    )
+    with pytest.raises(ConfigError, match="'n'"):
+        parse_served("a/b-v0?n")
+
+
+def test_chaos_is_read_and_checked() -> None:
+    chaos = Chaos.parse("drop=0.1, delay=0.2:0.5,error=1")
+    assert (chaos.drop, chaos.delay, chaos.delay_s, chaos.error) == (0.1, 0.2, 0.5, 1.0)
+    for wrong in ("drop=2", "drop=x", "dorp=0.1", "delay=0.1:x", "delay=0.1:-1"):
+        with pytest.raises(ConfigError):
+            Chaos.parse(wrong)
+
+
+def test_chaos_strikes_as_often_as_asked() -> None:
+    chaos = Chaos.parse("error=0.25", seed=1)
+    struck = sum(chaos.strikes(chaos.error) for _ in range(4000))
+    assert 900 < struck < 1100
