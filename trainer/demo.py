@@ -52,8 +52,8 @@ class DemoConfig:
     folder: str = "runs/demo"
     """Written anew each time."""
     seed: int = 0
-    warm_start_steps: int = 160
-    steps: int = 60
+    warm_start_steps: int = 180
+    steps: int = 90
     tasks_per_step: int = 16
     group_size: int = 8
     held_out_tasks: int = 256

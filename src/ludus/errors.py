@@ -61,13 +61,20 @@ class UnknownName(LudusError, LookupError):
         "no environment named 'ludus/arithmetik-v0'; did you mean 'ludus/arithmetic-v0'?"
         """
         candidates = sorted(known)
-        matches = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5)
+        matches = _near(name, candidates)
         message = f"no {cls.kind} named {name!r}"
         if matches:
             message += "; did you mean " + " or ".join(repr(match) for match in matches) + "?"
         elif 0 < len(candidates) <= 12:
             message += "; known: " + ", ".join(candidates)
         return cls(message + (f" ({hint})" if hint else ""))
+
+
+def _near(name: str, candidates: list[str]) -> list[str]:
+    """The closest candidate, and the next one if it is nearly as close."""
+    close = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5)
+    likeness = [difflib.SequenceMatcher(None, name, one).ratio() for one in close]
+    return [one for one, ratio in zip(close, likeness, strict=True) if ratio > likeness[0] - 0.05]
 
 
 class UnknownEnv(UnknownName):

@@ -1,0 +1,209 @@
+"""Training for real: a tiny model, an environment in another process, faults on purpose."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ludus.agent import Stop
+from ludus.cli.main import main
+from ludus.metrics import read_metrics
+from ludus.trainer.config import EvalConfig, ModelConfig, RolloutConfig, RunConfig, TrainConfig
+from ludus.trainer.config import TrainerConfig
+from ludus.trainer.run_folder import read_episodes
+from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.train import train
+
+ENV = "ludus/arithmetic-v0"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=32, layers=2, heads=2)
+
+
+def config(model, folder, **changes):
+    settings = {
+        "env": ENV,
+        "steps": 3,
+        "model": ModelConfig(path=str(model)),
+        "rollout": RolloutConfig(tasks_per_step=3, group_size=3, max_tokens=8, max_turns=2),
+        "trainer": TrainerConfig(lr=1e-3),
+        "eval": EvalConfig(tasks=4),
+        "run": RunConfig(folder=str(folder), tensorboard=False, save_every=1, episodes_every=1),
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+class Served:
+    """`ludus serve` as a process that can be killed and started again on its port."""
+
+    def __init__(self):
+        self.port = "0"
+        self.start()
+
+    def start(self):
+        command = [sys.executable, "-m", "ludus", "serve", ENV, "--port", self.port]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split(" at ")[1].strip()
+        self.port = self.url.rpartition(":")[2]
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def served():
+    made = Served()
+    yield made
+    made.kill()
+
+
+async def test_a_run_over_http_leaves_a_folder_that_loads(model, tmp_path, served):
+    result = await train(config(model, tmp_path / "run", env_url=served.url))
+    rows = read_metrics(result.folder / "metrics.jsonl")
+    assert [row["step"] for row in rows if "reward/mean" in row] == [1, 2, 3]
+    assert rows[-1]["eval/failed"] == 0
+    # three steps of 9 rollouts and the 4 tasks held out before
+    assert rows[-2]["wire/sessions_opened"] == 3 * 9 + 4
+    from transformers import AutoModelForCausalLM
+
+    assert AutoModelForCausalLM.from_pretrained(result.checkpoint).config.hidden_size == 32
+    episodes = read_episodes(result.folder / "episodes" / "step-000001.jsonl")
+    assert len(episodes) == 9
+    assert len({episode.group for episode in episodes}) == 3
+
+
+async def test_local_and_served_environments_give_the_same_run(model, tmp_path, served):
+    here = await train(config(model, tmp_path / "here", steps=2))
+    there = await train(config(model, tmp_path / "there", steps=2, env_url=served.url))
+    for name in ("step-000001", "step-000002"):
+        first, second = (
+            {
+                (episode.group, episode.index): episode.trajectories[0].segments[0].ids()
+                for episode in read_episodes(result.folder / "episodes" / f"{name}.jsonl")
+            }
+            for result in (here, there)
+        )
+        assert first == second
+
+
+async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(model, tmp_path, served):
+    """kill -9 while episodes run: they are played again, none becomes a zero, nothing hangs."""
+
+    class KillOnce:
+        done = False
+
+        def on_episode(self, episode):
+            if not self.done:
+                self.done = True
+                served.kill()
+                served.start()
+
+        def on_step(self, step, metrics):
+            pass
+
+        def on_evaluation(self, step, evaluation):
+            pass
+
+    watcher = KillOnce()
+    rollout = RolloutConfig(
+        tasks_per_step=4, group_size=4, max_tokens=8, max_turns=2, concurrency=4
+    )
+    result = await asyncio.wait_for(
+        train(
+            config(model, tmp_path / "run", steps=2, env_url=served.url, rollout=rollout),
+            watcher=watcher,
+        ),
+        120,
+    )
+    assert watcher.done
+    assert result.step == 2
+    for path in (result.folder / "episodes").glob("step-*.jsonl"):
+        for episode in read_episodes(path):
+            trajectory = episode.trajectories[0]
+            failed = trajectory.stop in (Stop.ENV_ERROR, Stop.TIMEOUT)
+            assert failed == (trajectory.verdict.reward is None)
+            assert trajectory.exclude_from_baseline == failed
+
+
+def start_training(arguments, cwd):
+    command = [sys.executable, "-m", "ludus", "train", *arguments]
+    return subprocess.Popen(
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_happened(model, tmp_path):
+    common = ["grpo", "--env", ENV, f"--model.path={model}", "--rollout.tasks_per_step=2"]
+    common += ["--rollout.group_size=2", "--rollout.max_tokens=8", "--eval.tasks=2"]
+    common += ["--run.episodes_every=1", "--trainer.lr=1e-3"]
+    cut = start_training([*common, "--steps=400", "--run.folder=cut"], tmp_path)
+    metrics = tmp_path / "cut" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < 4:
+        assert time.monotonic() < deadline, cut.stderr.read()
+        time.sleep(0.05)
+    cut.send_signal(signal.SIGINT)
+    _, errors = cut.communicate(timeout=60)
+    assert cut.returncode == 130, errors
+    assert "--run.resume" in errors
+    done = int(sorted((tmp_path / "cut" / "checkpoints").glob("step-*"))[-1].name[5:])
+    assert 2 <= done < 400
+    steps = f"--steps={done + 2}"
+    going_on = start_training(["cut/config.toml", "--run.resume", steps], tmp_path)
+    _, errors = going_on.communicate(timeout=120)
+    assert going_on.returncode == 0, errors
+    whole = start_training([*common, steps, "--run.folder=whole"], tmp_path)
+    _, errors = whole.communicate(timeout=120)
+    assert whole.returncode == 0, errors
+    last = Path("episodes") / f"step-{done + 2:06d}.jsonl"
+    assert sampled(tmp_path / "cut" / last) == sampled(tmp_path / "whole" / last)
+
+
+def sampled(path):
+    return {
+        (episode.group, episode.index): episode.trajectories[0].segments[0].ids()
+        for episode in read_episodes(path)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--trainer.lrr=1"], "no setting named 'trainer.lrr'; did you mean 'trainer.lr'?"),
+        (["--rollout.group_size=1"], "rollout.group_size is 1; a group baseline needs at least 2"),
+        (["--trainer.lr=fast"], "setting 'trainer.lr': Expected `float`, got `str`"),
+        (["--env", "ludus/arithmetik-v0"], "did you mean 'ludus/arithmetic-v0'?"),
+        (["--model.path=/nowhere"], "cannot load"),
+        (["--recipe", "gpro"], "did you mean 'grpo'"),
+        (["--run.folder=/proc/nothing"], "cannot write the run folder '/proc/nothing'"),
+        (["nonsense"], "did not expect 'nonsense'"),
+    ],
+)
+def test_a_bad_setting_is_one_line_that_says_what_to_do(
+    model, tmp_path, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    common = ["grpo", "--env", ENV, f"--model.path={model}", "--steps=1"]
+    assert main(["train", *common, *arguments]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ludus:")]
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(model, tmp_path, capsys):
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "metrics.jsonl").write_text("{}\n")
+    arguments = ["grpo", "--env", ENV, f"--model.path={model}", f"--run.folder={old}"]
+    assert main(["train", *arguments]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert os.listdir(old) == ["metrics.jsonl"]

@@ -1,0 +1,168 @@
+"""The local engine against the model itself."""
+
+import asyncio
+
+import pytest
+import torch
+
+from ludus.agent import Finish, Sampling
+from ludus.errors import ConfigError
+from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.prefixes import PrefixStore
+from ludus.trainer.engines.sampler import sample
+from ludus.trainer.tiny import build_model
+
+END = 2
+PROMPTS = [[5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11], [30, 31], [5, 6, 7, 8]]
+
+
+def engine(**options):
+    return LocalEngine(build_model(60, hidden=32, layers=2, heads=2, max_length=128), **options)
+
+
+def reference_logprobs(made, ids, temperature=1.0):
+    with torch.no_grad():
+        logits = made.model(torch.tensor([ids])).logits[0].float() / temperature
+    return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+async def test_logprobs_equal_those_of_a_full_forward_pass():
+    made = engine()
+    sampling = [Sampling(max_tokens=12, temperature=0.7, seed=i) for i in range(4)]
+    got = await asyncio.gather(*map(made.generate, PROMPTS, sampling))
+    for prompt, one in zip(PROMPTS, got, strict=True):
+        expected = reference_logprobs(made, prompt + one.ids, 0.7)[len(prompt) - 1 :]
+        assert torch.allclose(torch.tensor(one.logprobs), expected, atol=1e-5)
+    await made.close()
+
+
+async def test_greedy_is_the_argmax_at_every_step():
+    made = engine()
+    one = await made.generate([5, 6, 7], Sampling(max_tokens=8, temperature=0.0))
+    ids = [5, 6, 7]
+    for token in one.ids:
+        with torch.no_grad():
+            assert int(made.model(torch.tensor([ids])).logits[0, -1].argmax()) == token
+        ids.append(token)
+    await made.close()
+
+
+async def test_what_a_request_samples_does_not_depend_on_its_neighbours():
+    made = engine()
+    alone = await made.generate(PROMPTS[1], Sampling(max_tokens=10, seed=3))
+    crowd = await asyncio.gather(
+        *(made.generate(PROMPTS[1], Sampling(max_tokens=10, seed=s)) for s in range(6)),
+        *(made.generate(p, Sampling(max_tokens=17, seed=9)) for p in PROMPTS),
+    )
+    assert crowd[3].ids == alone.ids
+    assert len({tuple(one.ids) for one in crowd[:6]}) > 1
+    await made.close()
+
+
+async def test_the_next_turn_computes_only_what_is_new_and_stays_exact():
+    made = engine()
+    first = await made.generate(PROMPTS[0], Sampling(max_tokens=6, seed=1))
+    computed = made.computed_prompt_tokens
+    prompt = [*PROMPTS[0], *first.ids, 40, 41, 42]
+    second = await made.generate(prompt, Sampling(max_tokens=6, seed=2))
+    # the last sampled token was never fed, so it is computed with the three new ones
+    assert made.computed_prompt_tokens - computed == 4
+    expected = reference_logprobs(made, prompt + second.ids)[len(prompt) - 1 :]
+    assert torch.allclose(torch.tensor(second.logprobs), expected, atol=1e-5)
+    await made.close()
+
+
+async def test_a_shared_prompt_is_computed_once():
+    made = engine()
+    await asyncio.gather(
+        *(made.generate([7] * 20, Sampling(max_tokens=2, seed=s)) for s in range(8))
+    )
+    # the first arrival may be alone in its batch; the others find its prompt kept but its last token
+    assert made.computed_prompt_tokens <= 20 + 7
+    await made.close()
+
+
+async def test_a_stop_token_ends_the_turn_and_is_kept():
+    made = engine()
+    every = tuple(range(60))
+    one = await made.generate([5, 6], Sampling(max_tokens=10, seed=1, stop_token_ids=every))
+    assert one.finish is Finish.STOP
+    assert len(one.ids) == 1
+    await made.close()
+
+
+async def test_new_weights_change_the_version_and_drop_kept_prefixes():
+    made = engine()
+    before = await made.generate(PROMPTS[1], Sampling(max_tokens=5, temperature=0.0))
+    other = build_model(60, hidden=32, layers=2, heads=2, max_length=128, seed=1)
+    await made.set_weights({name: p.detach() for name, p in other.named_parameters()}, 7)
+    after = await made.generate(PROMPTS[1], Sampling(max_tokens=5, temperature=0.0))
+    assert (made.version, set(before.versions), set(after.versions)) == (7, {0}, {7})
+    expected = reference_logprobs(made, PROMPTS[1] + after.ids)[len(PROMPTS[1]) - 1 :]
+    assert torch.allclose(torch.tensor(after.logprobs), expected, atol=1e-5)
+    await made.close()
+
+
+async def test_abort_answers_everyone_with_what_there_is():
+    made = engine()
+    await made.pause()
+    waiting = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=100)))
+    await asyncio.sleep(0.05)
+    await made.abort()
+    assert (await asyncio.wait_for(waiting, 5)).finish is Finish.ABORT
+    await made.close()
+
+
+async def test_a_request_beyond_the_window_is_refused_with_the_numbers():
+    made = engine()
+    with pytest.raises(ConfigError, match="120 prompt tokens and 20 to sample exceed.*128"):
+        await made.generate([5] * 120, Sampling(max_tokens=20))
+    await made.close()
+
+
+async def test_weights_of_another_model_are_refused():
+    made = engine()
+    with pytest.raises(ConfigError, match="does not have"):
+        await made.set_weights({"nobody.weight": torch.zeros(1)}, 1)
+    await made.close()
+
+
+def draw(probabilities, uniform, **options):
+    logits = torch.tensor([probabilities]).log()
+    settings = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, **options}
+    token, logprob = sample(
+        logits,
+        temperature_B=torch.tensor([settings["temperature"]]),
+        top_p_B=torch.tensor([settings["top_p"]]),
+        top_k_B=torch.tensor([settings["top_k"]]),
+        uniform_B=torch.tensor([uniform]),
+    )
+    return int(token), float(logprob.exp())
+
+
+def test_inverse_cdf_by_hand():
+    # cumulative .5 .8 1.0
+    assert draw([0.5, 0.3, 0.2], 0.0) == (0, pytest.approx(0.5))
+    assert draw([0.5, 0.3, 0.2], 0.6) == (1, pytest.approx(0.3))
+    assert draw([0.5, 0.3, 0.2], 0.999999) == (2, pytest.approx(0.2))
+
+
+def test_top_k_and_top_p_cut_the_draw_but_not_the_logprob():
+    assert draw([0.2, 0.5, 0.3], 0.99, top_k=2) == (2, pytest.approx(0.3))
+    assert draw([0.2, 0.5, 0.3], 0.99, top_p=0.45) == (1, pytest.approx(0.5))
+
+
+def test_temperature_reshapes_the_distribution():
+    # squares of .8 and .2 are .64 and .04: at T = 1/2 the second has .04 / .68
+    assert draw([0.8, 0.2], 0.99, temperature=0.5) == (1, pytest.approx(0.04 / 0.68))
+
+
+def test_the_prefix_store_forgets_the_least_recently_used():
+    store = PrefixStore(max_tokens=5)
+    store.put([1, 2], torch.zeros(1))
+    store.put([3, 4], torch.ones(1))
+    assert store.longest([1, 2, 9])[0] == 2
+    store.put([5, 6], torch.ones(1))
+    assert store.longest([3, 4, 9])[0] == 0
+    assert store.longest([1, 2, 9])[0] == 2
+    assert store.tokens == 4

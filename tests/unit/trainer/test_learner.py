@@ -1,0 +1,128 @@
+"""Rows, passes and updates."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+
+from ludus.agent import Segment, Turn
+from ludus.trainer.batch import as_row, pad, passes
+from ludus.trainer.config import TrainerConfig
+from ludus.trainer.learner import Learner
+from ludus.trainer.sft import negative_log_likelihood
+from ludus.trainer.tiny import build_model
+
+SEGMENT = Segment(
+    prompt_ids=[1, 2, 3],
+    turns=[
+        Turn(out_ids=[4, 5], logprobs=[-0.5, -0.25]),
+        Turn(obs_ids=[6], out_ids=[7], logprobs=[-1.0]),
+    ],
+)
+
+
+def learner(**settings):
+    model = build_model(40, hidden=16, layers=2, heads=2, max_length=64)
+    return Learner(model, TrainerConfig(lr=1e-2, **settings))
+
+
+def rows(count, generator):
+    made = []
+    for _ in range(count):
+        length = int(torch.randint(2, 20, (1,), generator=generator))
+        ids = torch.randint(3, 40, (length + 3,), generator=generator).tolist()
+        made.append(as_row(Segment(prompt_ids=ids[:3], turns=[Turn(out_ids=ids[3:])])))
+    return made
+
+
+def test_a_segment_becomes_a_row_with_the_mask_on_sampled_tokens():
+    row = as_row(SEGMENT)
+    assert row.ids == [1, 2, 3, 4, 5, 6, 7]
+    assert row.mask == [0, 0, 0, 1, 1, 0, 1]
+    assert row.logprobs == [0, 0, 0, -0.5, -0.25, 0, -1.0]
+
+
+def test_a_segment_without_sampled_tokens_is_no_row():
+    assert as_row(Segment(prompt_ids=[1, 2])) is None
+
+
+def test_passes_hold_at_most_the_tokens_they_may_and_every_row_once():
+    lengths = torch.tensor([9, 3, 5, 20, 4])
+    made = list(passes(lengths, torch.arange(5), 10))
+    assert sorted(torch.cat(made).tolist()) == [0, 1, 2, 3, 4]
+    # sorted lengths 3 4 5 9 20: 2 rows of 4 fit in 10, a third of 5 does not
+    assert [part.tolist() for part in made] == [[1, 4], [2], [0], [3]]
+
+
+def test_logp_is_that_of_each_token_given_those_before_it():
+    made = learner()
+    batch = pad([as_row(SEGMENT)])
+    with torch.no_grad():
+        every = torch.log_softmax(made.model(batch.ids).logits[0], -1)
+    got = made.predict(batch).logp[0]
+    expected = [0, 0, 0, every[2, 4], every[3, 5], 0, every[5, 7]]
+    assert torch.allclose(got, torch.tensor(expected), atol=1e-6)
+
+
+def test_entropy_is_that_of_the_distribution_a_token_was_drawn_from():
+    made = learner()
+    batch = pad([as_row(SEGMENT)])
+    with torch.no_grad():
+        every = torch.log_softmax(made.model(batch.ids).logits[0], -1)
+    entropy = made.predict(batch, entropy=True).entropy[0].detach()
+    assert float(entropy[3]) == pytest.approx(float(-(every[2].exp() * every[2]).sum()), abs=1e-5)
+    assert float(entropy[5]) == 0.0
+
+
+@pytest.mark.parametrize("tokens", [1, 37, 64, 10_000])
+def test_any_split_into_passes_gives_the_same_update(tokens):
+    batch = pad(rows(12, torch.Generator().manual_seed(0)))
+    whole, split = learner(tokens_per_pass=100_000), learner(tokens_per_pass=tokens)
+    first = whole.update(batch, torch.arange(12), negative_log_likelihood)
+    second = split.update(batch, torch.arange(12), negative_log_likelihood)
+    assert second["grad_norm"] == pytest.approx(first["grad_norm"], rel=1e-5)
+    assert second["loss"] == pytest.approx(first["loss"], rel=1e-5)
+
+
+def test_idle_rows_count_in_the_weight_without_a_forward_pass():
+    batch = pad(rows(6, torch.Generator().manual_seed(1)))
+    worth = torch.tensor([1.0, 0.0, 2.0, 0.0, 0.0, -1.0])
+    batch = batch.with_extra(worth=worth)
+
+    def loss(part, predicted):
+        weighted = predicted.logp * part.extra["worth"].unsqueeze(1) * part.mask
+        return weighted.sum(), part.mask.sum()
+
+    every, resting = learner(), learner()
+    first = every.update(batch, torch.arange(6), loss)
+    second = resting.update(batch, torch.arange(6), loss, idle=worth == 0)
+    assert second == pytest.approx(first, rel=1e-5)
+
+
+def test_nothing_to_train_moves_nothing():
+    made = learner()
+    before = copy.deepcopy(made.model.state_dict())
+    batch = pad(rows(2, torch.Generator().manual_seed(2)))
+    batch = dataclasses.replace(batch, mask=torch.zeros_like(batch.mask))
+    numbers = made.update(batch, torch.arange(2), negative_log_likelihood)
+    assert numbers["loss"] == 0.0
+    assert all(torch.equal(before[name], value) for name, value in made.model.state_dict().items())
+
+
+def test_the_learning_rate_warms_up_linearly():
+    made = learner(warmup_steps=4)
+    assert made.lr == pytest.approx(0.0025)
+    made.updates = 2
+    assert made.lr == pytest.approx(0.0075)
+    made.updates = 50
+    assert made.lr == pytest.approx(0.01)
+
+
+def test_learning_lowers_the_loss_of_what_is_learned():
+    made = learner()
+    batch = pad(rows(4, torch.Generator().manual_seed(3)))
+    losses = [
+        made.update(batch, torch.arange(4), negative_log_likelihood)["loss"] for _ in range(30)
+    ]
+    assert losses[-1] < losses[0] / 2
