@@ -56,7 +56,7 @@ class AtomParser(ExpressionParser):
                 return Node("quantity", (self.power(),), 0, token.value)
             case "close" if token.value == "]":
                 return self._bracket()
-            case "sign" if token.value == "." and self.ahead().kind == "num":
+            case "sign" if token.value == "." and self.ahead().value.isdigit():
                 self.take()
                 return exact_numeral("." + self.take().value)
             case _:

@@ -95,7 +95,7 @@ def constant(value: Fraction) -> Sum:
     return {ONE: value} if value else {}
 
 
-def atom(base: Base, exponent: Fraction = Fraction(1), symbolic: tuple[object, ...] = ()) -> Sum:
+def atom(base: Base, exponent: Exact = 1, symbolic: tuple[object, ...] = ()) -> Sum:
     """One factor as a sum."""
     return {(((base, symbolic), exponent),): Fraction(1)}
 
@@ -134,7 +134,7 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
         return scaled(right, left[ONE])
     if len(right) == 1 and ONE in right:
         return scaled(left, right[ONE])
-    meter.spend(len(left) * len(right) * (1 + (_bits(left) + _bits(right)) // 512))
+    meter.spend(len(left) * len(right) * _weight(left, right))
     total: Sum = {}
     for first, first_coefficient in left.items():
         for second, second_coefficient in right.items():
@@ -150,6 +150,12 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
     if any(_can_unfold(item) for monomial in total for item in monomial):
         return _unfolded(total, meter)
     return total
+
+
+def _weight(left: Sum, right: Sum) -> int:
+    """How much one product costs: long numbers and long monomials count more."""
+    length = len(next(iter(left), ONE)) + len(next(iter(right), ONE))
+    return 1 + length // 4 + (_bits(left) + _bits(right)) // 512
 
 
 def _bits(terms: Sum) -> int:
@@ -173,16 +179,17 @@ def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Fraction]:
     exponents = dict(first)
     carried = Fraction(1)
     for key, exponent in second:
-        total = exponents.get(key, Fraction(0)) + exponent
+        total = exponents.get(key, 0) + exponent
         if key[0][0] == "p" or key[0] == ("c", "i"):
             single, given_off = _single(key, total)
             carried *= given_off
-            total = single[0][1] if single else Fraction(0)
+            total = single[0][1] if single else 0
         if total:
             exponents[key] = total
         else:
             exponents.pop(key, None)
-    return tuple(sorted(exponents.items(), key=_order)), carried
+    items = exponents.items()
+    return tuple(items) if len(items) < 2 else tuple(sorted(items, key=_order)), carried
 
 
 def _order(item: tuple[object, Fraction]) -> str:
@@ -230,7 +237,7 @@ def _frozen_of(base: Base) -> Frozen:
 
 def frozen(terms: Sum) -> Frozen:
     """A sum as a hashable value, terms in a fixed order."""
-    return tuple(sorted(terms.items(), key=repr))
+    return tuple(terms.items()) if len(terms) < 2 else tuple(sorted(terms.items(), key=repr))
 
 
 def _raised(terms: Sum, exponent: int, meter: Meter) -> Sum:
@@ -269,6 +276,8 @@ def _symbolic_power(terms: Sum, monomial: Monomial, coefficient: Fraction, meter
 
 
 def _rational_power(terms: Sum, exponent: Fraction, meter: Meter) -> Sum:
+    if exponent.denominator == 1:
+        exponent = int(exponent)  # hashes many times faster than a Fraction
     if exponent == 0:
         return constant(Fraction(1))
     if exponent == 1:

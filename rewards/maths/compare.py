@@ -127,6 +127,11 @@ def _is_plural(node: Node) -> bool:
 def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     if _both_regions(gold, answer):
         return _same_regions(gold, answer, judge)
+    if "such" in (gold.op, answer.op):
+        same = gold.op == answer.op
+        return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
+            _in_order(list(gold.args), list(answer.args), judge)
+        )
     if _signs(gold) > MAX_SIGNS or _signs(answer) > MAX_SIGNS:
         return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
     first, second = elements(gold), elements(answer)

@@ -12,7 +12,9 @@ from typing import Literal
 
 from .notation import squeeze
 
-TAIL = 4000
+TAIL = 3000
+NUMBER_TAIL = 1200
+"""The same for a bare last number."""
 MAX_SENTENCES = 40
 """Characters at the end of a response in which sentences and last expressions are looked for."""
 MAX_ANSWER = 4096
@@ -56,7 +58,7 @@ _TURN_ENDS = (
     "<end_of_turn>",
     "<|return|>",
 )
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?=[{\s\w\\])")
+_BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _HEDGE = re.compile(
     r"\b(?:if (?:that|this|it|the above|i)\b[^.]{0,60}?\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|"
@@ -70,6 +72,7 @@ _MARKER = re.compile(
     r"|\banswer\s*(?=\$|\\\(|\\\[)|\*\*\s*(?:final )?answer\s*\**\s*:?\s*\**|答案\s*(?:是|为|：|:)|\#\#\#\#)",
     re.IGNORECASE,
 )
+_MARKER_WORDS = ("answer", "result", "solution", "option", "choice", "答案", "####")
 _NEGATED = re.compile(r"\s*(?:\*\*)?\s*(?:definitely |certainly |clearly )?not\b", re.IGNORECASE)
 _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$", re.DOTALL
@@ -78,7 +81,7 @@ _NUMBER = re.compile(
     r"(?<![\w.,])[-+−]?(?:[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?(?![\w])"
 )
 _SENTENCE_END = re.compile(r"[.!?。](?=\s+[A-Z一-鿿<]|\s*$|\s*\n)|\n\s*\n|。|\n(?=\S)")
-_HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct\.?", re.IGNORECASE)
+_HOPE = re.compile(r"I hope (?:it|this) is correct", re.IGNORECASE)
 
 
 def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
@@ -87,6 +90,8 @@ def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
     A lone closer counts: its opener was in the prompt.
     """
     if thinking == "none":
+        return 0, response
+    if "<" not in response:
         return 0, response
     kinds = THINKING.values() if thinking == "auto" else (THINKING[thinking],)
     for kind in kinds:
@@ -149,7 +154,7 @@ def extract(response: str, *, thinking: str = "auto", truncated: bool = False) -
 
 def _this_turn(body: str) -> str:
     """Without what a model wrote after the end of its own turn."""
-    for mark in _TURN_ENDS:
+    for mark in _TURN_ENDS if "<" in body else ():
         place = body.find(mark)
         if place > 0 and body[:place].strip():
             body = body[:place]
@@ -165,6 +170,7 @@ class _Box:
     open: int
     close: int
     end: int
+    closed: bool = True
 
 
 def _boxed(body: str) -> Extraction | None:
@@ -176,9 +182,9 @@ def _boxed(body: str) -> Extraction | None:
         return Extraction(None, "box", last.start, last.end, "the last box is empty")
     boxes = [last]
     joined = False
-    while len(boxes) < 20:
+    while last.closed and len(boxes) < 20:
         previous = _box_before(body, boxes[0].start)
-        if previous is None:
+        if previous is None or not previous.closed:
             break
         between = body[previous.end : boxes[0].start]
         if not _joins(between):
@@ -224,40 +230,33 @@ def _restated(body: str, box: Extraction) -> Extraction | None:
 
 def _box_before(body: str, end: int) -> _Box | None:
     """The last box that starts before `end`; a box inside a box belongs to the outer one."""
-    place = max(
-        body.rfind("\\boxed", 0, end),
-        body.rfind("\\fbox", 0, end),
-        body.rfind("\\framebox", 0, end),
-    )
+    place = _box_mark(body, 0, end)
     if place < 0:
         return None
     box = _box_at(body, place)
-    outer = max(body.rfind("\\boxed", 0, place), body.rfind("\\fbox", 0, place))
-    if outer >= 0 and place - outer < 40:
+    outer = _box_mark(body, max(0, place - 40), place)
+    if outer >= 0:
         around = _box_at(body, outer)
         if around.end > box.start:
             return around
     return box
 
 
+def _box_mark(body: str, start: int, end: int) -> int:
+    """Where the last box command in the range starts, or -1. The searches for rarer names are short when
+    `\\boxed` is found late.
+    """
+    place = body.rfind("\\boxed", start, end)
+    for name in ("\\fbox", "\\framebox"):
+        place = max(place, body.rfind(name, max(start, place), end))
+    return place
+
+
 def _box_at(body: str, start: int) -> _Box:
-    place = start + (
-        6 if body.startswith("\\boxed", start) else 5 if body.startswith("\\fbox", start) else 9
-    )
-    while place < len(body) and body[place] in " \t\n":
-        place += 1
+    name = _BOX_NAME.match(body, start)
+    place = name.end() if name else start
     if place >= len(body) or body[place] != "{":
-        end = min(
-            [
-                len(body),
-                *(
-                    i
-                    for i in (body.find(mark, place) for mark in ("$", "\n", " ", "\\]", "\\)"))
-                    if i > place
-                ),
-            ]
-        )
-        return _Box(start, place, end, end)
+        return _unclosed(body, start, place, min(len(body), place + 200), " ")
     depth = 0
     limit = min(len(body), place + 2 * MAX_ANSWER)
     for found in _BRACES.finditer(body, place, limit):
@@ -267,13 +266,11 @@ def _box_at(body: str, start: int) -> _Box:
     return _unclosed(body, start, place + 1, limit)
 
 
-def _unclosed(body: str, start: int, inside: int, limit: int) -> _Box:
+def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> _Box:
     """A box whose brace is missing ends where its formula or its line does."""
-    ends = [
-        i for i in (body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n")) if i >= 0
-    ]
-    end = min([limit, *ends])
-    return _Box(start, inside, end, end)
+    found = (body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *ends))
+    end = min([limit, *(place for place in found if place >= 0)])
+    return _Box(start, inside, end, end, closed=False)
 
 
 _JOINT = re.compile(
@@ -316,6 +313,9 @@ def _announced(body: str) -> Extraction | None:
     """What follows the last "the answer is"."""
     base = max(0, len(body) - TAIL)
     tail = body[base:]
+    lowered = tail.lower()
+    if not any(word in lowered for word in _MARKER_WORDS):
+        return None
     marks = [found for found in _MARKER.finditer(tail) if not _NEGATED.match(tail, found.end())]
     while marks and not tail[marks[-1].end() :].strip(" .*$:\n"):
         if marks[-1][0].startswith("####"):
@@ -347,7 +347,8 @@ _QUICK_NUMBER = re.compile(r"\s*\$?\s*(-?\d[\d,]*(?:\.\d+)?)\s*\$?\.?\s*$")
 
 def _phrase(rest: str) -> tuple[str, int]:
     """The answer at the start of `rest`: to the end of its sentence, or its only formula."""
-    rest = _HOPE.split(rest, maxsplit=1)[0]
+    hope = _HOPE.search(rest)
+    rest = rest[: hope.start()].rstrip(". \n") if hope else rest
     lead = len(rest) - len(rest.lstrip())
     quick = _QUICK_NUMBER.match(rest)
     if quick:
@@ -435,11 +436,13 @@ def _last_expression(body: str) -> Extraction:
         return Extraction(stripped, "whole", start, start + len(stripped))
     base = max(0, len(body) - TAIL)
     tail = body[base:]
-    formula = _last_formula(tail)
+    found = _last_formula(tail)
+    formula = None if found is None else (base + found[0], base + found[1])
+    base = max(0, len(body) - NUMBER_TAIL)
+    tail = body[base:]
     numbers = list(_NUMBER.finditer(_HOPE.sub("", tail)))
-    if formula is not None and (not numbers or numbers[-1].start() <= formula[1]):
-        start, end = formula
-        return Extraction(tail[start:end], "last formula", base + start, base + end)
+    if formula is not None and (not numbers or base + numbers[-1].start() <= formula[1]):
+        return Extraction(body[slice(*formula)], "last formula", *formula)
     if numbers:
         last_number = numbers[-1]
         return Extraction(

@@ -14,7 +14,7 @@ Deep = Callable[[Node, Node], "bool | None"]
 
 CALLER_NODES = 300
 """Nodes the caller looks at for one pair before it hands over; about half a millisecond."""
-CALLER_PRODUCTS = 120
+CALLER_PRODUCTS = 64
 """Elementary products the caller spends on one normal form."""
 
 

@@ -42,7 +42,16 @@ def read(source: str) -> Node:
     """
     if len(source) > MAX_CHARACTERS:
         raise TooBig(f"longer than {MAX_CHARACTERS} characters")
-    cleaned = strip_delimiters(to_latex(source))
+    return read_cleaned(clean(source))
+
+
+def clean(source: str) -> str:
+    """The answer in one notation, without math delimiters."""
+    return strip_delimiters(to_latex(source))
+
+
+def read_cleaned(cleaned: str) -> Node:
+    """`read` for text that went through `clean` already."""
     if not cleaned:
         raise Unreadable("the answer is empty")
     if _INTEGER.match(cleaned):

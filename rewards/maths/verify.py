@@ -12,8 +12,8 @@ from .conventions import Conventions
 from .extraction import Extraction
 from .judge import Deep, Judge, NeedsPool
 from .nodes import Node, TooBig, Unreadable
-from .notation import as_words, squeeze, strip_delimiters, to_latex
-from .reader import read
+from .notation import as_words, squeeze
+from .reader import MAX_CHARACTERS, clean, read_cleaned
 
 _BOXED_GOLD = re.compile(r"\\boxed\s*\{")
 _LABEL = re.compile(
@@ -29,7 +29,7 @@ _CHOICE_ANSWER = re.compile(
 )
 
 
-CALLER_CHARACTERS = 360
+CALLER_CHARACTERS = 240
 """Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
 character."""
 
@@ -59,16 +59,27 @@ class BadGold(ValueError):
 
 
 def read_gold(gold: str) -> tuple[str, Node | None]:
-    """(text, meaning) of a gold; the meaning is None when it is too big to read and is compared as text.
+    """(text, meaning) of a gold; the meaning is None when it is too big to read.
 
     Raises:
         BadGold: it cannot be read at all.
     """
     source = _unboxed(gold)
+    return source, gold_meaning(gold, clean(source))
+
+
+def gold_meaning(gold: str, cleaned: str) -> Node | None:
+    """What a cleaned gold means, None if it is too big to read: then only its text counts.
+
+    Raises:
+        BadGold: it cannot be read at all.
+    """
     try:
-        return source, read(source)
+        if len(cleaned) > MAX_CHARACTERS:
+            return None
+        return read_cleaned(cleaned)
     except TooBig:
-        return source, None
+        return None
     except Unreadable as error:
         raise BadGold(f"the gold {gold[:80]!r} cannot be read: {error}") from error
 
@@ -95,39 +106,42 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: cheap means leave it open and there is no `deep`.
     """
-    text, answer = _unboxed(gold), _LABEL.sub("", answer)
-    if _same_writing(text, answer, conventions):
-        return Decision(True, "text", "the same text")
-    choice = _choice(text, answer, conventions)
-    if choice is not None:
-        return choice
-    if deep is None and len(text) + len(answer) > CALLER_CHARACTERS:
+    gold = _unboxed(gold)
+    if answer.strip() and gold.strip() == answer.strip():
+        return Decision(True, "text", "the same text", trace=[("text", "equal")])
+    if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    meaning = read_gold(gold)[1]
+    wanted, said = clean(gold), clean(_LABEL.sub("", answer))
+    if deep is None and len(wanted) + len(said) > CALLER_CHARACTERS:
+        raise NeedsPool
+    if said and (wanted == said or squeeze(wanted) == squeeze(said)):
+        return Decision(True, "text", "the same text", trace=[("text", "equal")])
+    choice = _choice(wanted, said, conventions)
+    return choice or _by_meaning(gold, wanted, said, conventions, deep)
+
+
+def _by_meaning(
+    gold: str, wanted: str, said: str, conventions: Conventions, deep: Deep | None
+) -> Decision:
+    meaning = gold_meaning(gold, wanted)
     if meaning is None:
         return Decision(
             False, "text", "the gold is too big to evaluate and the texts differ", undecided=True
         )
     try:
-        said = read(answer)
+        answer = read_cleaned(said)
     except TooBig as error:
         return Decision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return Decision(False, "unreadable", f"the answer cannot be read: {error}")
     judge = Judge(conventions, deep=deep)
-    equal = matches(meaning, said, judge)
+    try:
+        equal = matches(meaning, answer, judge)
+    except RecursionError:
+        return Decision(False, "limit", "nested too deep to compare")
     detail = "equal" if equal else judge.why_not or "not equal"
     return Decision(
         equal, judge.rule or "structure", detail, judge.undecided and not equal, judge.trace
-    )
-
-
-def _same_writing(gold: str, answer: str, conventions: Conventions) -> bool:
-    first, second = (strip_delimiters(to_latex(source)) for source in (gold, answer))
-    return (
-        bool(second)
-        and (first == second or squeeze(first) == squeeze(second))
-        and "," not in second[-1:]
     )
 
 

@@ -2,107 +2,24 @@
 
 from __future__ import annotations
 
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "sinh",
-        "cosh",
-        "tanh",
-        "coth",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "arccot",
-        "asin",
-        "acos",
-        "atan",
-        "ln",
-        "log",
-        "lg",
-        "exp",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-        "det",
-        "deg",
-        "dim",
-        "arg",
-        "sgn",
-        "sign",
-        "floor",
-        "ceil",
-        "Re",
-        "Im",
-        "abs",
-        "erf",
-    ]
+
+def _words(written: str) -> frozenset[str]:
+    return frozenset(written.split())
+
+
+FUNCTIONS = _words(
+    "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot asin acos atan ln "
+    "log lg exp max min gcd lcm det deg dim arg sgn sign floor ceil Re Im abs erf"
 )
 ALIASES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sgn": "sign", "cosec": "csc", "tg": "tan", "ctg": "cot",
     "arctg": "arctan", "lb": "log",
 }  # fmt: skip
-GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "varrho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Upsilon",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-        "hbar",
-        "partial",
-        "nabla",
-        "aleph",
-        "Re",
-        "Im",
-        "imath",
-        "jmath",
-        "angle",
-        "triangle",
-        "prime",
-        "square",
-        "triangledown",
-        "bigtriangleup",
-        "star",
-    ]
+GREEK = _words(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
+    "rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma "
+    "Upsilon Phi Psi Omega ell hbar partial nabla aleph Re Im imath jmath angle triangle prime "
+    "square triangledown bigtriangleup star"
 )
 UNITS_OF_NUMBER = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
@@ -121,63 +38,11 @@ FRACTION_WORDS = {
 NUMBER_WORDS = frozenset({*UNITS_OF_NUMBER, *SCALES, *FRACTION_WORDS})
 
 CONNECTIVES = {"and": "and", "or": "or", "lor": "or", "land": "and"}
-QUALIFIERS = frozenset(
-    ["for", "where", "if", "when", "with", "given", "whenever", "such", "otherwise", "as"]
-)
-SHORT_WORDS = frozenset(
-    [
-        "yes",
-        "no",
-        "odd",
-        "all",
-        "any",
-        "and",
-        "or",
-        "not",
-        "the",
-        "is",
-        "are",
-        "in",
-        "of",
-        "to",
-        "if",
-        "for",
-        "one",
-        "two",
-        "six",
-        "ten",
-        "non",
-        "none",
-        "per",
-        "sq",
-        "cu",
-        "pm",
-        "am",
-        "red",
-        "day",
-        "sum",
-        "man",
-        "men",
-        "boy",
-        "box",
-        "cat",
-        "dog",
-        "car",
-        "new",
-        "old",
-        "big",
-        "low",
-        "mon",
-        "tue",
-        "wed",
-        "thu",
-        "fri",
-        "sat",
-        "sun",
-        "true",
-        "only",
-        "each",
-    ]
+QUALIFIERS = _words("for where if when with given whenever such otherwise as")
+SHORT_WORDS = _words(
+    "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq cu "
+    "pm am red day sum man men boy box cat dog car new old big low mon tue wed thu fri sat sun "
+    "true only each"
 )
 
 _LENGTH = {
