@@ -82,7 +82,12 @@ ATTACKS: dict[str, str] = {
     "open a netlink socket": "return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
     "open an ipv6 socket": "return socket.socket(socket.AF_INET6)",
     # kernel doors
-    "trace its keeper": "call(101, 16, os.getppid(), 0, 0); return True",
+    "trace its keeper": """
+    keeper = os.getppid(); pid = os.fork()
+    if pid == 0:
+        try: call(101, 16, keeper, 0, 0)
+        finally: os._exit(7 if ctypes.get_errno() == 0 else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7""",
     "read its keeper's memory": """
     near = ctypes.create_string_buffer(8); far = ctypes.c_char_p(b'x')
     vec = struct.pack('QQ', ctypes.addressof(near), 8); out = struct.pack('QQ', ctypes.addressof(near), 8)
@@ -133,7 +138,7 @@ ATTACKS: dict[str, str] = {
     return True""",
     "fork without end": """
     pids = []
-    for _ in range(400):
+    for _ in range(80):
         pid = os.fork()
         if pid == 0: time.sleep(30); os._exit(0)
         pids.append(pid)
