@@ -6,6 +6,7 @@ from .engine import Engine, Generation, Sampling
 from .human_policy import HumanPlayer, HumanPolicy
 from .loop import Limits, play
 from .policy import Player, Policy, ScriptedPolicy, TextPlayer
+from .random_policy import RandomPolicy
 from .token_policy import TokenPlayer, TokenPolicy
 from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 
@@ -23,6 +24,7 @@ __all__ = [
     "Limits",
     "Player",
     "Policy",
+    "RandomPolicy",
     "Sampling",
     "ScriptedPolicy",
     "Segment",

@@ -8,6 +8,7 @@ from functools import partial
 
 from ludus.contract import NotApplicable
 from ludus.errors import ConfigError, UnknownTask
+from ludus.wire.arguments import parse_served
 
 from ..connect import connect
 from ..gym import GymEnv, make
@@ -87,13 +88,14 @@ def first(tasks: TaskSet, count: int) -> list[Task]:
 
 
 def subject_of(env: Checkable, max_return: float | None) -> Subject:
-    """Read what was handed in: an id, `URL#ID`, a class, an object, or a made environment."""
+    """Read what was handed in: an id, `ID?argument=value`, `URL#ID`, a class, an object, or a made environment."""
     if isinstance(env, GymEnv):
         return Subject(env.session.id, lambda: env, max_return)
     if isinstance(env, str) and "#" in env:
         return Subject(env, partial(_connect, *env.split("#", 1)), max_return)
     if isinstance(env, str):
-        return Subject(env, partial(make, env), max_return)
+        env_id, arguments = parse_served(env)
+        return Subject(env, partial(make, env_id, **arguments), max_return)
     if isinstance(env, TextEnv):
         made = make(env)
         return Subject(made.session.id, lambda: made, max_return)

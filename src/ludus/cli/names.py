@@ -24,8 +24,8 @@ class UnknownThing(UnknownName):
 
 
 def kind_of(name: str) -> Kind:
-    """What `name`, with or without a server's URL before it, stands for."""
-    return Kind.ENVIRONMENT if re.search(r"-v\d+$", name) else Kind.VERIFIER
+    """What `name`, with or without a server's URL before it and arguments after, is."""
+    return Kind.ENVIRONMENT if re.search(r"-v\d+(\?|$)", name) else Kind.VERIFIER
 
 
 def ensure_known(name: str) -> None:
@@ -35,5 +35,6 @@ def ensure_known(name: str) -> None:
         UnknownThing: there is none.
     """
     known = [*env_ids(), *verifier_names()]
-    if "#" not in name and name not in known:
-        raise UnknownThing.near(name, known, hint="ludus list")
+    bare = name.partition("?")[0]
+    if "#" not in name and bare not in known:
+        raise UnknownThing.near(bare, known, hint="ludus list")

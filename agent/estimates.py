@@ -1,0 +1,54 @@
+"""What a sample of episodes says: pass@k and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist, fmean, stdev
+
+import msgspec
+
+Z95 = NormalDist().inv_cdf(0.975)
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A number with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The chance that one of `k` samples passes, without bias, where `c` of `n` samples did.
+
+    1 - C(n - c, k) / C(n, k), after "Evaluating Large Language Models Trained on Code"
+    (arXiv 2107.03374, equation 1).
+
+    >>> pass_at_k(4, 2, 2)  # the pairs that both fail: 1 of 6
+    0.8333333333333334
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"need 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def wilson(c: int, n: int) -> Estimate:
+    """A success rate, with Wilson's interval: sound for few samples and for rates of 0 and 1."""
+    if n < 1:
+        raise ValueError("a rate needs at least one sample")
+    rate, z2 = c / n, Z95 * Z95
+    centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 * math.sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    return Estimate(rate, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def mean_over_tasks(values: Sequence[float]) -> Estimate:
+    """The mean of one value per task, with a normal interval: tasks are what was drawn, samples of
+    one task are not independent of each other.
+    """
+    mean = fmean(values)
+    if len(values) < 2:
+        return Estimate(mean, -math.inf, math.inf)
+    half = Z95 * stdev(values) / math.sqrt(len(values))
+    return Estimate(mean, mean - half, mean + half)

@@ -1,0 +1,184 @@
+"""Measure a policy on an environment: every task sampled k times, failures told apart.
+
+An episode that failed through no fault of the policy (a lost server, a reward that could not be
+computed) is counted by itself. It is never a zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Protocol
+
+import msgspec
+
+from ludus.envs.gym import Playable
+from ludus.envs.tasks import Task, TaskPage
+from ludus.errors import ConfigError
+
+from .estimates import Estimate, mean_over_tasks, pass_at_k, wilson
+from .loop import Limits, play
+from .policy import Policy
+from .trajectory import Episode, Stop
+
+PAGE = 500
+
+
+class Session(Playable, Protocol):
+    """What is played: a local or remote session that lists its tasks in pages."""
+
+    async def task_page(self, split: str, *, offset: int = 0, limit: int = 100) -> TaskPage: ...
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured."""
+
+    episodes: int
+    failed: int
+    """Episodes that are in no number below."""
+    failures: dict[str, int]
+    """Why they failed: stop and detail, with how often."""
+    tasks: int
+    """Tasks with at least one episode that counts."""
+    reward: Estimate | None = None
+    """Mean return over tasks; None if every episode failed."""
+    pass_at: dict[int, Estimate] = {}
+    """k -> pass@k, over the tasks with at least k episodes that count."""
+    turns: float = 0.0
+    """Mean turns of an episode."""
+    stops: dict[str, int] = {}
+
+
+async def first_tasks(session: Session, split: str, count: int) -> list[Task]:
+    """The first `count` tasks of a split, or all.
+
+    Raises:
+        UnknownTask: no such split.
+        ConfigError: it has no tasks.
+    """
+    tasks: list[Task] = []
+    while len(tasks) < count:
+        limit = min(PAGE, count - len(tasks))
+        page = await session.task_page(split, offset=len(tasks), limit=limit)
+        tasks += page.tasks
+        if len(page.tasks) < limit:
+            break
+    if not tasks:
+        raise ConfigError(f"split {split!r} of {session.id} has no tasks")
+    return tasks
+
+
+async def evaluate(
+    open_session: Callable[[], Session],
+    policy_for: Callable[[Session], Policy],
+    *,
+    split: str = "test",
+    tasks: int = 100,
+    samples: int = 1,
+    concurrency: int = 16,
+    seed: int = 0,
+    limits: Limits | None = None,
+    on_start: Callable[[int], None] | None = None,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """Play each of the first `tasks` tasks `samples` times.
+
+    Args:
+        open_session: a new session; each of the `concurrency` players has its own.
+        policy_for: the policy that plays on a session.
+        split: of the tasks.
+        tasks: how many, or all there are.
+        samples: episodes per task. They share the environment's seed and differ in the policy's.
+        concurrency: episodes at once.
+        seed: of environment and policy.
+        limits: of one episode.
+        on_start: called with the number of episodes to come.
+        on_episode: called with each episode when it is over.
+
+    Returns:
+        The episodes by task, then sample.
+    """
+    scout = open_session()
+    try:
+        chosen = await first_tasks(scout, split, tasks)
+    finally:
+        await scout.close()
+    jobs = [(task, index) for task in chosen for index in range(samples)]
+    if on_start:
+        on_start(len(jobs))
+    played: dict[tuple[str, int], Episode] = {}
+    waiting = iter(jobs)
+
+    async def player() -> None:
+        session = open_session()
+        policy = policy_for(session)
+        try:
+            for task, index in waiting:
+                episode = await play(
+                    session, policy, task=task.id, split=split, seed=seed,
+                    sampling_seed=seed * 1_000_003 + index, limits=limits,
+                )  # fmt: skip
+                episode.index, episode.group = index, f"{task.id}#{seed}"
+                played[task.id, index] = episode
+                if on_episode:
+                    on_episode(episode)
+        finally:
+            await session.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, len(jobs))):
+            group.create_task(player())
+    return [played[task.id, index] for task, index in jobs]
+
+
+def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluation:
+    """What the episodes say.
+
+    Args:
+        episodes: of `evaluate`.
+        passing: the return from which an episode passes.
+    """
+    counted = [e for e in episodes if not _has_failed(e)]
+    by_task: dict[str, list[float]] = {}
+    for episode in counted:
+        by_task.setdefault(episode.task, []).append(episode.trajectories[0].verdict.unwrap())
+    trajectories = [episode.trajectories[0] for episode in counted]
+    return Evaluation(
+        episodes=len(episodes),
+        failed=len(episodes) - len(counted),
+        failures=dict(Counter(_failure(e) for e in episodes if _has_failed(e)).most_common()),
+        tasks=len(by_task),
+        reward=mean_over_tasks([fmean(returns) for returns in by_task.values()])
+        if counted
+        else None,
+        pass_at=_pass_at(list(by_task.values()), passing),
+        turns=fmean(len(t.turns) for t in trajectories) if counted else 0.0,
+        stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
+    )
+
+
+def _pass_at(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Estimate]:
+    """pass@k for k = 1, 2, 4 ... as far as some task has that many episodes."""
+    passed = [(len(one), sum(value >= passing for value in one)) for one in returns]
+    most = max((n for n, _ in passed), default=0)
+    estimates: dict[int, Estimate] = {}
+    for k in sorted({*(1 << i for i in range(most.bit_length())), most} - {0}):
+        usable = [(n, c) for n, c in passed if n >= k]
+        if most == 1:
+            estimates[k] = wilson(sum(c for _, c in usable), len(usable))
+        else:
+            mean = mean_over_tasks([pass_at_k(n, c, k) for n, c in usable])
+            estimates[k] = Estimate(mean.value, max(mean.low, 0.0), min(mean.high, 1.0))
+    return estimates
+
+
+def _has_failed(episode: Episode) -> bool:
+    return episode.trajectories[0].exclude_from_baseline
+
+
+def _failure(episode: Episode) -> str:
+    trajectory = episode.trajectories[0]
+    stop = "" if trajectory.stop is Stop.TERMINATED else f"{trajectory.stop}: "
+    return f"{stop}{trajectory.verdict.detail}"[:200]

@@ -1,0 +1,39 @@
+"""Environments named on the command line: `ID`, `ID?argument=value`, or `URL#ID` on a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from ludus.agent.evaluation import Session
+from ludus.envs import make_async
+from ludus.envs.connect import connect
+from ludus.errors import ConfigError
+from ludus.wire.arguments import parse_served
+
+from .names import Kind, ensure_known, kind_of
+
+
+def named(name: str, url: str) -> str:
+    """`name` on the server `url`, if there is one.
+
+    Raises:
+        ConfigError: it is the name of a verifier.
+        UnknownThing: nobody registered it.
+    """
+    ensure_known(name if not url else f"{url}#{name}")
+    if kind_of(name) is not Kind.ENVIRONMENT:
+        raise ConfigError(f"{name!r} is a verifier; an environment's id ends in -vN (ludus list)")
+    return f"{url}#{name}" if url else name
+
+
+@asynccontextmanager
+async def opener(name: str) -> AsyncIterator[Callable[[], Session]]:
+    """Opens sessions of `name` on the running loop; closes the connection, not the sessions."""
+    url, remote, env_id = name.rpartition("#")
+    if not remote:
+        bare, arguments = parse_served(name)
+        yield lambda: make_async(bare, **arguments)
+        return
+    async with connect(url) as server:
+        yield lambda: server.make_async(env_id)
