@@ -24,7 +24,7 @@ from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox
 
 ROOT = os.getuid() == 0
 NOBODY = 65534
-LIMITS = Limits(timeout_s=5, cpu_s=3, memory_bytes=128 << 20)
+LIMITS = Limits(timeout_s=5, cpu_s=3, memory_bytes=256 << 20)
 
 _HEAD = """
 import ctypes, json, os, socket, struct, sys, time
@@ -146,6 +146,7 @@ ATTACKS: dict[str, str] = {
 }
 
 NO_CONTROL = {
+    "trace its keeper": "it works, and leaves the traced slot stopped until its time is over: too slow for every run",
     "find a secret in its own environment": "slots start with a clean environment on every tier",
     "raise a limit": "needs CAP_SYS_RESOURCE, which root in a container may lack",
     "read kernel settings": "the control's own namespaces show it too, harmlessly",
@@ -224,11 +225,12 @@ def _serve(service: socket.socket) -> None:
 
 async def run_attacks(tier: str) -> dict[str, str]:
     """attack -> what became of it."""
+    attacks = {name: body for name, body in ATTACKS.items() if tier != "unsafe" or name not in NO_CONTROL}
     results: dict[str, str] = {}
     sandbox = SlotSandbox(tier, size=2)
     try:
         with Targets() as targets:
-            for name, body in ATTACKS.items():
+            for name, body in attacks.items():
                 done = await sandbox.execute(program(body), argv=[json.dumps(targets)], limits=LIMITS)
                 results[name] = f"{done.status}|{done.stdout}{done.stderr[-200:]}{done.detail}"
             results["a run after all of them"] = (await sandbox.execute("print('fine')")).stdout
@@ -298,4 +300,4 @@ def test_each_attack_works_where_there_are_no_walls() -> None:
     # an attack on the keeper that took the slot down has worked, too
     void = {name: result for name, result in results.items() if "BROKEN" not in result and "infra_error" not in result}
     void.pop("a run after all of them")
-    assert {name: result for name, result in void.items() if name not in NO_CONTROL} == {}
+    assert void == {}
