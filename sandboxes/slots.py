@@ -302,7 +302,7 @@ class _Run:
         left = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
-        elif tree and tree.memory_bytes > limits.memory_bytes:
+        elif tree and tree.memory_bytes > limits.memory_bytes < process_tree.shared_out(self.slot.processes()):
             self.stop(ExecutionStatus.OOM, f"used more than {limits.memory_bytes} bytes of memory")
         elif tree and tree.processes > MAX_PROCESSES:
             self.stop(ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes")
