@@ -166,12 +166,16 @@ def _pass_at(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Es
     estimates: dict[int, Estimate] = {}
     for k in sorted({*(1 << i for i in range(most.bit_length())), most} - {0}):
         usable = [(n, c) for n, c in passed if n >= k]
-        if most == 1:
-            estimates[k] = wilson(sum(c for _, c in usable), len(usable))
-        else:
-            mean = mean_over_tasks([pass_at_k(n, c, k) for n, c in usable])
-            estimates[k] = Estimate(mean.value, max(mean.low, 0.0), min(mean.high, 1.0))
+        estimates[k] = _rate([pass_at_k(n, c, k) for n, c in usable])
     return estimates
+
+
+def _rate(values: Sequence[float]) -> Estimate:
+    """The mean of one rate per task. Where each is 0 or 1, a task is one trial of a binomial."""
+    if set(values) <= {0.0, 1.0}:
+        return wilson(round(sum(values)), len(values))
+    mean = mean_over_tasks(values)
+    return Estimate(mean.value, max(mean.low, 0.0), min(mean.high, 1.0))
 
 
 def _has_failed(episode: Episode) -> bool:

@@ -110,6 +110,8 @@ async def _evaluate(options: Options, name: str) -> Evaluation:
         async with opener(name) as open_session:
             policy = _chat_policy(options) if options.policy == "openai" else None
             try:
+                if policy:
+                    await policy.client.ensure_served()
                 episodes = await evaluate(
                     open_session,
                     _policies(options, policy),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from ludus.agent.evaluation import Session
@@ -28,7 +28,7 @@ def named(name: str, url: str) -> str:
 
 
 @asynccontextmanager
-async def opener(name: str) -> AsyncIterator[Callable[[], Session]]:
+async def opener(name: str) -> AsyncGenerator[Callable[[], Session]]:
     """Opens sessions of `name` on the running loop; closes the connection, not the sessions."""
     url, remote, env_id = name.rpartition("#")
     if not remote:

@@ -20,7 +20,7 @@ from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
 
 from .budget import TokenBudget, Usage
 from .cache import DiskCache
-from .wire import Completion, error_of, messages_row, read_reply
+from .wire import Completion, error_of, messages_row, read_models, read_reply
 
 API_KEY_VARIABLE = "LUDUS_API_KEY"
 """Read where no key is handed in. Not OPENAI_API_KEY: that one must not go to any server named."""
@@ -58,7 +58,8 @@ class ChatClient:
             raise ConfigError(
                 f"a model server's address looks like http://127.0.0.1:8000/v1, got {base_url!r}"
             )
-        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self._base_url = base_url.rstrip("/")
+        self.url = f"{self._base_url}/chat/completions"
         self.model = model
         self.patience = patience
         self.usage = Usage()
@@ -111,16 +112,28 @@ class ChatClient:
             self._cache.put(key, body)
         return completion
 
+    async def ensure_served(self, *, timeout_s: float = 10.0) -> None:
+        """Find out early whether the server answers and knows the model.
+
+        Raises:
+            ConfigError: it lists its models, and this one is not among them.
+            RemoteError: it does not answer, or refuses the key.
+        """
+        asked = HttpRequest("GET", f"{self._base_url}/models", self._headers())
+        response = await self._send(asked, timeout_s)
+        if response.status in (401, 403):
+            raise error_of(response.status, response.body, None)
+        known = read_models(response.body) if response.status == 200 else []
+        if known and self.model not in known:
+            raise ConfigError(f"{self._base_url} has no model {self.model!r}; it has {known[:5]}")
+
     async def close(self) -> None:
         """Close the connections."""
         await self._transport.close()
 
     async def _ask(self, request: dict[str, Any]) -> tuple[Completion, bytes]:
         """The answer, read and as it came; asks again while that may help."""
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        posted = HttpRequest("POST", self.url, headers, _encoded(request))
+        posted = HttpRequest("POST", self.url, self._headers(), _encoded(request))
         async with self._slots:
             retry = Retry(self.patience, self._rng)
             while True:
@@ -134,15 +147,23 @@ class ChatClient:
                 await self._transport.sleep(wait_s)
 
     async def _attempt(self, posted: HttpRequest, timeout_s: float) -> tuple[Completion, bytes]:
-        try:
-            response = await self._transport.send(posted, timeout_s)
-        except ServerUnreachable as error:
-            raise ServerUnreachable(
-                f"no answer from {self.url} ({error.__cause__}); is the model's server running?"
-            ) from error
+        response = await self._send(posted, timeout_s)
         if response.status != 200:
             raise error_of(response.status, response.body, retry_after_s(response))
         return read_reply(response.body), response.body
+
+    async def _send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
+        try:
+            return await self._transport.send(request, timeout_s)
+        except ServerUnreachable as error:
+            raise ServerUnreachable(
+                f"no answer from {self._base_url} ({error.__cause__}); is the model's server "
+                "running there?"
+            ) from error
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        return headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
 
     def _count(self, usage: Usage | None) -> None:
         if usage is not None:

@@ -123,6 +123,22 @@ def read_reply(body: bytes) -> Completion:
     return Completion(message=message, finish=choice.finish_reason or "stop", usage=reply.usage)
 
 
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def read_models(body: bytes) -> list[str]:
+    """The models a server lists; none where it answers in another form."""
+    try:
+        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
 def _read_call(call: _Call, index: int) -> ToolCall:
     """A call whose arguments are no JSON object carries an error, and is never executed."""
     name, identity, given = call.function.name, call.id or f"call_{index}", call.function.arguments
