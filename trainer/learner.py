@@ -93,11 +93,7 @@ class Learner:
         """Log-probabilities, and entropies if asked for, of the trained tokens; only their
         logits are computed.
         """
-        hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
-        trained = batch.mask[:, 1:].bool()
-        logits = self.model.lm_head(hidden[:, :-1][trained]).float() / self.temperature
-        every = torch.log_softmax(logits, dim=-1)
-        chosen = every.gather(1, batch.ids[:, 1:][trained].unsqueeze(1)).squeeze(1)
+        every, chosen = self._distribution(batch)
         spread = -(every.exp() * every).sum(-1) if entropy else None
         return Predicted(
             _scatter(chosen, batch), None if spread is None else _scatter(spread, batch)
@@ -112,6 +108,20 @@ class Learner:
             logp = self.predict(batch.take(part).to(self.model.device)).logp.cpu()
             scored[part, : logp.shape[1]] = logp
         return scored
+
+    @torch.no_grad()
+    def score_norms(self, batch: Batch) -> Tensor:
+        """Squared norm [B, T] of each trained token's score with respect to its logits, on the CPU:
+        `1 - 2 p(token) + sum_v p(v)^2`. What an optimal token baseline weighs returns by.
+        """
+        norms = torch.zeros_like(batch.mask)
+        every = torch.arange(len(batch))
+        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
+            one = batch.take(part).to(self.model.device)
+            logp, chosen = self._distribution(one)
+            found = _scatter(1 - 2 * chosen.exp() + (2 * logp).exp().sum(-1), one).cpu()
+            norms[part, : found.shape[1]] = found
+        return norms
 
     @property
     def lr(self) -> float:
@@ -131,6 +141,14 @@ class Learner:
         """Go on from `state`."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
+
+    def _distribution(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Log-probabilities at the trained tokens: of the whole vocabulary, and of the token."""
+        hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
+        trained = batch.mask[:, 1:].bool()
+        logits = self.model.lm_head(hidden[:, :-1][trained]).float() / self.temperature
+        every = torch.log_softmax(logits, dim=-1)
+        return every, every.gather(1, batch.ids[:, 1:][trained].unsqueeze(1)).squeeze(1)
 
     def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
         """The sum and weight of rows the model is not run on."""

@@ -20,8 +20,11 @@ from .learner import Learner, Predicted
 from .recipes import Algorithm
 from .rollout.collect import Group
 
-PROVIDED = frozenset({"old_logp", "sampler_logp", "ref_logp", "entropy", "truncated"})
+PROVIDED = frozenset({"old_logp", "sampler_logp", "ref_logp", "entropy", "truncated", "proxies"})
 """What the trainer can give a recipe beyond what every recipe has."""
+
+_CREDITED = ("old_logp", "ref_logp", "proxies")
+"""What of it an advantage may read."""
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Ends by a limit: what recipes call truncated."""
@@ -157,7 +160,13 @@ class Updater:
         )
         old_logp = self.learner.score(batch) if self._needs_old else None
         ref_logp = self.reference.score(batch) if self.reference is not None else None
-        known = {"old_logp": old_logp, "ref_logp": ref_logp, "sampler_logp": batch.sampler_logp}
+        proxies = self.learner.score_norms(batch) if "proxies" in algorithm.needs else None
+        known = {
+            "old_logp": old_logp,
+            "ref_logp": ref_logp,
+            "proxies": proxies,
+            "sampler_logp": batch.sampler_logp,
+        }
         tensors = {name: tensor for name, tensor in known.items() if tensor is not None}
         credit = algorithm.advantages(
             shaped,
@@ -165,7 +174,7 @@ class Updater:
             batch.mask,
             experience.rollouts,
             truncated=truncated,
-            **{name: tensors[name] for name in ("old_logp", "ref_logp") if name in tensors},
+            **{name: tensors[name] for name in _CREDITED if name in tensors},
         )
         kept = algorithm.keep(experience.rewards, experience.groups) & ~experience.excluded
         mask = batch.mask * kept[experience.rollouts].unsqueeze(1)
