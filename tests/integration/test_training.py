@@ -12,9 +12,17 @@ import pytest
 
 from ludus.agent import Stop
 from ludus.cli.main import main
+from ludus.config import build, merge, read_toml
 from ludus.metrics import read_metrics
-from ludus.trainer.config import EvalConfig, ModelConfig, RolloutConfig, RunConfig, TrainConfig
-from ludus.trainer.config import TrainerConfig
+from ludus.trainer.checkpoint import checkpoints, step_of
+from ludus.trainer.config import (
+    EvalConfig,
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    TrainConfig,
+    TrainerConfig,
+)
 from ludus.trainer.run_folder import read_episodes
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import train
@@ -134,38 +142,38 @@ async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(model, tmp
             assert trajectory.exclude_from_baseline == failed
 
 
-def start_training(arguments, cwd):
-    command = [sys.executable, "-m", "ludus", "train", *arguments]
-    return subprocess.Popen(
-        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def interrupt_after(lines, arguments, cwd):
+    """Run `ludus train` as a process and send it Ctrl-C once `lines` lines of metrics are there."""
+    command = [sys.executable, "-m", "ludus", "train", *arguments, "--run.folder=run"]
+    process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
+    metrics = cwd / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
 
 
-def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_happened(model, tmp_path):
-    common = ["grpo", "--env", ENV, f"--model.path={model}", "--rollout.tasks_per_step=2"]
-    common += ["--rollout.group_size=2", "--rollout.max_tokens=8", "--eval.tasks=2"]
-    common += ["--run.episodes_every=1", "--trainer.lr=1e-3"]
-    cut = start_training([*common, "--steps=400", "--run.folder=cut"], tmp_path)
-    metrics = tmp_path / "cut" / "metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while not metrics.exists() or len(metrics.read_text().splitlines()) < 4:
-        assert time.monotonic() < deadline, cut.stderr.read()
-        time.sleep(0.05)
-    cut.send_signal(signal.SIGINT)
-    _, errors = cut.communicate(timeout=60)
-    assert cut.returncode == 130, errors
-    assert "--run.resume" in errors
-    done = int(sorted((tmp_path / "cut" / "checkpoints").glob("step-*"))[-1].name[5:])
-    assert 2 <= done < 400
-    steps = f"--steps={done + 2}"
-    going_on = start_training(["cut/config.toml", "--run.resume", steps], tmp_path)
-    _, errors = going_on.communicate(timeout=120)
-    assert going_on.returncode == 0, errors
-    whole = start_training([*common, steps, "--run.folder=whole"], tmp_path)
-    _, errors = whole.communicate(timeout=120)
-    assert whole.returncode == 0, errors
-    last = Path("episodes") / f"step-{done + 2:06d}.jsonl"
-    assert sampled(tmp_path / "cut" / last) == sampled(tmp_path / "whole" / last)
+async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_happened(
+    model, tmp_path
+):
+    arguments = ["grpo", "--env", ENV, f"--model.path={model}", "--trainer.lr=1e-3"]
+    arguments += ["--rollout.tasks_per_step=3", "--rollout.group_size=3", "--rollout.max_tokens=8"]
+    arguments += ["--rollout.max_turns=2", "--eval.tasks=4", "--run.episodes_every=1"]
+    code, errors = interrupt_after(4, [*arguments, "--steps=4000"], tmp_path)
+    assert code == 130, errors
+    assert "go on with: ludus train run/config.toml --run.resume" in errors
+    folder = tmp_path / "run"
+    done = step_of(checkpoints(folder / "checkpoints")[-1])
+    assert 2 <= done < 4000
+    steps = done + 2
+    table = merge(read_toml(folder / "config.toml"), {"steps": steps})
+    await train(build(TrainConfig, merge(table, {"run": {"resume": True, "folder": str(folder)}})))
+    await train(config(model, tmp_path / "whole", steps=steps))
+    last = Path("episodes") / f"step-{steps:06d}.jsonl"
+    assert sampled(folder / last) == sampled(tmp_path / "whole" / last)
 
 
 def sampled(path):
@@ -183,7 +191,7 @@ def sampled(path):
         (["--trainer.lr=fast"], "setting 'trainer.lr': Expected `float`, got `str`"),
         (["--env", "ludus/arithmetik-v0"], "did you mean 'ludus/arithmetic-v0'?"),
         (["--model.path=/nowhere"], "cannot load"),
-        (["--recipe", "gpro"], "did you mean 'grpo'"),
+        (["--recipe", "gpro"], "no recipe named 'gpro'; did you mean 'gspo' or 'grpo'?"),
         (["--run.folder=/proc/nothing"], "cannot write the run folder '/proc/nothing'"),
         (["nonsense"], "did not expect 'nonsense'"),
     ],
