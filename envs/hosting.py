@@ -241,6 +241,7 @@ class HostedSession:
 
 async def perform(session: EnvSession, play: Play, seq: int, instance: str) -> Outcome:
     """Carry out one operation. What it returns can be sent: that is found out here."""
+    outcome: Outcome
     match play:
         case Create(reset=beginning):
             outcome = await _reset(session, beginning or Beginning(), play.session, seq, instance)

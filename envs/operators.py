@@ -73,22 +73,23 @@ class OneByOne:
         match operation:
             case Create():
                 path = f"/v1/envs/{quote(operation.env, safe='')}/sessions"
-                body = CreateBody(session=operation.session, reset=operation.reset)
-                return await client.post(path, body, _BEGUN)
+                create = CreateBody(session=operation.session, reset=operation.reset)
+                begun: Reply = await client.post(path, create, _BEGUN)
+                return begun
             case Reset():
-                body = ResetBody(
+                reset = ResetBody(
                     seq=operation.seq,
                     seed=operation.seed,
                     options=operation.options,
                     instance=operation.instance,
                 )
-                return await client.post(f"{session}/reset", body, ResetReply)
+                return await client.post(f"{session}/reset", reset, ResetReply)
             case Step():
                 client.traffic.steps += 1
-                body = StepBody(
+                step = StepBody(
                     seq=operation.seq, action=operation.action, instance=operation.instance
                 )
-                return await client.post(f"{session}/step", body, StepReply)
+                return await client.post(f"{session}/step", step, StepReply)
             case Delete():
                 return await client.delete(session, Released)
 

@@ -85,7 +85,7 @@ class ServedEnv:
             UnknownTask: no such split or task.
         """
         if query.split not in self._task_sets:
-            raise UnknownTask.near(query.split, self._task_sets, hint=f"splits of {self.id}")
+            self._task_sets[query.split] = self.build().tasks(query.split)
         tasks = self._task_sets[query.split]
         if query.task:
             return TaskPage(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -110,12 +111,8 @@ class EnvService:
         for env in self.served:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 await asyncio.to_thread(env.load)
-            context.metrics.watch(
-                "sessions",
-                "Open sessions",
-                lambda env=env: float(self.sessions.counts[env.id]),
-                env=env.id,
-            )
+            count = partial(self._count, env.id)
+            context.metrics.watch("sessions", "Open sessions", count, env=env.id)
         context.metrics.watch(
             "abandoned_threads",
             "Threads given up on because a step hung",
@@ -186,6 +183,9 @@ class EnvService:
         if running:
             await wait_for_some(running, body.hold_s)
         return BatchReply(items=[_item(one) for one in begun])
+
+    def _count(self, env_id: str) -> float:
+        return float(self.sessions.counts[env_id])
 
     async def _one(self, operation: Operation) -> msgspec.Struct:
         # Shielded: the work goes on if the connection is cut, and the client joins it again.

@@ -28,6 +28,7 @@ from ludus.errors import (
     EpisodeEnded,
     InvalidAction,
     Overloaded,
+    RequestRejected,
     RequestTimeout,
     RewardUnavailable,
     ServerFault,
@@ -236,6 +237,21 @@ async def test_messages_with_images_travel_whole(style: str) -> None:
         observation, _, _, _, info = await session.step(said)
         assert observation == [said]
         assert info == {"bytes": 256}
+
+
+async def test_a_batch_too_large_for_the_server_goes_in_smaller_ones() -> None:
+    async with serving(max_body_bytes=300_000) as server, connected(server.url) as client:
+        sessions = [client.make_async(ENV) for _ in range(16)]
+        await asyncio.gather(*(session.reset(seed=0) for session in sessions))
+        words = ["x" * 70_000] * 15 + ["y" * 400_000]
+        outcomes = await asyncio.gather(
+            *(session.step(word) for session, word in zip(sessions, words, strict=True)),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in outcomes] == [tuple] * 15 + [RequestRejected]
+        assert "takes at most 300000 bytes" in str(outcomes[-1])
+        assert (await sessions[-1].step("short"))[1] == 1.0  # the seq was not used up
+        assert client.traffic.retries == 0
 
 
 async def test_errors_come_back_as_the_types_a_local_environment_raises(style: str) -> None:

@@ -218,14 +218,14 @@ async def test_each_item_of_a_batch_has_its_own_status(api: Api) -> None:
 
 async def test_an_unused_session_is_reaped_and_a_used_one_is_not() -> None:
     async with (
-        HttpServer([service(lease_s=0.4)]) as server,
+        HttpServer([service(lease_s=1.0)]) as server,
         aiohttp.ClientSession(server.url) as http,
     ):
         api = Api(http)
         await api.create("idle")
         await api.create("busy")
         for seq in range(1, 9):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
             assert (await api.step("busy", seq))[0] == 200
         status, reply = await api.step("idle", 1)
         assert (status, reply["error"]["message"]) == (410, "session 'idle' is gone (expired)")

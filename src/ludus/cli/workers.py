@@ -92,7 +92,7 @@ class Worker:
         if time.monotonic() - self.started > STABLE_S:
             self.restarts = 0
         self.restarts += 1
-        return min(MAX_RESTART_AFTER_S, RESTART_AFTER_S * 2 ** (self.restarts - 1))
+        return min(MAX_RESTART_AFTER_S, RESTART_AFTER_S * 2.0 ** min(self.restarts - 1, 16))
 
 
 class Workers:

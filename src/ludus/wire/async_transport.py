@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 
 import aiohttp
 
@@ -11,6 +12,7 @@ from ludus.errors import ConfigError, RequestTimeout
 from .client import HttpRequest, HttpResponse, unreachable
 
 MAX_CONNECTIONS = 256
+LARGE_BYTES = 1 << 19
 
 
 class AsyncTransport:
@@ -28,7 +30,7 @@ class AsyncTransport:
             async with self._pool().request(
                 request.method,
                 request.url,
-                data=request.body or None,
+                data=_payload(request.body),
                 headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
@@ -67,3 +69,8 @@ class AsyncTransport:
                 "'await server.aclose()', or connect once per loop"
             )
         return self._session
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO | None:
+    """A large body is written piece by piece, so that it does not hold up the event loop."""
+    return io.BytesIO(body) if len(body) > LARGE_BYTES else body or None

@@ -127,9 +127,9 @@ class Retry:
         """
         if not getattr(error, "retryable", False):
             raise error
-        backoff = min(self.policy.max_wait_s, self.policy.first_wait_s * 2**self.attempts)
+        doubled_s = self.policy.first_wait_s * 2.0 ** min(self.attempts, 16)
         self.attempts += 1
-        wait_s = backoff * self.rng.uniform(0.5, 1.0)
+        wait_s = min(self.policy.max_wait_s, doubled_s) * self.rng.uniform(0.5, 1.0)
         if isinstance(error, Overloaded):
             wait_s = max(wait_s, error.retry_after_s * self.rng.uniform(1.0, 1.5))
         if time.monotonic() + wait_s >= self.deadline:
@@ -285,7 +285,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     try:
         work.send(None)
     except StopIteration as done:
-        return done.value
+        value: T = done.value
+        return value
     work.close()
     raise RuntimeError("a blocking transport waited on an event loop")
 

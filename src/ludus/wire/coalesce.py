@@ -2,7 +2,7 @@
 
 Calls made in the same turn of the event loop (a batch of generations coming back) leave together.
 While requests are out, later calls gather for a few milliseconds more. What the server answers with
-"still running" goes into the next request.
+"still running" goes into the next request, and a request that is too large for it in two halves.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from ludus.errors import LudusError
+
+from .faults import is_too_large
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -68,15 +70,23 @@ class Coalescer(Generic[Item, Answer]):
         waiting = [entry for entry in self._waiting if not entry[1].done()]
         self._waiting = []
         for start in range(0, len(waiting), self._max_items):
-            request = asyncio.create_task(self._request(waiting[start : start + self._max_items]))
-            self._requests.add(request)
-            request.add_done_callback(self._requests.discard)
+            self._start(waiting[start : start + self._max_items])
+
+    def _start(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        request = asyncio.create_task(self._request(entries))
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
 
     async def _request(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
             answers = await self._send([item for item, _ in entries])
         except (LudusError, asyncio.CancelledError) as error:
-            _fail(entries, error)
+            if len(entries) > 1 and is_too_large(error):
+                middle = len(entries) // 2
+                self._start(entries[:middle])
+                self._start(entries[middle:])
+            else:
+                _fail(entries, error)
             return
         except Exception as error:
             _fail(entries, error)

@@ -7,7 +7,6 @@ Structs are validated here, once. What cannot be read is told apart: bytes that 
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,13 +47,14 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
         Refused: malformed (400) or of the wrong shape (422).
     """
     try:
-        return _decoder(as_type, format).decode(data)
+        decoded: T = _decoder(as_type, format).decode(data)
     except msgspec.ValidationError as error:
         raise Refused(str(error), "invalid") from None
     except msgspec.DecodeError as error:
         raise Refused(f"the body is not {_SPOKEN[format]}: {error}", "malformed") from None
     except RecursionError:
         raise Refused("the body is nested too deeply", "malformed") from None
+    return decoded
 
 
 def read_item(item: object, as_type: type[T]) -> T:
@@ -117,8 +117,12 @@ _json_encoder = msgspec.json.Encoder(enc_hook=_plain)
 _msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
-@cache
-def _decoder(as_type: Any, format: Format) -> Any:
-    if format is Format.MSGPACK:
-        return msgspec.msgpack.Decoder(as_type)
-    return msgspec.json.Decoder(as_type)
+_decoders: dict[tuple[object, Format], Any] = {}
+
+
+def _decoder(as_type: object, format: Format) -> Any:
+    key = (as_type, format)
+    if key not in _decoders:
+        made = msgspec.msgpack.Decoder if format is Format.MSGPACK else msgspec.json.Decoder
+        _decoders[key] = made(as_type)
+    return _decoders[key]

@@ -189,6 +189,12 @@ def used_seq(error: LudusError) -> bool:
     return isinstance(fault, Fault) and fault.seq is not None
 
 
+def is_too_large(error: BaseException) -> bool:
+    """Whether a server refused a body for its size."""
+    fault = error.__dict__.get("fault")
+    return isinstance(fault, Fault) and fault.code == "too_large"
+
+
 def _build_error(fault: Fault, status: int) -> LudusError:
     known = CODES.get(fault.code)
     kind = known.error if known else _BY_STATUS.get(status, _class_of(status))

@@ -103,7 +103,8 @@ class Lanes:
                 continue
             job.started = time.monotonic()
             lane.current = job
-            result, error = None, None
+            result: object = None
+            error: BaseException | None = None
             try:
                 result = job.work()
             except StopIteration as stop:  # a future cannot hold one
