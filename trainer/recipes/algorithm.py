@@ -213,14 +213,19 @@ class Algorithm:
         Args:
             tensors: logp, old_logp, advantages, mask [B, T].
         """
-        known = {**defaults(self.loss_fn.name), **self.loss_fn.options}
+        known = {**_defaults(self.loss_fn), **self.loss_fn.options}
         relative = known.get("bounds", "relative") == "relative"
         low, high = (known.get(name) if relative else None for name in ("eps_low", "eps_high"))
+        logp, old_logp, mask = tensors["logp"], tensors["old_logp"], tensors["mask"]
+        if self.loss_fn.name in WHOLE_RATIOS:
+            # one ratio a sequence: the geometric mean of its tokens', on each of them
+            mean = algorithms.sequence_ratio(logp, old_logp, mask).log()
+            logp, old_logp = mean.unsqueeze(1).expand_as(logp), torch.zeros_like(old_logp)
         return algorithms.ratio_statistics(
-            tensors["logp"],
-            tensors["old_logp"],
+            logp,
+            old_logp,
             tensors["advantages"],
-            tensors["mask"],
+            mask,
             eps_low=low if isinstance(low, float) else 0.2,
             eps_high=high if isinstance(high, float) else 0.2,
         )
@@ -376,6 +381,8 @@ _ALWAYS = frozenset(
     }
 )
 """What a trainer always has, or the resolver makes."""
+WHOLE_RATIOS = frozenset({"gspo_loss", "gspo_token_loss", "luspo_loss"})
+"""Losses whose clip is on the ratio of the whole sequence."""
 _BY_ROLLOUT = frozenset(
     {"rewards", "groups", "truncated", "alpha", "beta", "greedy_rewards", "correct"}
 )
@@ -390,6 +397,10 @@ def _find_agg(recipe: Recipe, loss: Bound, max_tokens: int | None) -> Bound:
     if name.endswith("_all_rows"):
         name, options = name.removesuffix("_all_rows"), {**options, "rows": "all"}
     return bind(name, "", options, where="algorithm.agg", max_tokens=max_tokens)
+
+
+def _defaults(function: Bound) -> dict[str, object]:
+    return {} if ":" in function.name else defaults(function.name)
 
 
 def _lengths(mask: Tensor, rollouts: Tensor, count: int) -> Tensor:

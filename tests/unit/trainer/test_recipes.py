@@ -209,6 +209,18 @@ def test_a_kl_in_the_reward_reaches_every_token() -> None:
     torch.testing.assert_close(found.advantages, A.whiten(returns, MASK))
 
 
+def test_movement_is_measured_with_the_ratio_the_loss_clips() -> None:
+    logp = OLD + torch.tensor([0.4, -0.4, 0.0, 0.4])
+    tensors = {"logp": logp, "old_logp": OLD, "advantages": torch.ones(5, 4), "mask": MASK}
+    # row 0 trains tokens 0, 1, 3; row 1 token 0; row 2 all; row 3 and row 4 tokens 0, 1 and 1, 2:
+    # ratios above 1.2 at 2 + 1 + 2 + 1 + 0 of 12 tokens
+    assert resolve(load_recipe("grpo")).moved(**tensors).clip_high.item() == pytest.approx(0.5)
+    # sequence ratios: e^(.4/3), e^.4, e^.1, 1, e^-.2: above 1.0004 for 3 + 1 + 4 of 12 tokens
+    assert resolve(load_recipe("gspo")).moved(**tensors).clip_high.item() == pytest.approx(8 / 12)
+    # absolute bounds are not PPO's; the statistic falls back to 0.2
+    assert resolve(load_recipe("scale_rl")).moved(**tensors).clip_high.item() == pytest.approx(0.5)
+
+
 def test_ppo_has_returns_for_its_value_head() -> None:
     algorithm = resolve(load_recipe("ppo"))
     values = given()["values"]
