@@ -15,7 +15,9 @@ class ModelConfig:
     """The policy's model."""
 
     path: str = ""
-    """A transformers causal-LM folder with a chat template, or a hub id."""
+    """A transformers causal-LM folder with a chat template, or a hub id; for ludus sft also "tiny",
+    a small model from
+    random weights."""
     device: str = "auto"
     """Of the learner: auto takes CUDA where there is one."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -173,10 +175,7 @@ class TrainConfig:
 
     def require_complete(self) -> None:
         """Refuse to start without an environment and a model."""
-        if not self.env:
-            raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
-        if not self.model.path:
-            raise ConfigError("no model named; add --model.path FOLDER (a transformers causal LM)")
+        _require(self.env, self.model)
 
 
 @dataclass(frozen=True)
@@ -203,10 +202,14 @@ class SFTConfig:
 
     def require_complete(self) -> None:
         """Refuse to start without an environment and a model."""
-        if not self.env:
-            raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
-        if not self.model.path:
-            raise ConfigError("no model named; add --model.path FOLDER (a transformers causal LM)")
+        _require(self.env, self.model)
+
+
+def _require(env: str, model: ModelConfig) -> None:
+    if not env:
+        raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
+    if not model.path:
+        raise ConfigError("no model named; add --model.path FOLDER (a transformers causal LM)")
 
 
 def _positive(name: str, value: float) -> None:

@@ -35,7 +35,7 @@ from .progress import ProgressWatcher, sft_progress
 from .report import write_report
 from .run_folder import read_episodes
 from .sft import run_sft
-from .tiny import write_tiny_policy
+from .tiny import briefing_phrases, write_tiny_policy
 from .train import train
 
 ENV = "ludus/arithmetic-v0"
@@ -77,7 +77,9 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
     out = console or Console()
     folder = Path(config.folder)
     shutil.rmtree(folder, ignore_errors=True)
-    model = write_tiny_policy(folder / "model", phrases=phrases(), seed=config.seed)
+    model = write_tiny_policy(
+        folder / "model", phrases=briefing_phrases(make_async(ENV).env.briefing()), seed=config.seed
+    )
     out.print(
         "[bold]1[/bold]  a policy from random weights learns from a demonstrator who "
         f"{FAULT_IN_WORDS}"
@@ -92,16 +94,6 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
         ) as watcher:
             result = await train(settings, watcher=watcher)
     return _conclude(folder, result.folder, out)
-
-
-def phrases() -> list[str]:
-    """Strings of this environment that the demo's tokenizer reads as one token, to keep
-    episodes short.
-    """
-    briefing = make_async(ENV).env.briefing()
-    told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
-    roles = ["system\n", "user\n", "assistant\n"]
-    return [told, "calculator(expression)", "calculator", "expression", *roles]
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from .devices import pick_device
 from .engines import load_model, load_tokenizer
 from .learner import Learner, Predicted
 from .run_folder import RunFolder
+from .tiny import tiny_or_folder
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -48,12 +49,11 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         resume=False,
         tensorboard=config.run.tensorboard,
     )
-    tokenizer = load_tokenizer(config.model.path)
-    chat_format = ChatFormat(tokenizer, tool_format(config.model.tool_format))
-    learner = Learner(
-        load_model(config.model.path, device=pick_device(config.model.device)), config.trainer
-    )
     session = _demonstrator(config.env)
+    path = tiny_or_folder(config.model.path, folder.path, session.env.briefing, seed=config.seed)
+    tokenizer = load_tokenizer(path)
+    chat_format = ChatFormat(tokenizer, tool_format(config.model.tool_format))
+    learner = Learner(load_model(path, device=pick_device(config.model.device)), config.trainer)
     for step in range(1, config.steps + 1):
         started = time.perf_counter()
         first = (config.seed * config.steps + step - 1) * config.batch_size

@@ -10,7 +10,7 @@ phrases that are handed in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,12 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from ludus.envs import Briefing
+
 from .engines.models import save_model
+
+TINY = "tiny"
+"""A model path that asks for a policy from nothing instead of a folder."""
 
 TURN_START, TURN_END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 MARKS = (
@@ -46,6 +51,17 @@ message.tool_calls or [] %} {{- '\\n' if message.content or not loop.first else 
 '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments |
 tojson + '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }}{% endif %} {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+
+def briefing_phrases(briefing: Briefing) -> list[str]:
+    """What every episode of an environment repeats: one token each keeps a small model's
+    episodes short.
+    """
+    told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
+    arguments = [name for tool in briefing.tools for name in tool.parameters.get("properties", {})]
+    tools = [tool.name for tool in briefing.tools]
+    roles = ["system\n", "user\n", "assistant\n"]
+    return list(dict.fromkeys(phrase for phrase in (told, *tools, *arguments, *roles) if phrase))
 
 
 def build_tokenizer(phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
@@ -93,7 +109,8 @@ def build_model(
         use_sliding_window=False,
         **{
             "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
-            # The usual 0.02 is for thousands of channels; at this width copying is learned sooner with
+            # The usual 0.02 is for thousands of channels; at this width copying is
+            # learned sooner with
             # a variance of one over the width.
             "initializer_range": hidden**-0.5,
             **overrides,
@@ -119,3 +136,11 @@ def write_tiny_policy(
     tokenizer = build_tokenizer(phrases)
     save_model(build_model(len(tokenizer), seed=seed, **shape), tokenizer, path)
     return Path(path)
+
+
+def tiny_or_folder(path: str, folder: Path, briefing: Callable[[], Briefing], *, seed: int) -> str:
+    """`path`, or where a policy from nothing was just written, if `path` is "tiny"."""
+    if path != TINY:
+        return path
+    phrases = briefing_phrases(briefing())
+    return str(write_tiny_policy(folder / "model", phrases=phrases, seed=seed))
