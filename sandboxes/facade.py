@@ -16,6 +16,7 @@ from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 
 from . import grading
+from .grading import GradeOptions
 from .protocol import MIB, Execution, Limits, Sandbox
 from .slot_sandbox import SlotSandbox
 from .tiers import open_sandbox
@@ -125,18 +126,31 @@ def grade(
     tests: Sequence[object],
     *,
     kind: str = "assert",
-    options: grading.GradeOptions = grading.GradeOptions(),
+    partial: bool = False,
+    stop_early: bool | None = None,
+    timeout_s: float = 10.0,
+    memory_bytes: int = 512 * MIB,
+    entry_point: str = "",
+    prelude: str = "",
+    compare: str = "exact",
+    language: str = "python",
 ) -> Verdict:
-    """Grade `solution` by `tests`; see `grading.grade`."""
+    """Grade `solution` by `tests` it never sees; see `GradeOptions` and `grade_in_detail` for what each means."""
+    options = GradeOptions(
+        partial=partial,
+        stop_early=stop_early,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        entry_point=entry_point,
+        prelude=prelude,
+        compare=compare,
+        language=language,
+    )
     return _wait(_grade(solution, tests, kind, options))
 
 
 async def grade_async(
-    solution: str,
-    tests: Sequence[object],
-    *,
-    kind: str = "assert",
-    options: grading.GradeOptions = grading.GradeOptions(),
+    solution: str, tests: Sequence[object], *, kind: str = "assert", options: GradeOptions = GradeOptions()
 ) -> Verdict:
     """`grade` for callers on an event loop."""
     return await _join(_grade(solution, tests, kind, options))
@@ -154,7 +168,7 @@ async def _execute(
     return await sandbox.execute(code, language, limits=limits, stdin=stdin, files=files, fetch_files=fetch_files)
 
 
-async def _grade(solution: str, tests: Sequence[object], kind: str, options: grading.GradeOptions) -> Verdict:
+async def _grade(solution: str, tests: Sequence[object], kind: str, options: GradeOptions) -> Verdict:
     sandbox = await _shared().sandbox()
     if not isinstance(sandbox, SlotSandbox):
         raise ConfigError(f"grading needs slots; the sandbox here is {sandbox.tier!r}")

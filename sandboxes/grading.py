@@ -25,6 +25,7 @@ from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 
 from .compare import Comparison
+from .inside.prove import PLAIN
 from .inside.request import PROVE, SERVE, Request
 from .protocol import MIB, ExecutionStatus, Limits
 from .slot_sandbox import LIGHT, SlotSandbox
@@ -193,7 +194,7 @@ def _call_source(test: object, options: GradeOptions) -> str:
     if not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise _Unusable("the 'input' of a function_call test is a list of arguments")
     called = f"{options.entry_point}(*{list(arguments)!r})"
-    return f"assert plain({called}) == plain({expected!r})"
+    return f"assert {PLAIN}({called}) == {PLAIN}({expected!r})"
 
 
 def _json_lines(value: object) -> object:

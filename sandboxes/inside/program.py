@@ -23,7 +23,19 @@ def run(request: Request) -> int:
     arguments: list[str] = request.options.get("argv", [])  # type: ignore[assignment]
     sys.argv = [NAME, *arguments]
     gc.enable()
+    give_full_depth()
     return finish(execute(source, fresh_main().__dict__))
+
+
+def give_full_depth() -> None:
+    """Frames of ours below a program must not count against its recursion limit."""
+    ours, frame = 0, sys._getframe()
+    while frame.f_back is not None:
+        ours, frame = ours + 1, frame.f_back
+    sys.setrecursionlimit(_RECURSION_LIMIT + ours)
+
+
+_RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 def touch() -> None:

@@ -22,6 +22,9 @@ from .request import Request
 PEER, REPORT = 3, 4
 """Descriptors: the line to the solution, and the file for results."""
 
+PLAIN = "_ludus_plain"
+"""The name under which generated tests find `plain`; no solution has a use for it."""
+
 _DETAIL_LETTERS = 300
 
 _TRUSTED_FUNCTIONS = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
@@ -53,7 +56,7 @@ class Bench:
         self._exceptions: dict[str, type[BaseException]] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=False)
         self._broken = ""
-        self.names: dict[str, object] = {"__name__": "tests", "plain": plain}
+        self.names: dict[str, object] = {"__name__": "tests", PLAIN: plain}
 
     def ask(self, verb: str, *arguments: object) -> object:
         """Ask the solution. Once it has broken the line, every later test fails too, whatever the tests catch."""

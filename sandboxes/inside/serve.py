@@ -5,6 +5,7 @@ It is given function names and arguments, and nothing else: no test, no expected
 
 from __future__ import annotations
 
+import builtins
 import gc
 import sys
 from collections.abc import Callable, Iterator
@@ -62,8 +63,25 @@ class Server:
         if token[0] == "h":
             return self._objects[number]
         if token[0] == "j":
-            return iter(lambda: self.line.request("next", number)[0], object())  # type: ignore[index]
-        return lambda *arguments, **named: self.line.request("callback", number, arguments, named)
+            return self._draw(number)
+        return lambda *arguments, **named: self._ask("callback", number, arguments, named)
+
+    def _draw(self, number: int) -> Iterator[object]:
+        """The items of an iterator the tests passed."""
+        while True:
+            try:
+                answer = self._ask("next", number)
+            except StopIteration:
+                return
+            yield answer[0]  # type: ignore[index]
+
+    def _ask(self, verb: str, *arguments: object) -> object:
+        """Call what the tests gave us to call; raises here what it raised there."""
+        try:
+            return self.line.request(verb, *arguments)
+        except peer.Answer as answer:
+            kind = getattr(builtins, answer.base, RuntimeError)
+            raise kind(*answer.arguments) from None
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
         return _VERBS[verb](self, *arguments)
@@ -86,6 +104,7 @@ class Server:
 
     def call(self, target: object, arguments: tuple[object, ...], named: dict[str, object]) -> object:
         """Call an object the tests hold."""
+        program.give_full_depth()
         return target(*arguments, **named)  # type: ignore[operator]
 
     def method(self, target: object, name: str, arguments: tuple[object, ...], named: dict[str, object]) -> object:

@@ -1,0 +1,128 @@
+"""What honest solutions and honest tests may rely on across the two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ludus.errors import ConfigError
+from ludus.sandboxes import GradeOptions, SlotSandbox, grade_in_detail, open_sandbox
+from ludus.sandboxes.grading import grade
+from ludus.verdict import Status
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def sandbox() -> AsyncIterator[SlotSandbox]:
+    opened = await open_sandbox("slots-root", size=4)
+    assert isinstance(opened, SlotSandbox)
+    yield opened
+    await opened.close()
+
+
+HONEST = {
+    "a mutated argument": ("def f(x):\n    x.sort()\n", ["a = [3, 1]\nassert f(a) is None and a == [1, 3]"]),
+    "the argument itself comes back": ("def f(x):\n    x.append(1)\n    return x\n", ["a = []\nassert f(a) is a and a == [1]"]),
+    "two names of one argument": ("def f(x, y):\n    x.append(1)\n    return y\n", ["a = []\nassert f(a, a) == [1]"]),
+    "a mutated dict in a list": ("def f(x):\n    x[0]['k'] = [2]\n", ["d = {}\nf([d])\nassert d == {'k': [2]}"]),
+    "a lazy generator": ("def f():\n    n = 0\n    while True:\n        yield n\n        n += 1\n", ["g = f()\nassert [next(g) for _ in range(100)] == list(range(100))"]),
+    "prints are discarded": ("print('x' * 10**6)\ndef f():\n    print('y')\n    return 1\n", ["assert f() == 1"]),
+    "a built-in exception": ("def f():\n    raise KeyError('k')\n", ["try:\n    f()\n    assert False\nexcept KeyError as e:\n    assert e.args == ('k',)"]),
+    "an own exception": ("class Bad(ValueError): pass\ndef f():\n    raise Bad('b')\n", ["try:\n    f()\n    assert False\nexcept Bad as e:\n    assert str(e) == 'b' and isinstance(e, ValueError)"]),
+    "an own class": ("class P:\n    def __init__(self, x): self.x = x\n    def double(self): return self.x * 2\n", ["p = P(3)\nassert p.x == 3 and p.double() == 6\np.x = 5\nassert p.double() == 10 and isinstance(p, P)"]),
+    "a length, items and iteration": ("class S:\n    def __len__(self): return 2\n    def __getitem__(self, i):\n        if i > 1: raise IndexError\n        return 'ab'[i]\n", ["s = S()\nassert len(s) == 2 and s[1] == 'b' and list(s) == ['a', 'b'] and 'a' in s and 'z' not in s"]),
+    "arithmetic of built objects": ("class V:\n    def __init__(self, x): self.x = x\n    def __add__(self, o): return V(self.x + o.x)\n", ["assert (V(1) + V(2)).x == 3"]),
+    "a callback": ("def f(g, xs):\n    return [g(x) for x in xs]\n", ["seen = []\ndef g(x):\n    seen.append(x)\n    return x + 1\nassert f(g, [1, 2]) == [2, 3] and seen == [1, 2]"]),
+    "an iterator argument": ("def f(xs):\n    return sum(xs)\n", ["assert f(iter([1, 2, 3])) == 6 and f(x for x in (4, 5)) == 9"]),
+    "a returned function": ("def f(n):\n    return lambda m: n + m\n", ["assert f(1)(2) == 3"]),
+    "keyword arguments": ("def f(a, *, b=2):\n    return a - b\n", ["assert f(1, b=5) == -4"]),
+    "a constant": ("LIMIT = (1, 'a')\ndef f():\n    return LIMIT\n", ["assert LIMIT == (1, 'a') and f() == LIMIT"]),
+    "floats at the edges": ("def f():\n    return [float('nan'), float('inf'), -0.0, 2**100, 1j]\n", ["import math\na, b, c, d, e = f()\nassert math.isnan(a) and b > 1e308 and math.copysign(1, c) < 0 and d == 2**100 and e == 1j"]),
+    "recursion to Python's own depth": ("def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\n", ["assert f(950) == 950"]),
+    "a standard module the solution imported": ("import math\ndef f():\n    return 0.1 + 0.2\n", ["assert math.isclose(f(), 0.3)"]),
+    "a helper of the solution": ("def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\ndef f():\n    return -0.5\n", ["assert abs(poly([1, 2], f())) < 1e-9"]),
+    "numpy": ("import numpy as np\ndef f():\n    return np.arange(3)\n", ["assert np.array_equal(f(), [0, 1, 2])"]),
+    "state between tests": ("x = []\ndef f():\n    x.append(1)\n    return len(x)\n", ["assert f() == 1", "assert f() == 2"]),
+}  # fmt: skip
+
+
+async def test_honest_solutions_pass(sandbox: SlotSandbox) -> None:
+    verdicts = {name: await grade(sandbox, code, tests) for name, (code, tests) in HONEST.items()}
+    assert {name: verdict.detail for name, verdict in verdicts.items() if verdict.reward != 1.0} == {}
+
+
+async def test_a_trusted_helper_wins_over_the_solution_s(sandbox: SlotSandbox) -> None:
+    cheat = "def poly(*_):\n    return 0\ndef f():\n    return 'junk'\n"
+    options = GradeOptions(prelude="def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n")
+    verdict = await grade(sandbox, cheat, ["assert abs(poly([1, 2], f())) < 1e-9"], options=options)
+    assert verdict.reward == 0.0
+
+
+async def test_partial_credit_counts_tests_and_early_stop_ends_at_the_first_failure(sandbox: SlotSandbox) -> None:
+    code, tests = "def f(n):\n    return n\n", ["assert f(1) == 1", "assert f(1) == 2", "assert f(3) == 3"]
+    partial = await grade_in_detail(sandbox, code, tests, options=GradeOptions(partial=True))
+    assert partial.verdict.reward == pytest.approx(2 / 3)
+    assert [result.passed for result in partial.results] == [True, False, True]
+    strict = await grade_in_detail(sandbox, code, tests)
+    assert strict.verdict.reward == 0.0
+    assert [result.passed for result in strict.results] == [True, False]
+
+
+async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandbox) -> None:
+    for tests, kind in (([], "assert"), (["assert f("], "assert"), ([3], "assert"), (["x"], "stdin"), ([{"input": []}], "function_call")):
+        verdict = await grade(sandbox, "def f(): pass", tests, kind=kind)
+        assert verdict.status is Status.INVALID, (tests, kind)
+    with pytest.raises(ConfigError, match="no kind of tests"):
+        await grade(sandbox, "", ["x"], kind="asserts!")
+
+
+async def test_function_calls_compare_tuples_as_json_lists(sandbox: SlotSandbox) -> None:
+    code = "class Solution:\n    pass\ndef f(a, b):\n    return (a, {'k': (b,)})\n"
+    options = GradeOptions(entry_point="f")
+    tests: list[object] = [{"input": [1, "x"], "output": [1, {"k": ["x"]}]}, {"input": '2\n"y"', "output": '[2, {"k": ["y"]}]'}]
+    assert (await grade(sandbox, code, tests, kind="function_call", options=options)).reward == 1.0
+
+
+async def test_outputs_compare_as_asked(sandbox: SlotSandbox) -> None:
+    code = "print(1/3, 'a')\nprint(2)\n"
+    expected = {"exact": "0.3333333333333333 a\n2", "tokens": "0.3333333333333333\na 2", "float:1e-6": "0.333333 a 2"}
+    for compare, output in expected.items():
+        verdict = await grade(sandbox, code, [{"input": "", "output": output}], kind="stdin", options=GradeOptions(compare=compare))
+        assert verdict.reward == 1.0, compare
+    wrong = await grade(sandbox, code, [{"input": "", "output": "0.333333 a 2"}], kind="stdin")
+    assert wrong.reward == 0.0
+
+
+async def test_a_check_function_is_called_with_the_entry_point(sandbox: SlotSandbox) -> None:
+    tests = ["def check(candidate):\n    assert candidate(2) == 4\n"]
+    options = GradeOptions(entry_point="f")
+    assert (await grade(sandbox, "def f(n):\n    return n * 2\n", tests, options=options)).reward == 1.0
+    assert (await grade(sandbox, "def f(n):\n    return n\n", tests, options=options)).reward == 0.0
+
+
+DATA = os.environ.get("LUDUS_DATA_DIR")
+
+
+@pytest.mark.skipif(not DATA, reason="LUDUS_DATA_DIR is not set")
+async def test_no_wrong_verdict_on_the_development_set(sandbox: SlotSandbox) -> None:
+    rows = [json.loads(line) for line in Path(str(DATA), "code", "grade_dev.jsonl").read_text().splitlines()]
+    busy = asyncio.Semaphore(2)
+
+    async def grade_row(row: dict[str, object]) -> bool:
+        async with busy:
+            verdict = await grade(sandbox, str(row["code"]), row["tests"], kind=str(row["kind"]))  # type: ignore[arg-type]
+        return verdict.reward == float(row["label"])  # type: ignore[arg-type]
+
+    right = await asyncio.gather(*map(grade_row, rows))
+    assert [row["id"] for row, good in zip(rows, right, strict=True) if not good] == []

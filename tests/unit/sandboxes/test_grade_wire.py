@@ -1,0 +1,138 @@
+"""The plain-value wire: exact round trips, aliases, and refusal of everything that is not a value."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter, OrderedDict, deque
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from ludus.sandboxes.inside import wire
+
+
+def no_handle(item: object) -> str:
+    raise TypeError(f"{item!r} is not plain")
+
+
+def send(*values: object) -> list[object]:
+    encoder = wire.Encoder(no_handle)
+    for value in values:
+        encoder.add(value)
+    return list(wire.Decoder(no_find).values(wire.loads(wire.dumps(encoder.tokens))))
+
+
+def no_find(token: str) -> object:
+    raise wire.Malformed(token)
+
+
+VALUES = [
+    None, True, 0, -1, 2**53, -(2**200), 0.1, -0.0, 1e308, math.inf, "", "ä\ud800\0", b"\xff", 2 + 3j, (), [], {}, set(),
+    frozenset({1}), [1, [2, (3,)]], {"a": [1], 2: None}, {(1, 2): {3}}, range(3, 9, 2), Decimal("1.10"), Fraction(1, 3),
+    datetime.datetime(2024, 2, 29, 1, 2, 3, 4), datetime.date(2024, 2, 29), datetime.time(1), datetime.timedelta(1, 2, 3),
+    deque([1, 2], 5), Counter("aab"), OrderedDict(a=1), Ellipsis, int,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_plain_value_arrives_as_it_was(value: object) -> None:
+    (arrived,) = send(value)
+    assert arrived == value
+    assert type(arrived) is type(value)
+    assert repr(arrived) == repr(value)
+
+
+def test_nan_arrives_as_nan() -> None:
+    (arrived,) = send(math.nan)
+    assert isinstance(arrived, float)
+    assert math.isnan(arrived)
+
+
+def test_numpy_arrays_and_scalars_arrive_with_type_and_shape() -> None:
+    numpy = pytest.importorskip("numpy")
+    sent = numpy.arange(6, dtype="int16").reshape(2, 3), numpy.float32(0.5)
+    arrived = send(*sent)
+    assert arrived[0].dtype == sent[0].dtype
+    assert arrived[0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert type(arrived[1]) is numpy.float32
+
+
+def test_subclasses_arrive_as_their_base_type() -> None:
+    class Sly(list):  # type: ignore[type-arg]
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    class Number(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    arrived = send(Sly([1]), Number(3))
+    assert [type(value) for value in arrived] == [list, int]
+
+
+def test_aliases_stay_aliases() -> None:
+    shared: list[int] = []
+    outer, again = send([shared, shared], [])
+    assert isinstance(outer, list)
+    outer[0].append(1)
+    assert outer[1] == [1]
+    assert again == []
+
+
+def test_nesting_of_any_depth_neither_recurses_nor_fails() -> None:
+    value: list[object] = []
+    for _ in range(50_000):
+        value = [value]
+    (arrived,) = send(value)
+    depth = 0
+    while isinstance(arrived, list) and arrived:
+        arrived, depth = arrived[0], depth + 1
+    assert depth == 50_000
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PLAIN)
+def test_any_nest_of_plain_values_makes_the_round_trip(value: object) -> None:
+    assert send(value) == [value]
+
+
+TOKENS = st.lists(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-10, 10), st.floats(), st.text(max_size=8),
+        st.builds(lambda tag, rest: tag + rest, st.sampled_from("s@=[({<:OCdkibBcDFtreTnhfj"), st.text("0123456789abc ./", max_size=6)),
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(TOKENS)
+def test_any_tokens_give_values_or_are_refused_and_nothing_else(tokens: list[wire.Token]) -> None:
+    try:
+        list(wire.Decoder(no_find).values(tokens))
+    except wire.Malformed:
+        return
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes_give_tokens_or_are_refused(data: bytes) -> None:
+    try:
+        assert isinstance(wire.loads(data), list)
+    except wire.Malformed:
+        return
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b"{}", b"3", b"[[1]]", b"[" + b"9" * 5000 + b"]"])
+def test_nested_foreign_or_oversized_json_is_refused(data: bytes) -> None:
+    with pytest.raises(wire.Malformed):
+        list(wire.Decoder(no_find).values(wire.loads(data)))
