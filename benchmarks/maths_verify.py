@@ -1,13 +1,16 @@
-"""The maths verifier beside Math-Verify 0.9.0, in one run: truth, speed and latency on a labelled file.
+"""The maths verifier beside Math-Verify 0.9.0, in one run: truth, speed and latency on a labelled
+file.
 
     pip install math-verify==0.9.0
-    LUDUS_DATA_DIR=... python benchmarks/maths_verify.py                 # verify_dev.jsonl of that folder
+    LUDUS_DATA_DIR=... python benchmarks/maths_verify.py                 # verify_dev.jsonl of
+        that folder
     python benchmarks/maths_verify.py --file cases.jsonl --half b
 
-Each verifier runs in a fresh process: one cold pass in shuffled order, every pair once, no cache over pairs. CPU time
-includes children (the pool is closed before it is read). Imports and the pool's start are printed apart. Math-Verify
-runs as tuned for this kind of data: reasoning stripped, boxed first, a string match when the gold is a letter, bare
-answers boxed, the gold in dollar signs, its own five-second alarms on.
+Each verifier runs in a fresh process: one cold pass in shuffled order, every pair once, no cache
+over pairs. CPU time includes children (the pool is closed before it is read). Imports and the
+pool's start are printed apart. Math-Verify runs as tuned for this kind of data: reasoning
+stripped, boxed first, a string match when the gold is a letter, bare answers boxed, the gold in
+dollar signs, its own five-second alarms on.
 """
 
 from __future__ import annotations
@@ -45,10 +48,14 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     default = Path(os.environ.get("LUDUS_DATA_DIR", ".")) / "math" / "verify_dev.jsonl"
     made.add_argument("--file", type=Path, default=default)
-    made.add_argument("--half", choices=["a", "b"], help="only the cases whose id hashes to this half")
+    made.add_argument(
+        "--half", choices=["a", "b"], help="only the cases whose id hashes to this half"
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--one", choices=["ludus", "math-verify"], help=argparse.SUPPRESS)
     return made
@@ -119,7 +126,9 @@ def measure_ludus(rows: list[Case]) -> dict[str, Any]:
 
 
 def tree_cpu() -> float:
-    """CPU seconds of this process and all that live below it (workers are the template's children)."""
+    """CPU seconds of this process and all that live below it (workers are the template's
+    children).
+    """
     import psutil
 
     this = psutil.Process()
@@ -168,7 +177,8 @@ def measure_math_verify(rows: list[Case]) -> dict[str, Any]:
             outcomes.append(False)
         seconds.append(time.perf_counter() - start)
     return {
-        "outcomes": outcomes, "seconds": seconds, "pooled": [False] * len(rows), "cpu_s": cpu() - started_cpu,
+        "outcomes": outcomes, "seconds": seconds, "pooled": [False] * len(rows),
+        "cpu_s": cpu() - started_cpu,
         "import_s": imported - before, "start_s": 0.0,
     }  # fmt: skip
 
@@ -197,14 +207,23 @@ def report(rows: list[Case], results: dict[str, dict[str, Any]]) -> None:
     hard = [not row["category"].startswith("hv_") for row in rows]
     for name, result in results.items():
         print(f"{name}: import {result['import_s']:.2f} s, pool start {result['start_s']:.2f} s")
-        for title, wanted in (("all rows", None), ("rows that are not hv_", True), ("hv_ rows", False)):
+        for title, wanted in (
+            ("all rows", None),
+            ("rows that are not hv_", True),
+            ("hv_ rows", False),
+        ):
             kept = [i for i in range(len(rows)) if wanted is None or hard[i] == wanted]
             numbers = truth([rows[i] for i in kept], [result["outcomes"][i] for i in kept])
-            print(f"  {title:<22} n={len(kept):<5} accuracy %.4f  precision %.4f  recall %.4f" % numbers)
+            print(
+                f"  {title:<22} n={len(kept):<5} accuracy %.4f  precision %.4f  recall %.4f"
+                % numbers
+            )
         milliseconds = [1000 * value for value in result["seconds"]]
         print(
-            f"  {len(rows) / result['cpu_s']:.0f} cases per CPU-second; wall ms: median {quantile(milliseconds, 0.5):.3f}, "
-            f"p99 {quantile(milliseconds, 0.99):.2f}, max {max(milliseconds):.1f}; {sum(result['pooled'])} in the pool"
+            f"  {len(rows) / result['cpu_s']:.0f} cases per CPU-second; wall ms: "
+            f"median {quantile(milliseconds, 0.5):.3f}, "
+            f"p99 {quantile(milliseconds, 0.99):.2f}, max {max(milliseconds):.1f}; "
+            f"{sum(result['pooled'])} in the pool"
         )
     if len(results) == 2:
         compare(rows, *results.values())
@@ -229,7 +248,8 @@ def by_category(rows: list[Case], results: dict[str, dict[str, Any]]) -> None:
     for name in sorted(groups):
         kept = groups[name]
         accuracies = [
-            truth([rows[i] for i in kept], [result["outcomes"][i] for i in kept])[0] for result in results.values()
+            truth([rows[i] for i in kept], [result["outcomes"][i] for i in kept])[0]
+            for result in results.values()
         ]
         print(f"{name:<22}{len(kept):>6}" + "".join(f"{value:>14.3f}" for value in accuracies))
 

@@ -1,7 +1,9 @@
-"""How well a verifier does on a file of labelled answers: accuracy, precision, recall, throughput, per category.
+"""How well a verifier does on a file of labelled answers: accuracy, precision, recall,
+throughput, per category.
 
-The file is JSON Lines. A row has `gold` and a response (`response`, `prediction` or `completion`); with a `label`
-(the response is right: true or false) truth is measured, with a `category` also per kind.
+The file is JSON Lines. A row has `gold` and a response (`response`, `prediction` or
+`completion`); with a `label` (the response is right: true or false) truth is measured, with a
+`category` also per kind.
 """
 
 from __future__ import annotations
@@ -108,7 +110,8 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a JSON Lines file.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is not such a row; the message names the line.
+        ConfigError: the file cannot be read, or a line is not such a row; the message names the
+            line.
     """
     try:
         lines = path.read_bytes().splitlines()

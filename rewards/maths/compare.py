@@ -1,8 +1,8 @@
-"""Does an answer match a gold? Structure first: lists, tuples, sets of reals, definitions; then single values."""
+"""Does an answer match a gold? Structure first: lists, tuples, sets of reals, definitions; then
+single values.
+"""
 
 from __future__ import annotations
-
-import re
 
 from .judge import EXACT, Judge
 from .matrices import worked_out
@@ -10,16 +10,11 @@ from .nodes import Node, add, has, is_scalar, neg, walk
 from .quantities import MARKS, same_value
 from .regions import is_regional, same_region, to_region
 from .relations import aligned, assigned, same_parameter, same_relation, true_chain
+from .wording import same_text
 
 MAX_ITEMS = 64
 MAX_SIGNS = 3
 _COMPOUND = frozenset({"add", "mul", "pow"})
-_WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
-_SYNONYMS = {
-    "empty set": "no solution", "no solutions": "no solution", "no real solution": "no solution",
-    "no real solutions": "no solution", "the empty set": "no solution", "dne": "does not exist",
-    "infinite": "infinity", "positive infinity": "infinity",
-}  # fmt: skip
 
 
 def matches(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -31,7 +26,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold == answer:
         return judge.decided("identical", True)
     if "text" in (gold.op, answer.op):
-        return _same_text(gold, answer, judge)
+        return same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
     gold, answer = worked_out(_without_membership(gold)), worked_out(_without_membership(answer))
@@ -41,43 +36,13 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     return _singular(gold, answer, judge)
 
 
-# --- words ---
-
-
-def _same_text(gold: Node, answer: Node, judge: Judge) -> bool:
-    first, second = _spoken(gold), _spoken(answer)
-    same = (
-        first is not None
-        and second is not None
-        and (first == second or _several(first) == _several(second) != set())
-    )
-    return judge.decided(
-        "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
-    )
-
-
-def _several(spoken: str) -> set[str]:
-    """The items of a list in words; empty if it is not one."""
-    items = {item.strip() for item in _WORD_LIST.split(spoken) if item.strip()}
-    return items if len(items) > 1 else set()
-
-
-def _spoken(node: Node) -> str | None:
-    if node.op == "set" and not node.args:
-        return "no solution"
-    if node.op == "mul" and all(part.op == "sym" for part in node.args):
-        return "".join(part.note for part in node.args).casefold()
-    if node.op not in {"text", "sym"}:
-        return None
-    words = " ".join(node.note.casefold().replace("-", " ").split()).removeprefix("the ")
-    return _SYNONYMS.get(words, words)
-
-
 # --- conditions ---
 
 
 def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
-    """A condition that only names a set of numbers (`for all x in R`) says nothing new; others must agree."""
+    """A condition that only names a set of numbers (`for all x in R`) says nothing new; others
+    must agree.
+    """
     first, first_condition = _split(gold)
     second, second_condition = _split(answer)
     if not matches(first, second, judge):
@@ -154,8 +119,7 @@ def elements(node: Node) -> list[Node]:
     if node.op in {"list", "set"}:
         return [value for item in _carry_name(node.args) for value in elements(item)]
     if has(node, "pm"):
-        expanded = _expanded(node)
-        return expanded
+        return _expanded(node)
     return [node]
 
 
@@ -172,7 +136,9 @@ def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _expanded(node: Node) -> list[Node]:
-    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most MAX_SIGNS of them."""
+    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most MAX_SIGNS of
+    them.
+    """
     if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
         return [_signed(node, [sign]) for sign in (-1, 1)]
     count = sum(part.op == "pm" and part.note == "+-" for part in walk(node))

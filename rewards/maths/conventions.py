@@ -10,14 +10,22 @@ from ludus.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conventions:
-    """Options of the comparison. The table with the strict and lenient columns is in docs/maths.md."""
+    """Options of the comparison. The table with the strict and lenient columns is in
+    docs/maths.md.
+    """
 
     percent: Literal["either", "exact"] = "either"
-    """`either`: p% is p/100, and also p when only one side has the sign. `exact`: p% is p/100 only."""
+    """`either`: p% is p/100, and also p when only one side has the sign. `exact`: p% is p/100
+    only.
+    """
     decimal_digits: int = 9
-    """Correct significant digits that make a decimal equal to an exact gold (1/3, pi); 0 means never."""
+    """Correct significant digits that make a decimal equal to an exact gold (1/3, pi); 0 means
+    never.
+    """
     rounded_gold: bool = True
-    """A gold with decimals (at least 3 significant digits) accepts an exact answer that rounds to it."""
+    """A gold with decimals (at least 3 significant digits) accepts an exact answer that rounds to
+    it.
+    """
     unit_conversion: bool = True
     """15 cm = 0.15 m."""
     missing_unit: bool = True
@@ -41,15 +49,26 @@ class Conventions:
     ratio_as_fraction: bool = True
     """2:3 is 2/3."""
     locale: Literal["point", "comma"] = "point"
-    """Which mark starts the decimals. With `comma`, 2,74 is 2.74 and a point groups thousands."""
+    """Which mark starts the decimals of an answer (a gold always has points). With `comma`, 2,74
+    is 2.74 and points group thousands.
+    """
 
 
 DEFAULT = Conventions()
 STRICT = Conventions(
-    percent="exact", decimal_digits=0, rounded_gold=False, unit_conversion=False, missing_unit=False, bare_value=False,
-    ordered_sets=True, interval_as_inequality=False, degrees=False, choice_letters=False, text_case=True,
+    percent="exact",
+    decimal_digits=0,
+    rounded_gold=False,
+    unit_conversion=False,
+    missing_unit=False,
+    bare_value=False,
+    ordered_sets=True,
+    interval_as_inequality=False,
+    degrees=False,
+    choice_letters=False,
+    text_case=True,
     ratio_as_fraction=False,
-)  # fmt: skip
+)
 LENIENT = Conventions(decimal_digits=4, brackets=False, base_subscript=False)
 PRESETS = {"default": DEFAULT, "strict": STRICT, "lenient": LENIENT}
 

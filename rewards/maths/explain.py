@@ -5,20 +5,21 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ludus.verdict import Verdict
 
-from .canonical import Meter, normal
+from .canonical import normal
 from .extraction import extract, visible
 from .judge import infinity
 from .nodes import Node, TooBig, Unreadable, is_scalar, symbols, walk
 from .probe import approximate
 from .reader import read
 from .scoring import MathsVerifier
+from .sums import Meter
 from .verify import BadGold, read_gold
 
 MAX_SHOWN = 300
@@ -43,9 +44,9 @@ class GoldProblem:
     reason: str
 
 
-def explain(gold: str, response: str, *, truncated: bool = False, **options: object) -> list[Step]:
+def explain(gold: str, response: str, *, truncated: bool = False, **options: Any) -> list[Step]:
     """The decision on one response, step by step. `options` are those of `MathsVerifier`."""
-    verifier = MathsVerifier(**options)  # type: ignore[arg-type]
+    verifier = MathsVerifier(**options)
     try:
         return list(_steps(verifier, gold, response, truncated=truncated))
     finally:
@@ -113,10 +114,9 @@ def _spelled(node: Node, depth: int) -> str:
     parts = [_spelled(arg, depth + 1) for arg in node.args]
     match node.op:
         case "num":
-            digits = str(node.value) if _small(node) else "a number of many digits"
-            return digits
+            return str(node.value) if _small(node) else "a number of many digits"
         case "dec" | "sym" | "const":
-            return node.note.replace("dec", "")
+            return node.note
         case "add":
             return "(" + " + ".join(parts) + ")"
         case "mul":
@@ -174,7 +174,9 @@ def _escaped(character: str) -> str:
 
 
 def check_golds(golds: Iterable[str]) -> Iterator[GoldProblem]:
-    """The golds that cannot be read (`invalid`), or that are compared as text only (`costly`), with line numbers."""
+    """The golds that cannot be read (`invalid`), or that are compared as text only (`costly`),
+    with line numbers.
+    """
     for line, gold in enumerate(golds, start=1):
         try:
             _, meaning = read_gold(gold)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .canonical import MAX_PRODUCTS, difference
+from .canonical import difference
 from .conventions import Conventions
 from .nodes import Node, TooBig, num, sym, walk
 from .probe import approximate, differ
+from .sums import MAX_PRODUCTS
 
 Deep = Callable[[Node, Node], "bool | None"]
 
@@ -25,8 +26,8 @@ class NeedsPool(Exception):
 class Judge:
     """Decides scalar equality for one pair of answers and remembers which rule did.
 
-    Without `deep`, an open question raises NeedsPool. With it (inside a pool worker) `deep` answers; None counts as
-    not equal and sets `undecided`.
+    Without `deep`, an open question raises NeedsPool. With it (inside a pool worker) `deep`
+    answers; None counts as not equal and sets `undecided`.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Judge:
         return self._proven(left, right)
 
     def _spend(self, left: Node, right: Node) -> None:
-        """In the caller, work is bounded by the nodes looked at, whatever the structure around them."""
+        """In the caller, work is bounded by the nodes looked at, whatever the structure around
+        them.
+        """
         if self.deep is None:
             self.left -= sum(1 for side in (left, right) for _ in walk(side))
             if self.left < 0:

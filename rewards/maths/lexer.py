@@ -1,7 +1,7 @@
 """Characters to tokens, in one linear pass.
 
-LaTeX and plain notation give the same tokens. Spacing and sizing commands vanish; a token remembers whether a space
-stood before it, because `2 1/3` is a mixed number and `21/3` is not.
+LaTeX and plain notation give the same tokens. Spacing and sizing commands vanish; a token
+remembers whether a space stood before it, because `2 1/3` is a mixed number and `21/3` is not.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ MAX_TOKENS = 1500
 
 
 class Token(NamedTuple):
-    """`kind` is one of the words used in `_COMMANDS` and `_SIGNS` below, or num, sym, func, word, cmd, end."""
+    """`kind` is one of the words used in `_COMMANDS` and `_SIGNS` below, or num, sym, func, word,
+    cmd, end.
+    """
 
     kind: str
     value: str
     spaced: bool = False
 
 
-_SEPARATED = r"(?:,\\!|\{,\\?!?\}|\\[,!;: ]|[ ~]{open})\s?"
 _PATTERN = r"""
-    (?P<space>  (?:\s|~|\\[,;:!>\ ]|\\(?:q?quad|left|right|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits
-                |rm|bf|it|phantom|mathstrut|strut|hfill|hspace|mathopen|mathclose|ensuremath|nonumber)(?![A-Za-z])|\\[lr]?vspace)+ )
-  | (?P<num>    (?:\d{1,3}(?:(?:GROUP)\d{3})+(?!\d|,\d)(?:\.\d+)?|\d+(?:\.\d+)?(?:\{,\})?|\.\d+)(?:[eE][+-]?\d+(?![A-Za-z]))? )
+    (?P<space>  (?:\s|~|\\[,;:!>\ ]|\\(?:q?quad|left|right|[bB]igg?[lrm]?|displaystyle|textstyle
+                |limits|nolimits|rm|bf|it|phantom|mathstrut|strut|hfill|hspace|mathopen|mathclose
+                |ensuremath|nonumber)(?![A-Za-z])|\\[lr]?vspace)+ )
+  | (?P<num>    (?:\d{1,3}(?:(?:GROUP)\d{3})+(?!\d|,\d)(?:\.\d+)?|\d+(?:\.\d+)?(?:\{,\})?|\.\d+)
+                (?:[eE][+-]?\d+(?![A-Za-z]))? )
   | (?P<cmd>    \\[A-Za-z]+\*? )
   | (?P<esc>    \\. )
   | (?P<run>    [A-Za-z]+ )
@@ -42,27 +45,40 @@ _BRACKETED = re.compile(
 )
 
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "cdot": ("op", "*"), "times": ("op", "*"), "ast": ("op", "*"), "div": ("op", "/"), "over": ("op", "/"),
+    "cdot": ("op", "*"), "times": ("op", "*"), "ast": ("op", "*"), "div": ("op", "/"),
+    "over": ("op", "/"),
     "pm": ("pm", "+-"), "mp": ("pm", "-+"),
     "le": ("rel", "<="), "leq": ("rel", "<="), "leqslant": ("rel", "<="), "leqq": ("rel", "<="),
     "ge": ("rel", ">="), "geq": ("rel", ">="), "geqslant": ("rel", ">="), "geqq": ("rel", ">="),
     "lt": ("rel", "<"), "gt": ("rel", ">"), "ne": ("rel", "!="), "neq": ("rel", "!="),
-    "approx": ("rel", "~="), "simeq": ("rel", "~="), "doteq": ("rel", "="), "equiv": ("rel", "=="), "sim": ("rel", "~"),
-    "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"), "rightarrow": ("rel", "->"),
-    "mapsto": ("rel", "->"), "subset": ("rel", "subset"), "subseteq": ("rel", "subset"), "parallel": ("rel", "||"),
+    "approx": ("rel", "~="), "simeq": ("rel", "~="), "doteq": ("rel", "="), "equiv": ("rel", "=="),
+    "sim": ("rel", "~"),
+    "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"),
+    "rightarrow": ("rel", "->"),
+    "mapsto": ("rel", "->"), "subset": ("rel", "subset"), "subseteq": ("rel", "subset"),
+    "parallel": ("rel", "||"),
     "perp": ("rel", "perp"), "propto": ("rel", "~"), "cong": ("rel", "cong"),
-    "cup": ("setop", "union"), "cap": ("setop", "inter"), "setminus": ("setop", "minus"), "backslash": ("setop", "minus"),
-    "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""), "varnothing": ("emptyset", ""),
+    "cup": ("setop", "union"), "cap": ("setop", "inter"), "setminus": ("setop", "minus"),
+    "backslash": ("setop", "minus"),
+    "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""),
+    "varnothing": ("emptyset", ""),
     "degree": ("degree", ""), "circ": ("circ", ""), "prime": ("prime", "'"),
-    "lbrace": ("open", "{"), "rbrace": ("close", "}"), "lbrack": ("open", "["), "rbrack": ("close", "]"),
-    "lparen": ("open", "("), "rparen": ("close", ")"), "langle": ("open", "("), "rangle": ("close", ")"),
-    "lfloor": ("open", "floor"), "rfloor": ("close", "floor"), "lceil": ("open", "ceil"), "rceil": ("close", "ceil"),
-    "mid": ("bar", "|"), "vert": ("bar", "|"), "lvert": ("bar", "|"), "rvert": ("bar", "|"), "Vert": ("bar", "||"),
-    "ldots": ("dots", ""), "cdots": ("dots", ""), "dots": ("dots", ""), "dotsc": ("dots", ""), "dotsb": ("dots", ""),
-    "pmod": ("mod", ""), "bmod": ("mod", ""), "mod": ("mod", ""), "lor": ("word", "or"), "land": ("word", "and"),
+    "lbrace": ("open", "{"), "rbrace": ("close", "}"), "lbrack": ("open", "["),
+    "rbrack": ("close", "]"),
+    "lparen": ("open", "("), "rparen": ("close", ")"), "langle": ("open", "("),
+    "rangle": ("close", ")"),
+    "lfloor": ("open", "floor"), "rfloor": ("close", "floor"), "lceil": ("open", "ceil"),
+    "rceil": ("close", "ceil"),
+    "mid": ("bar", "|"), "vert": ("bar", "|"), "lvert": ("bar", "|"), "rvert": ("bar", "|"),
+    "Vert": ("bar", "||"),
+    "ldots": ("dots", ""), "cdots": ("dots", ""), "dots": ("dots", ""), "dotsc": ("dots", ""),
+    "dotsb": ("dots", ""),
+    "pmod": ("mod", ""), "bmod": ("mod", ""), "mod": ("mod", ""), "lor": ("word", "or"),
+    "land": ("word", "and"),
     "vee": ("word", "or"), "wedge": ("word", "and"), "colon": ("sign", ":"), "newline": ("row", ""),
     "exp": ("func", "exp"), "text": ("text", ""), "neg": ("sign", "~"),
-    "imath": ("sym", "i"), "jmath": ("sym", "j"), "pounds": ("currency", "pound"), "euro": ("currency", "euro"),
+    "imath": ("sym", "i"), "jmath": ("sym", "j"), "pounds": ("currency", "pound"),
+    "euro": ("currency", "euro"),
 }  # fmt: skip
 _TEXT_COMMANDS = frozenset(
     [
@@ -114,14 +130,20 @@ _WORDED = frozenset(
 )
 _DECORATED = frozenset(["vec", "hat", "bar", "tilde", "overrightarrow"])
 _SIGNS: dict[str, tuple[str, str]] = {
-    "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"), "**": ("op", "^"),
+    "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"),
+    "**": ("op", "^"),
     "_": ("sub", "_"), "!": ("fact", "!"), "'": ("prime", "'"), "%": ("percent", ""),
-    "<": ("rel", "<"), ">": ("rel", ">"), "=": ("rel", "="), "<=": ("rel", "<="), ">=": ("rel", ">="),
-    "!=": ("rel", "!="), "<>": ("rel", "!="), "==": ("rel", "="), ":=": ("rel", "="), "->": ("rel", "->"),
+    "<": ("rel", "<"), ">": ("rel", ">"), "=": ("rel", "="), "<=": ("rel", "<="),
+    ">=": ("rel", ">="),
+    "!=": ("rel", "!="), "<>": ("rel", "!="), "==": ("rel", "="), ":=": ("rel", "="),
+    "->": ("rel", "->"),
     "=>": ("rel", "=>"), "+-": ("pm", "+-"), "+/-": ("pm", "+-"),
-    "(": ("open", "("), ")": ("close", ")"), "[": ("open", "["), "]": ("close", "]"), "{": ("group", "{"),
-    "}": ("endgroup", "}"), "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"), ":": ("sign", ":"),
-    "&": ("cell", "&"), "£": ("currency", "pound"), "€": ("currency", "euro"), "¥": ("currency", "yen"), "\\": ("setop", "minus"),
+    "(": ("open", "("), ")": ("close", ")"), "[": ("open", "["), "]": ("close", "]"),
+    "{": ("group", "{"),
+    "}": ("endgroup", "}"), "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"),
+    ":": ("sign", ":"),
+    "&": ("cell", "&"), "£": ("currency", "pound"), "€": ("currency", "euro"),
+    "¥": ("currency", "yen"), "\\": ("setop", "minus"),
 }  # fmt: skip
 _ESCAPES: dict[str, tuple[str, str]] = {
     "\\{": ("open", "{"), "\\}": ("close", "}"), "\\|": ("bar", "||"), "\\%": ("percent", ""),
@@ -282,14 +304,18 @@ def _text_command(
 
 
 def _upright(token: Token) -> Token:
-    """`\\mathrm{e}`, `\\mathrm{d}`: a letter set upright is still that letter; `\\mathrm{pi}` is the number."""
+    """`\\mathrm{e}`, `\\mathrm{d}`: a letter set upright is still that letter; `\\mathrm{pi}` is
+    the number.
+    """
     if token.kind == "word" and token.value in CONNECTIVES:
         return token
     return Token("const", "pi", token.spaced) if token.value == "pi" else token
 
 
 def _argument(source: str, position: int) -> tuple[int, int, int]:
-    """(start, end, after) of a braced argument, or of the next character; braces are matched in linear time."""
+    """(start, end, after) of a braced argument, or of the next character; braces are matched in
+    linear time.
+    """
     while position < len(source) and source[position] == " ":
         position += 1
     if position >= len(source) or source[position] != "{":

@@ -9,7 +9,9 @@ MAX_CELLS = 64
 
 
 def worked_out(node: Node) -> Node:
-    """`2 A + B C` as one matrix, cells left as formulas; anything that does not fit comes back unchanged."""
+    """`2 A + B C` as one matrix, cells left as formulas; anything that does not fit comes back
+    unchanged.
+    """
     if node.op not in {"add", "mul"} or not any(
         arg.op in {"matrix", "add", "mul"} for arg in node.args
     ):

@@ -1,11 +1,13 @@
 """What an answer means: a small tree of immutable nodes.
 
-One node type for everything keeps the walkers short. `op` says what it is, `args` are its children, `value` its exact
-number or its name, `note` how it was written (the digits of a decimal, a unit, the shape of a bracket).
+One node type for everything keeps the walkers short. `op` says what it is, `args` are its
+children, `value` its exact number or its name, `note` how it was written (the digits of a
+decimal, a unit, the shape of a bracket).
 
     op         args              value / note
     num        -                 value: exact int or Fraction
-    dec        -                 value: exact; note: the digits as written, so that rounding can be judged
+    dec        -                 value: exact; note: the digits as written, so that rounding can
+        be judged
     sym        -                 note: name
     const      -                 note: pi, e, i, inf
     add mul    terms, factors
@@ -52,7 +54,9 @@ class Unreadable(ValueError):
 
 
 class TooBig(Unreadable):
-    """Reading or computing it would cost more than the caller may spend; the message names the limit."""
+    """Reading or computing it would cost more than the caller may spend; the message names the
+    limit.
+    """
 
 
 def num(value: Exact) -> Node:

@@ -1,7 +1,7 @@
 """One spelling for what people write in many: unicode to ASCII and LaTeX, in linear time.
 
-Superscripts, subscripts and vulgar fractions are rewritten before compatibility folding, which would lose them
-(`x²` would become `x2`, `2½` would become `21/2`).
+Superscripts, subscripts and vulgar fractions are rewritten before compatibility folding, which
+would lose them (`x²` would become `x2`, `2½` would become `21/2`).
 """
 
 from __future__ import annotations
@@ -16,25 +16,42 @@ _SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
 _SYMBOLS: dict[str, str] = {
-    "×": r"\times ", "✕": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "∙": r"\cdot ", "•": r"\cdot ", "∗": "*",
-    "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-",
-    "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≦": r"\le ", "≧": r"\ge ",
-    "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
-    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ", "⌀": r"\emptyset ",
-    "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ", "′": "'", "″": "''", "∣": r"\mid ",
-    "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ", "⋯": r"\cdots ", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ",
-    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-    "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
-    "∧": r"\land ", "∨": r"\lor ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "（": "(", "）": ")",
-    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'", "⟨": "(", "⟩": ")", "∥": r"\parallel ",
-    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ", "\u3000": " ",
-    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "", "\u2061": "", "\u2062": "",
-    "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a", "\u2148": "i", "\u2147": "e",
+    "×": r"\times ", "✕": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "∙": r"\cdot ",
+    "•": r"\cdot ", "∗": "*",
+    "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-",
+    "﹣": "-",
+    "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
+    "≦": r"\le ", "≧": r"\ge ",
+    "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ",
+    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
+    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ",
+    "⌀": r"\emptyset ",
+    "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ", "′": "'", "″": "''",
+    "∣": r"\mid ",
+    "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ", "⋯": r"\cdots ", "∑": r"\sum ",
+    "∏": r"\prod ", "∫": r"\int ",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}",
+    "ℂ": r"\mathbb{C}",
+    "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
+    "⌉": r"\rceil ",
+    "∧": r"\land ", "∨": r"\lor ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "（": "(",
+    "）": ")",
+    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'", "⟨": "(", "⟩": ")",
+    "∥": r"\parallel ",
+    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ",
+    "\u3000": " ",
+    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "",
+    "\u2061": "", "\u2062": "",
+    "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a", "\u2148": "i",
+    "\u2147": "e",
 }  # fmt: skip
 _GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
-    "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma",
-    "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta",
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta",
+    "θ": "theta",
+    "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
+    "σ": "sigma",
+    "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta",
+    "Θ": "Theta",
     "Λ": "Lambda", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
 }  # fmt: skip
 _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
@@ -74,16 +91,30 @@ _DELIMITERS = re.compile(r"\\[()\[\]]")
 _ORNAMENT = re.compile(
     r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\(?:checkmark|square|blacksquare|qed|Box|therefore|implies|Rightarrow)(?![a-zA-Z])"
 )
+_COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _SPACES = re.compile(r"\s+")
 _COSMETIC = re.compile(
-    r"\s+|\\[,;:!> ]|\\(?:q?quad|left|right|displaystyle|limits|[bB]igg?[lrm]?|ensuremath)(?![a-zA-Z])|~"
+    r"\s+|\\[,;:!> ]|~"
+    r"|\\(?:q?quad|left|right|displaystyle|limits|[bB]igg?[lrm]?|ensuremath)(?![a-zA-Z])"
 )
 _FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 
 
+def points_for_commas(text: str) -> str:
+    """A text in a locale with decimal commas, in the usual notation.
+
+    >>> points_for_commas("1.234,5")
+    '1234.5'
+    """
+    return _COMMA_DECIMAL.sub(
+        lambda found: found[0].replace(".", "").replace("{,}", ".").replace(",", "."), text
+    )
+
+
 def strip_delimiters(text: str) -> str:
-    """Without math delimiters, outer emphasis and a final full stop. A dollar sign before a lone amount goes too.
+    """Without math delimiters, outer emphasis and a final full stop. A dollar sign before a lone
+    amount goes too.
 
     >>> strip_delimiters("**$42$.**")
     '42'
@@ -116,7 +147,8 @@ def _trim(text: str) -> str:
 
 
 def squeeze(text: str) -> str:
-    """The text without anything that only changes how it looks: two equal squeezes are the same answer.
+    """The text without anything that only changes how it looks: two equal squeezes are the same
+    answer.
 
     >>> squeeze(r"\\dfrac{1}{2} \\, \\left( x \\right)")
     '\\\\frac{1}{2}(x)'

@@ -1,7 +1,7 @@
 """Tokens to expressions: a recursive-descent parser that accepts what people and models write.
 
-Precedence, loosest first: set operations, sums, products (also by juxtaposition), powers, postfix marks, atoms.
-Depth and size are bounded here, so that every later step may recurse.
+Precedence, loosest first: set operations, sums, products (also by juxtaposition), powers, postfix
+marks, atoms. Depth and size are bounded here, so that every later step may recurse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from . import nodes
 from .lexer import Token
 from .nodes import Node, TooBig, Unreadable
-from .numerals import MAX_DIGITS, exact_numeral, is_repeating, repeating
+from .numerals import exact_numeral
 from .units import dimension, read_unit
 from .vocabulary import CONNECTIVES, QUALIFIERS, SCALES
 
@@ -25,7 +25,7 @@ _ATOM_KINDS = frozenset(
     {"num", "sym", "func", "const", "open", "group", "cmd", "emptyset", "currency"}
 )
 _ROW_ENDS = frozenset({"end", "hline", "forall", "Rightarrow", "implies", "quad", "choose"})
-_FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
+FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 _CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
 
 
@@ -68,7 +68,9 @@ class ExpressionParser(ABC):
         return True
 
     def expect(self, kind: str) -> None:
-        """Consume a token that must be there; a missing one at the very end is forgiven (a cut-off answer)."""
+        """Consume a token that must be there; a missing one at the very end is forgiven (a
+        cut-off answer).
+        """
         if not self.accept(kind) and self.here.kind != "end":
             raise Unreadable(f"expected {kind} before {self.here.value or self.here.kind!r}")
 
@@ -290,8 +292,7 @@ class ExpressionParser(ABC):
         value, scale = node.args[0], 60
         while self.here.kind == "num" and scale <= 3600:
             minutes = exact_numeral(self.take().value)
-            if self.here.kind == "op" and self.here.value == "^":
-                self.take()
+            self.accept("op", "^")
             braced = self.accept("group")
             while self.accept("prime"):
                 pass
@@ -330,7 +331,9 @@ class ExpressionParser(ABC):
     # --- arguments ---
 
     def argument(self, *, digit: bool = False) -> Node:
-        """A braced argument or the next atom; with `digit` a bare number gives up only its first digit (`\\frac12`)."""
+        """A braced argument or the next atom; with `digit` a bare number gives up only its first
+        digit (`\\frac12`).
+        """
         if self.accept("group"):
             node = self.deeper(self.set_expression)
             self.expect("endgroup")
@@ -361,80 +364,9 @@ class ExpressionParser(ABC):
     def atom(self) -> Node:
         """The smallest whole thing; see `atoms.py`."""
 
-    # --- numbers ---
-
+    @abstractmethod
     def number(self) -> Node:
-        """A numeral and what may stick to it: repeating decimals, mixed fractions, a base."""
-        written = self.take().value
-        if len(written) > MAX_DIGITS:
-            raise TooBig(f"a number of more than {MAX_DIGITS} digits")
-        if self._repeats(written):
-            return self._repeating(written)
-        node = exact_numeral(written)
-        if node.op == "num" and isinstance(node.value, int):
-            node = self._mixed(node)
-        if self.here.kind == "sub":
-            self.take()
-            return self._based(written)
-        return node
-
-    def _repeats(self, written: str) -> bool:
-        if self.here.kind == "dots":
-            return is_repeating(written)
-        offset = 1 if self.here.kind == "sign" and self.here.value == "." else 0
-        token = self.ahead(offset)
-        return (
-            token.kind == "cmd"
-            and token.value in {"overline", "dot", "bar"}
-            and self.ahead(offset + 1).kind in {"group", "num"}
-        )
-
-    def _repeating(self, written: str) -> Node:
-        if self.accept("dots"):
-            return repeating(written, written[-1])
-        if self.accept("sign"):
-            written += "."
-        self.take()
-        digits = self.subscript()
-        while self.here.kind == "cmd" and self.here.value == "dot":
-            self.take()
-            digits += self.subscript()
-        if "." not in written or not digits.isdigit() or len(digits) > 100:
-            raise Unreadable("a bar over something that is not decimals")
-        return repeating(written, digits)
-
-    def _mixed(self, whole: Node) -> Node:
-        """`2\\frac13` and `2 1/3` are 7/3; anything else after a whole number is a factor."""
-        token, start, made = self.here, self.position, self.made
-        if token.kind == "cmd" and token.value in _FRACTIONS:
-            part = self.atom()
-        elif (
-            token.kind == "num"
-            and token.spaced
-            and self.ahead() == ("op", "/", False)
-            and self.ahead(2).kind == "num"
-        ):
-            top, bottom = exact_numeral(token.value), exact_numeral(self.ahead(2).value)
-            if top.op != "num" or bottom.op != "num" or not bottom.value:
-                return whole
-            self.position += 3
-            part = nodes.num(Fraction(top.value) / bottom.value)
-        else:
-            return whole
-        if part.op == "num" and 0 < part.value < 1:
-            return nodes.num(whole.value + part.value)
-        self.position, self.made = start, made
-        return whole
-
-    def _based(self, digits: str) -> Node:
-        named = self.subscript().replace(" ", "").lower()
-        base = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
-                "twelve": 12, "sixteen": 16}.get(named)  # fmt: skip
-        if base is None:
-            if not named.isdigit() or len(named) > 3:
-                raise Unreadable(f"a number with the subscript {named!r}")
-            base = int(named)
-        return Node("based", (), base, digits)
+        """A numeral in front and what sticks to it; see `literals.py`."""
 
     def closing(self, opened: str) -> str:
         """Consume the bracket that closes `opened`; half-open intervals mix kinds."""
@@ -442,7 +374,7 @@ class ExpressionParser(ABC):
         if token.kind == "close" and token.value in _CLOSING:
             self.take()
             return token.value
-        if token.kind == "open" and token.value == "[":
+        if (token.kind, token.value) == ("open", "["):
             self.take()
             return ")"
         if token.kind == "end":

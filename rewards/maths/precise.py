@@ -1,9 +1,11 @@
-"""Many digits: whether two formulas agree at random points, to a stated error. Runs in pool workers only.
+"""Many digits: whether two formulas agree at random points, to a stated error. Runs in pool
+workers only.
 
-Both sides are computed with mpmath at 50 digits and again at 100. Equal means: at every point the difference falls
-below 10^-35 and then 10^-75 of the larger side. For formulas that are not the same this happens by chance with
-probability below 10^-70 per point. Sums of very different sizes (1 + e^-1000) raise the precision until the smallest
-term would show; where that takes more than MAX_DIGITS the question stays open.
+Both sides are computed with mpmath at 50 digits and again at 100. Equal means: at every point the
+difference falls below 10^-35 and then 10^-75 of the larger side. For formulas that are not the
+same this happens by chance with probability below 10^-70 per point. Sums of very different sizes
+(1 + e^-1000) raise the precision until the smallest term would show; where that takes more than
+MAX_DIGITS the question stays open.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from random import Random
 from typing import Any, cast
 
 import mpmath
+from mpmath.libmp import NoConvergence
 
 from .nodes import Node, symbols, walk
 
@@ -92,7 +95,9 @@ def _agree_at(left: Node, right: Node, point: dict[str, Fraction]) -> bool | Non
 def _difference(
     left: Node, right: Node, point: dict[str, Fraction], digits: int
 ) -> tuple[float | None, float]:
-    """(log10 of the relative difference, the widest spread of sizes in any sum); None where undefined."""
+    """(log10 of the relative difference, the widest spread of sizes in any sum); None where
+    undefined.
+    """
     with mpmath.workdps(digits + 10):
         calculator = Calculator(point)
         try:
@@ -103,7 +108,7 @@ def _difference(
             OverflowError,
             ValueError,
             TypeError,
-            mpmath.libmp.NoConvergence,
+            NoConvergence,
         ):
             return None, 0.0
         gap, size = abs(first - second), max(abs(first), abs(second))
@@ -245,10 +250,14 @@ def _of_several(name: str, arguments: list[Number]) -> Number:
 _FUNCTIONS = cast(
     "dict[str, Callable[[Number], Number]]",
     {
-        "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "cot": mpmath.cot, "sec": mpmath.sec, "csc": mpmath.csc,
-        "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "arcsin": mpmath.asin, "arccos": mpmath.acos,
-        "arctan": mpmath.atan, "arccot": mpmath.acot, "abs": abs, "floor": mpmath.floor, "ceil": mpmath.ceil,
-        "factorial": mpmath.factorial, "sign": mpmath.sign, "Re": mpmath.re, "Im": mpmath.im, "arg": mpmath.arg,
+        "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "cot": mpmath.cot,
+        "sec": mpmath.sec, "csc": mpmath.csc,
+        "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "arcsin": mpmath.asin,
+        "arccos": mpmath.acos,
+        "arctan": mpmath.atan, "arccot": mpmath.acot, "abs": abs, "floor": mpmath.floor,
+        "ceil": mpmath.ceil,
+        "factorial": mpmath.factorial, "sign": mpmath.sign, "Re": mpmath.re, "Im": mpmath.im,
+        "arg": mpmath.arg,
         "erf": mpmath.erf,
     },
 )  # fmt: skip

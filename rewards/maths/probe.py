@@ -1,15 +1,17 @@
 """Doubles with error bounds: a cheap proof that two formulas differ.
 
-Every value carries a bound on its own rounding error, so "different" is only said when the gap is larger than both
-bounds together. "Same" is never said here: that needs the normal form, or many digits (`precise.py`).
-A point where a formula is undefined over the reals (a root or logarithm of a negative number) is skipped, so that
-`sqrt(ab)` and `sqrt(a) sqrt(b)` meet only where both mean something; with `i` in the formula, values are complex.
+Every value carries a bound on its own rounding error, so "different" is only said when the gap is
+larger than both bounds together. "Same" is never said here: that needs the normal form, or many
+digits (`precise.py`). A point where a formula is undefined over the reals (a root or logarithm of
+a negative number) is skipped, so that `sqrt(ab)` and `sqrt(a) sqrt(b)` meet only where both mean
+something; with `i` in the formula, values are complex.
 """
 
 from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Callable
 
 from .nodes import Node, symbols, walk
 
@@ -227,15 +229,19 @@ def _tangent_slope(value: float) -> float:
     return 1 + math.tan(value) ** 2
 
 
-_SMOOTH = {
-    "sin": (math.sin, lambda x: 1.0), "cos": (math.cos, lambda x: 1.0), "tan": (math.tan, _tangent_slope),
+Real = Callable[[float], float]
+_SMOOTH: dict[str, tuple[Real, Real]] = {
+    "sin": (math.sin, lambda x: 1.0), "cos": (math.cos, lambda x: 1.0),
+    "tan": (math.tan, _tangent_slope),
     "cot": (lambda x: 1 / math.tan(x), lambda x: 1 + 1 / math.tan(x) ** 2),
     "sec": (lambda x: 1 / math.cos(x), lambda x: 1 / math.cos(x) ** 2),
     "csc": (lambda x: 1 / math.sin(x), lambda x: 1 / math.sin(x) ** 2),
-    "arcsin": (math.asin, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-12))),
-    "arccos": (math.acos, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-12))),
-    "arctan": (math.atan, lambda x: 1.0), "arccot": (lambda x: math.pi / 2 - math.atan(x), lambda x: 1.0),
-    "sinh": (math.sinh, math.cosh), "cosh": (math.cosh, lambda x: abs(math.sinh(x))), "tanh": (math.tanh, lambda x: 1.0),
+    "arcsin": (math.asin, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-16))),
+    "arccos": (math.acos, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-16))),
+    "arctan": (math.atan, lambda x: 1.0),
+    "arccot": (lambda x: math.pi / 2 - math.atan(x), lambda x: 1.0),
+    "sinh": (math.sinh, math.cosh), "cosh": (math.cosh, lambda x: abs(math.sinh(x))),
+    "tanh": (math.tanh, lambda x: 1.0),
     "factorial": (_gamma, lambda x: _gamma(x) * (2 + math.log(1 + x))),
     "sign": (lambda x: math.copysign(1.0, x), lambda x: 0.0),
     "erf": (math.erf, lambda x: 1.2),

@@ -76,7 +76,9 @@ def significant(written: str) -> int:
 
 
 def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
-    """A long decimal that is the gold cut or rounded: within one unit of its last digit, at least `decimal_digits` long."""
+    """A long decimal that is the gold cut or rounded: within one unit of its last digit, at least
+    `decimal_digits` long.
+    """
     wanted = judge.conventions.decimal_digits
     if not wanted or significant(answer.note) < wanted:
         return False
@@ -101,7 +103,9 @@ def _terminates(value: Fraction, decimals: int) -> bool:
 
 
 def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether an exact answer, or a decimal of at least `decimal_digits`, rounds to the gold's decimals."""
+    """Whether an exact answer, or a decimal of at least `decimal_digits`, rounds to the gold's
+    decimals.
+    """
     decimals = len(gold.note.partition(".")[2])
     if not judge.conventions.rounded_gold or (significant(gold.note) < 3 and decimals < 2):
         return False
@@ -195,7 +199,9 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _unit_letters(unit: str) -> Node:
-    """A unit as a product of variables: how `10 m/s` reads when nothing marks its letters as units."""
+    """A unit as a product of variables: how `10 m/s` reads when nothing marks its letters as
+    units.
+    """
     factors: list[Node] = []
     for sign, name, raised in UNIT_PART.findall(unit):
         exponent = int(raised or 1) * (-1 if sign == "/" else 1)

@@ -25,7 +25,8 @@ _COLONS = frozenset(
     {Token("sign", ":"), Token("sign", ":", True), Token("word", "to"), Token("word", "to", True)}
 )
 _NAMED_SETS = {
-    "all real numbers": "set R", "all reals": "set R", "real numbers": "set R", "reals": "set R", "the real numbers": "set R",
+    "all real numbers": "set R", "all reals": "set R", "real numbers": "set R", "reals": "set R",
+    "the real numbers": "set R",
     "all integers": "set Z", "integers": "set Z", "all real": "set R", "any real number": "set R",
 }  # fmt: skip
 _SEPARATORS = frozenset({"sep", "row"})
@@ -133,7 +134,9 @@ class AnswerParser(AtomParser):
         return Node("list", tuple(items), 0, joint or ",")
 
     def _stray(self) -> None:
-        """Marks after the answer that mean nothing: a full stop, an unopened brace at the very end."""
+        """Marks after the answer that mean nothing: a full stop, an unopened brace at the very
+        end.
+        """
         while self.here.kind in {"endgroup", "sign"} and (
             self.here.kind == "endgroup" or self.here.value in '."'
         ):
@@ -158,9 +161,8 @@ class AnswerParser(AtomParser):
         signs: list[str] = []
         while self.here.kind == "rel":
             signs.append(self.take().value)
-            if self.here.kind == "rel" and self.here.value == "=":
-                self.take()
-            sides.append(self._words_as_side() if self.here.kind == "word" else self.ratio())
+            self.accept("rel", "=")
+            sides.append(self._right_side())
         node = self.count(Node("rel", tuple(sides), 0, " ".join(signs))) if signs else sides[0]
         node = self._modulus(node)
         if self.here.kind == "word" and self.here.value in QUALIFIERS:
@@ -190,7 +192,9 @@ class AnswerParser(AtomParser):
         words = [self.take().value for _ in range(end - self.position)]
         return nodes.text(" ".join(words).casefold())
 
-    def _words_as_side(self) -> Node:
+    def _right_side(self) -> Node:
+        if self.here.kind != "word":
+            return self.ratio()
         if self.here.value.lower() in NUMBER_WORDS or len(self.here.value) == 1:
             return self.ratio()
         words: list[str] = []

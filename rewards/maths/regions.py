@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from .canonical import ONE, difference
+from .canonical import difference
 from .judge import Judge, infinity
 from .nodes import INFINITY, Node, TooBig, is_scalar, neg, num, symbols
 from .probe import Undefined, evaluate
+from .sums import ONE
 
 MAX_PIECES = 64
 LINE_PRODUCTS = 60
@@ -55,7 +56,9 @@ def is_regional(node: Node) -> bool:
 
 
 def to_region(node: Node) -> Region | None:
-    """The set that `node` describes, pieces sorted and merged; None if it is not one over the reals."""
+    """The set that `node` describes, pieces sorted and merged; None if it is not one over the
+    reals.
+    """
     match node.op:
         case "union" | "inter" | "minus":
             return _combined(node)

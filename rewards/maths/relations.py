@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .canonical import Sum, difference
+from .canonical import difference
 from .judge import Judge, NeedsPool
 from .nodes import Node, TooBig, add, is_scalar, neg, rename, symbols, walk
+from .sums import Sum
 
 _EQUALS = frozenset({"=", "~=", "->"})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -12,7 +13,9 @@ _CONSTANT_NAMES = frozenset("CcKk")
 
 
 def is_name(node: Node) -> bool:
-    """Whether `node` only names a thing: `x`, `f(x)`, `S_n`, `AB`, `a+b`, `(x, y)`; never `x+2` or `2x`."""
+    """Whether `node` only names a thing: `x`, `f(x)`, `S_n`, `AB`, `a+b`, `(x, y)`; never `x+2`
+    or `2x`.
+    """
     if node.op in {"sym", "call", "text"}:
         return True
     if node.op in {"bracket", "ratio", "list"}:
@@ -32,7 +35,9 @@ def is_name(node: Node) -> bool:
 
 
 def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
-    """(name, value) of `x = 3`, also of a chain `x = 2 + 1 = 3` whose steps are true; None for anything else."""
+    """(name, value) of `x = 3`, also of a chain `x = 2 + 1 = 3` whose steps are true; None for
+    anything else.
+    """
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
     *heads, value = exact_sides(node)
@@ -69,7 +74,9 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
 
 
 def aligned(gold: Node, answer: Node) -> Node:
-    """`answer` with the parameters of its function definition renamed to the gold's: f(z)=z is f(x)=x."""
+    """`answer` with the parameters of its function definition renamed to the gold's: f(z)=z is
+    f(x)=x.
+    """
     if gold.op == "rel" and answer.op == "rel" and gold.args[0].op == answer.args[0].op == "call":
         mine, theirs = answer.args[0].args, gold.args[0].args
         if len(mine) == len(theirs) and all(part.op == "sym" for part in mine + theirs):
@@ -81,7 +88,9 @@ _WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 
 
 def same_parameter(gold: Node, answer: Node) -> Node:
-    """`answer` with its whole-number parameter renamed: pi/6 + n pi is pi/6 + k pi. Only in families with pi."""
+    """`answer` with its whole-number parameter renamed: pi/6 + n pi is pi/6 + k pi. Only in
+    families with pi.
+    """
     mine, theirs = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(mine) == len(theirs) == 1 and mine | theirs <= _WHOLE_NUMBER_NAMES:
         periodic = all(
@@ -96,7 +105,9 @@ def same_parameter(gold: Node, answer: Node) -> Node:
 
 
 def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two equations or inequalities say the same: their differences are proportional (sign kept for <)."""
+    """Whether two equations or inequalities say the same: their differences are proportional
+    (sign kept for <).
+    """
     first, second = _oriented(gold), _oriented(answer)
     if first is None or second is None or first[0] != second[0]:
         return judge.decided("relation", False, "they are not relations of one kind")

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable
 from dataclasses import asdict
+from typing import Any
 
 from ludus.rewards.pool import Fate, Limits, Outcome, WorkerPool
 from ludus.verdict import Verdict
@@ -24,11 +25,12 @@ TARGET = "ludus.rewards.maths.worker:score"
 class MathsVerifier:
     """Scores final answers of mathematics. Thread-safe and async-safe; uses no signals.
 
-    `score` returns a Verdict at once when the pair can be decided cheaply (nearly always) and an awaitable only when
-    it has to go to the pool, so easy requests never wait for hard ones.
+    `score` returns a Verdict at once when the pair can be decided cheaply (nearly always) and an
+    awaitable only when it has to go to the pool, so easy requests never wait for hard ones.
 
     Args:
-        preset: "default", "strict" or "lenient" conventions; single ones are changed by `options`.
+        preset: "default", "strict" or "lenient" conventions; single ones are changed by
+            `options`.
         thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
         timeout_s: CPU seconds for one hard pair; wall time is limited to three times that.
         workers: pool processes (0: one per CPU, at most four).
@@ -44,7 +46,7 @@ class MathsVerifier:
         workers: int = 0,
         memory_mb: int = 512,
         pool: WorkerPool | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         self.conventions = conventions(preset, **options)
         self.thinking = thinking
@@ -55,7 +57,8 @@ class MathsVerifier:
         )
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Judge the final answer of `sample.text` against `sample.gold`: a text, or a list of texts that all count.
+        """Judge the final answer of `sample.text` against `sample.gold`: a text, or a list of
+        texts that all count.
 
         `sample.info["truncated"]` says that the response was cut off.
         """
@@ -84,7 +87,9 @@ class MathsVerifier:
         return best
 
     def same(self, gold: str, answer: str) -> bool:
-        """Whether a bare answer (no response around it) says what `gold` says; unreadable ones never do."""
+        """Whether a bare answer (no response around it) says what `gold` says; unreadable ones
+        never do.
+        """
         try:
             return decide(gold, answer, self.conventions).equal
         except BadGold:
@@ -174,7 +179,9 @@ def unreadable(gold: str) -> Verdict | None:
 
 
 def _better(one: Verdict, other: Verdict) -> Verdict:
-    """Of two golds the better verdict counts; a failure beats a mere 'not equal', since the answer may be right."""
+    """Of two golds the better verdict counts; a failure beats a mere 'not equal', since the
+    answer may be right.
+    """
     if one is _NOTHING or other.reward == 1.0:
         return other
     if one.reward == 1.0 or not one.ok:
@@ -222,9 +229,10 @@ def verify(
     truncated: bool = False,
     thinking: str = "auto",
     preset: str = "default",
-    **options: object,
+    **options: Any,
 ) -> Verdict:
-    """Score one response: 1.0 if its final answer says what a gold says, else 0.0 with the reason in `detail`.
+    """Score one response: 1.0 if its final answer says what a gold says, else 0.0 with the reason
+    in `detail`.
 
     Args:
         gold: the reference answer, or several that all count.

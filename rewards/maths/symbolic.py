@@ -18,7 +18,9 @@ class Unsupported(ValueError):
 
 
 def simplifies_to_zero(left: Node, right: Node) -> bool | None:
-    """True if sympy simplifies the difference to zero, False if to another number; None if it cannot say."""
+    """True if sympy simplifies the difference to zero, False if to another number; None if it
+    cannot say.
+    """
     try:
         difference = sympy.simplify((build(left) - build(right)).doit())
     except (
@@ -67,9 +69,12 @@ def build(node: Node) -> Expression:
 
 def _power(base: Expression, exponent: Expression) -> Expression:
     """A power, but no tower: sympy would start computing it."""
-    if exponent.is_number and not (exponent.is_Rational and abs(exponent) <= 1000):
-        if base.is_number and exponent.is_Rational:
-            raise Unsupported("a large power")
+    if (
+        base.is_number
+        and exponent.is_number
+        and not (exponent.is_Rational and abs(exponent) <= 1000)
+    ):
+        raise Unsupported("a large power")
     return sympy.Pow(base, exponent)
 
 
@@ -89,7 +94,8 @@ _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
 _FUNCTIONS = cast(
     "dict[str, Callable[..., Expression]]",
     {
-        "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "cot": sympy.cot, "sec": sympy.sec, "csc": sympy.csc,
+        "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "cot": sympy.cot, "sec": sympy.sec,
+        "csc": sympy.csc,
         "arcsin": sympy.asin, "arccos": sympy.acos, "arctan": sympy.atan, "arccot": sympy.acot,
         "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "abs": sympy.Abs,
         "binom": sympy.binomial, "max": sympy.Max, "min": sympy.Min,

@@ -13,7 +13,8 @@ _RAISED = {"squared": 2, "cubed": 3}
 
 
 def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
-    """(position after it, unit): a known unit in one spelling (`cm^2`, `m/s`), else the words themselves.
+    """(position after it, unit): a known unit in one spelling (`cm^2`, `m/s`), else the words
+    themselves.
 
     >>> from .lexer import tokenize
     >>> read_unit(tokenize("miles per hour"), 0)[1], read_unit(tokenize("red eggs"), 0)[1]

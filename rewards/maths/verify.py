@@ -1,4 +1,6 @@
-"""From a gold and a response to a verdict: extract, read, compare; what is cheap is decided here and now."""
+"""From a gold and a response to a verdict: extract, read, compare; what is cheap is decided here
+and now.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from ludus.verdict import Verdict
 
 from .compare import matches
 from .conventions import Conventions
-from .extraction import Extraction
+from .excerpt import Extraction
 from .judge import Deep, Judge, NeedsPool
 from .nodes import Node, TooBig, Unreadable
-from .notation import as_words, squeeze
+from .notation import as_words, points_for_commas, squeeze
 from .reader import MAX_CHARACTERS, clean, read_cleaned
 
 _BOXED_GOLD = re.compile(r"\\boxed\s*\{")
@@ -107,6 +109,8 @@ def decide(
         NeedsPool: cheap means leave it open and there is no `deep`.
     """
     gold = _unboxed(gold)
+    if conventions.locale == "comma":
+        answer = points_for_commas(answer)
     if answer.strip() and gold.strip() == answer.strip():
         return Decision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:

@@ -12,7 +12,8 @@ FUNCTIONS = _words(
     "log lg exp max min gcd lcm det deg dim arg sgn sign floor ceil Re Im abs erf"
 )
 ALIASES = {
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sgn": "sign", "cosec": "csc", "tg": "tan", "ctg": "cot",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sgn": "sign", "cosec": "csc",
+    "tg": "tan", "ctg": "cot",
     "arctg": "arctan", "lb": "log",
 }  # fmt: skip
 GREEK = _words(
@@ -22,17 +23,23 @@ GREEK = _words(
     "square triangledown bigtriangleup star"
 )
 UNITS_OF_NUMBER = {
-    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
-    "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40, "fourty": 40,
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15,
+    "sixteen": 16,
+    "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40,
+    "fourty": 40,
     "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
 }  # fmt: skip
 SCALES = {
-    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
+    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+    "dozen": 12,
 }  # fmt: skip
 FRACTION_WORDS = {
-    "half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4,
-    "fifth": 5, "fifths": 5, "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8,
+    "half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4,
+    "fourths": 4,
+    "fifth": 5, "fifths": 5, "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8,
+    "eighths": 8,
     "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
 }  # fmt: skip
 NUMBER_WORDS = frozenset({*UNITS_OF_NUMBER, *SCALES, *FRACTION_WORDS})
@@ -53,31 +60,44 @@ _UNIT_WORDS = {
     "millimeter": "mm", "centimeter": "cm", "decimeter": "dm", "meter": "m", "kilometer": "km",
     "millimetre": "mm", "centimetre": "cm", "decimetre": "dm", "metre": "m", "kilometre": "km",
     "inch": "in", "inche": "in", "foot": "ft", "feet": "ft", "yard": "yd", "mile": "mi",
-    "second": "s", "sec": "s", "minute": "min", "hour": "h", "hr": "h", "day": "day", "week": "week",
+    "second": "s", "sec": "s", "minute": "min", "hour": "h", "hr": "h", "day": "day",
+    "week": "week",
     "month": "month", "year": "year", "yr": "year",
-    "milligram": "mg", "gram": "g", "kilogram": "kg", "kilo": "kg", "tonne": "t", "ton": "t", "pound": "lb", "ounce": "oz",
+    "milligram": "mg", "gram": "g", "kilogram": "kg", "kilo": "kg", "tonne": "t", "ton": "t",
+    "pound": "lb", "ounce": "oz",
     "liter": "L", "litre": "L", "milliliter": "mL", "millilitre": "mL", "ml": "mL", "l": "L",
     "gallon": "gal", "quart": "qt", "pint": "pt", "cup": "cup",
-    "dollar": "dollar", "buck": "dollar", "usd": "dollar", "cent": "cent", "euro": "euro", "eur": "euro",
+    "dollar": "dollar", "buck": "dollar", "usd": "dollar", "cent": "cent", "euro": "euro",
+    "eur": "euro",
     "rupee": "rupee", "yuan": "yuan", "yen": "yen",
-    "newton": "N", "joule": "J", "watt": "W", "volt": "V", "ohm": "ohm", "ampere": "A", "amp": "A", "hertz": "Hz",
-    "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph", "kph": "kph",
+    "newton": "N", "joule": "J", "watt": "W", "volt": "V", "ohm": "ohm", "ampere": "A", "amp": "A",
+    "hertz": "Hz",
+    "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph",
+    "kph": "kph",
     "radian": "rad", "unit": "unit",
 }  # fmt: skip
 # symbol -> (factor to the base unit, base dimension)
 UNITS: dict[str, tuple[float, str]] = {
     **{name: (factor, "m") for name, factor in _LENGTH.items()},
-    "s": (1.0, "s"), "ms": (1e-3, "s"), "min": (60.0, "s"), "h": (3600.0, "s"), "day": (86400.0, "s"),
+    "s": (1.0, "s"), "ms": (1e-3, "s"), "min": (60.0, "s"), "h": (3600.0, "s"),
+    "day": (86400.0, "s"),
     "week": (604800.0, "s"), "month": (1.0, "month"), "year": (12.0, "month"),
-    "mg": (1e-3, "g"), "g": (1.0, "g"), "kg": (1e3, "g"), "t": (1e6, "g"), "lb": (453.59237, "g"), "oz": (28.349523125, "g"),
-    "mL": (1e-6, "m^3"), "L": (1e-3, "m^3"), "gal": (3.785411784e-3, "m^3"), "qt": (0.946352946e-3, "m^3"),
+    "mg": (1e-3, "g"), "g": (1.0, "g"), "kg": (1e3, "g"), "t": (1e6, "g"), "lb": (453.59237, "g"),
+    "oz": (28.349523125, "g"),
+    "mL": (1e-6, "m^3"), "L": (1e-3, "m^3"), "gal": (3.785411784e-3, "m^3"),
+    "qt": (0.946352946e-3, "m^3"),
     "pt": (0.473176473e-3, "m^3"), "cup": (0.2365882365e-3, "m^3"),
-    "dollar": (1.0, "dollar"), "cent": (0.01, "dollar"), "euro": (1.0, "euro"), "pound-sterling": (1.0, "gbp"),
+    "dollar": (1.0, "dollar"), "cent": (0.01, "dollar"), "euro": (1.0, "euro"),
+    "pound-sterling": (1.0, "gbp"),
     "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"),
-    "N": (1.0, "N"), "kN": (1e3, "N"), "J": (1.0, "J"), "kJ": (1e3, "J"), "W": (1.0, "W"), "kW": (1e3, "W"),
-    "V": (1.0, "V"), "kV": (1e3, "V"), "mV": (1e-3, "V"), "ohm": (1.0, "ohm"), "A": (1.0, "A"), "mA": (1e-3, "A"),
-    "Hz": (1.0, "Hz"), "kHz": (1e3, "Hz"), "MHz": (1e6, "Hz"), "K": (1.0, "K"), "Pa": (1.0, "Pa"), "kPa": (1e3, "Pa"),
-    "C": (1.0, "C"), "mol": (1.0, "mol"), "eV": (1.0, "eV"), "rad": (1.0, "rad"), "unit": (1.0, "unit"),
+    "N": (1.0, "N"), "kN": (1e3, "N"), "J": (1.0, "J"), "kJ": (1e3, "J"), "W": (1.0, "W"),
+    "kW": (1e3, "W"),
+    "V": (1.0, "V"), "kV": (1e3, "V"), "mV": (1e-3, "V"), "ohm": (1.0, "ohm"), "A": (1.0, "A"),
+    "mA": (1e-3, "A"),
+    "Hz": (1.0, "Hz"), "kHz": (1e3, "Hz"), "MHz": (1e6, "Hz"), "K": (1.0, "K"), "Pa": (1.0, "Pa"),
+    "kPa": (1e3, "Pa"),
+    "C": (1.0, "C"), "mol": (1.0, "mol"), "eV": (1.0, "eV"), "rad": (1.0, "rad"),
+    "unit": (1.0, "unit"),
     "mph": (1609.344 / 3600, "m/s"), "kph": (1000 / 3600, "m/s"),
 }  # fmt: skip
 

@@ -1,9 +1,12 @@
 """What runs in the pool: the same decision as in the caller, with the costly means at hand.
 
-Imported by workers only. The request and the reply are plain data; texts are read again here, by the same reader.
+Imported by workers only. The request and the reply are plain data; texts are read again here, by
+the same reader.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from .conventions import Conventions
 from .nodes import Node
@@ -12,11 +15,14 @@ from .verify import BadGold, decide
 
 def warm() -> None:
     """Import what the work needs, so that forked workers are ready at once."""
-    from . import precise, symbolic  # noqa: F401
+    import_module(".precise", __package__)
+    import_module(".symbolic", __package__)
 
 
 def score(request: object) -> dict[str, object]:
-    """Decide one pair: {"gold", "answer", "conventions"} to {"equal", "rule", "detail", "undecided", "trace"}."""
+    """Decide one pair: {"gold", "answer", "conventions"} to {"equal", "rule", "detail",
+    "undecided", "trace"}.
+    """
     if not isinstance(request, dict):
         raise TypeError(f"a request is a mapping, got {type(request).__name__}")
     options = request["conventions"]

@@ -1,4 +1,6 @@
-"""Length-prefixed MessagePack over a stream socket: data only, so a worker that misbehaves cannot run code here."""
+"""Length-prefixed MessagePack over a stream socket: data only, so a worker that misbehaves cannot
+run code here.
+"""
 
 from __future__ import annotations
 

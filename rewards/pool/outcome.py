@@ -14,7 +14,9 @@ class Fate(StrEnum):
     DONE = "done"
     """The scorer answered."""
     LIMIT = "limit"
-    """The item used up its CPU or memory, or lost two fresh workers: the fault of what was scored."""
+    """The item used up its CPU or memory, or lost two fresh workers: the fault of what was
+    scored.
+    """
     ERROR = "error"
     """The scorer raised: a bug in it."""
     UNAVAILABLE = "unavailable"
@@ -30,7 +32,9 @@ class Outcome:
     reason: str = ""
 
     def failure(self) -> Verdict:
-        """The verdict for a request that is not done: a limit is reward 0, the others carry no reward."""
+        """The verdict for a request that is not done: a limit is reward 0, the others carry no
+        reward.
+        """
         match self.fate:
             case Fate.LIMIT:
                 return Verdict.of(

@@ -1,8 +1,10 @@
-"""The pool: lanes that feed warm workers, a spare always ready, and a clear answer to whose fault a loss is.
+"""The pool: lanes that feed warm workers, a spare always ready, and a clear answer to whose fault
+a loss is.
 
-Limits count CPU time of the item. The wall limit is three times that; reaching it is the item's fault only if it had
-used its CPU, else it is tried once more on a fresh worker and then `unavailable`. An item that loses two fresh workers
-in another way (a crash, the machine's out-of-memory killer) is at fault itself.
+Limits count CPU time of the item. The wall limit is three times that; reaching it is the item's
+fault only if it had used its CPU, else it is tried once more on a fresh worker and then
+`unavailable`. An item that loses two fresh workers in another way (a crash, the machine's
+out-of-memory killer) is at fault itself.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class _Job:
 
 
 class WorkerPool:
-    """Runs `target` ("module:function", data in, data out) in killable processes. Thread-safe; started on first use.
+    """Runs `target` ("module:function", data in, data out) in killable processes. Thread-safe;
+    started on first use.
 
     >>> pool = WorkerPool("math:sqrt", limits=Limits(workers=1))
     >>> pool.submit(16).result(timeout=60).value

@@ -41,7 +41,9 @@ class Worker:
         self._handle = _pidfd(pid)
 
     def kill(self) -> None:
-        """SIGKILL; a pid file descriptor makes sure that no other process with this number is hit."""
+        """SIGKILL; a pid file descriptor makes sure that no other process with this number is
+        hit.
+        """
         try:
             if self._handle is None:
                 os.kill(self.pid, signal.SIGKILL)
@@ -123,6 +125,8 @@ class Template:
 
 
 def _environment() -> dict[str, str]:
-    """The owner's environment, with this package importable and no thread pools in numeric libraries."""
+    """The owner's environment, with this package importable and no thread pools in numeric
+    libraries.
+    """
     entries = [entry for entry in sys.path if entry]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(entries), "OMP_NUM_THREADS": "1"}

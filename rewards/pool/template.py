@@ -1,8 +1,9 @@
 """The template process: imports the scorer once, then forks warm workers on demand.
 
-Started by exec (`python -m ludus.rewards.pool.template`), so it shares no thread, lock or CUDA context with its owner,
-and single-threaded, so forking it is safe. It speaks over the socket on file descriptor 0: "fork" comes with the
-worker's socket and is answered with its pid, "reap" waits for a dead worker and tells how it died.
+Started by exec (`python -m ludus.rewards.pool.template`), so it shares no thread, lock or CUDA
+context with its owner, and single-threaded, so forking it is safe. It speaks over the socket on
+file descriptor 0: "fork" comes with the worker's socket and is answered with its pid, "reap"
+waits for a dead worker and tells how it died.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""One worker: forked from the warm template, answers chunks of requests until told to stop or killed.
+"""One worker: forked from the warm template, answers chunks of requests until told to stop or
+killed.
 
-The CPU limit of an item is a kernel timer whose signal keeps its default action, death: unlike a Python handler it
-also ends a single long C-level operation. Memory is capped by an address-space limit above what the template uses.
+The CPU limit of an item is a kernel timer whose signal keeps its default action, death: unlike a
+Python handler it also ends a single long C-level operation. Memory is capped by an address-space
+limit above what the template uses.
 """
 
 from __future__ import annotations

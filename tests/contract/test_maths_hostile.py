@@ -1,4 +1,6 @@
-"""Hostile answers: every one gets an ok verdict within its deadline, and none costs the caller much."""
+"""Hostile answers: every one gets an ok verdict within its deadline, and none costs the caller
+much.
+"""
 
 from __future__ import annotations
 
@@ -189,8 +191,10 @@ def strange_text() -> Iterator[str]:
 def code() -> Iterator[str]:
     attack = "__import__('os').system('touch pwned')"
     for dress in (
-        "{}", "$ {} $", r"\text{{{}}}", "[{}]", r"\pi+{}", r"\left({}\right)", "f({})", "lambda: {}", "x={}",
-        "sin({})", "({}).real", r"\sqrt{{{}}}", r"\frac{{{}}}{{1}}", "1 if {} else 2", "eval({!r})", "exec({!r})",
+        "{}", "$ {} $", r"\text{{{}}}", "[{}]", r"\pi+{}", r"\left({}\right)", "f({})",
+        "lambda: {}", "x={}",
+        "sin({})", "({}).real", r"\sqrt{{{}}}", r"\frac{{{}}}{{1}}", "1 if {} else 2",
+        "eval({!r})", "exec({!r})",
         r"\begin{{pmatrix}}{}\end{{pmatrix}}", "{}_2", "{}!", "7 # {}",
     ):  # fmt: skip
         yield dress.format(attack)
@@ -265,7 +269,9 @@ def test_a_hostile_gold_never_makes_the_scorer_fail(family: str, verifier: Maths
 
 
 def caller_seconds(gold: str, text: str) -> float:
-    """CPU seconds the caller spends on an extracted answer: the best of five, so that only its own work counts."""
+    """CPU seconds the caller spends on an extracted answer: the best of five, so that only its
+    own work counts.
+    """
     best = float("inf")
     for _ in range(5):
         started = time.thread_time()
@@ -278,7 +284,9 @@ def caller_seconds(gold: str, text: str) -> float:
 
 
 def machine_factor() -> float:
-    """How much slower than the reference machine this one is right now (a fixed loop takes 10 ms there)."""
+    """How much slower than the reference machine this one is right now (a fixed loop takes 10 ms
+    there).
+    """
     best = float("inf")
     for _ in range(5):
         started = time.thread_time()

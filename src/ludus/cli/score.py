@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if verdict.ok else 1
 
 
-def _setting(item: str) -> tuple[str, object]:
+def _setting(item: str) -> tuple[str, Any]:
     name, sign, value = item.partition("=")
     if not sign:
         raise ConfigError(f"--set takes NAME=JSON, got {item!r}")
@@ -89,7 +89,7 @@ def _setting(item: str) -> tuple[str, object]:
         return name, value
 
 
-def _score_one(name: str, gold: str, answer: str, settings: dict[str, object]) -> Verdict:
+def _score_one(name: str, gold: str, answer: str, settings: dict[str, Any]) -> Verdict:
     verifier = make_verifier(name, **settings)
     try:
         scored = verifier.score(Sample(response=answer, gold=gold))
@@ -115,7 +115,7 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
     print(f"{worth}: {escaped(verdict.detail)}")
 
 
-def _explain(options: Options, gold: str, answer: str, settings: dict[str, object]) -> int:
+def _explain(options: Options, gold: str, answer: str, settings: dict[str, Any]) -> int:
     if options.verifier != "maths":
         raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
     Console().print(render(explain(gold, answer, **settings)), soft_wrap=True)
@@ -136,7 +136,9 @@ def _check_golds(options: Options) -> int:
 
 
 def _golds(path: Path) -> Iterator[str]:
-    """The golds of a JSON Lines file (`gold`, else `answer`, else `final_answer`), or plain lines."""
+    """The golds of a JSON Lines file (`gold`, else `answer`, else `final_answer`), or plain
+    lines.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -155,7 +157,7 @@ def _golds(path: Path) -> Iterator[str]:
         yield str(row)
 
 
-def _score_file(options: Options, settings: dict[str, object]) -> int:
+def _score_file(options: Options, settings: dict[str, Any]) -> int:
     assert options.file is not None
     rows = read_rows(options.file)
     report = score_rows(rows, make_verifier(options.verifier, **settings))
@@ -169,7 +171,8 @@ def _score_file(options: Options, settings: dict[str, object]) -> int:
 def _as_json(report: Report) -> dict[str, object]:
     counts = report.overall
     return {
-        "rows": report.rows, "mean_reward": report.rewards / max(1, report.rows), "statuses": report.statuses,
+        "rows": report.rows, "mean_reward": report.rewards / max(1, report.rows),
+        "statuses": report.statuses,
         "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
         "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
         "categories": {name: count.accuracy for name, count in report.categories.items()},

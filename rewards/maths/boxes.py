@@ -1,0 +1,122 @@
+"""The last box of a response, found from the end in linear time.
+
+Boxes with nothing but commas, "and" or spaces between them are one list. A second box that is only
+offered in case the first is wrong makes the answer no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .excerpt import HEDGE, MAX_ANSWER, Extraction
+from .notation import squeeze
+
+_BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    start: int
+    open: int
+    close: int
+    end: int
+    closed: bool = True
+
+
+def boxed(body: str) -> Extraction | None:
+    last = _box_before(body, len(body))
+    if last is None:
+        return None
+    content = body[last.open : last.close]
+    if not content.strip(" {}$~"):
+        return Extraction(None, "box", last.start, last.end, "the last box is empty")
+    boxes = [last]
+    joined = False
+    while last.closed and len(boxes) < 20:
+        previous = _box_before(body, boxes[0].start)
+        if previous is None or not previous.closed:
+            break
+        between = body[previous.end : boxes[0].start]
+        if not _joins(between):
+            if _hedges(body, previous, boxes[0]):
+                return Extraction(
+                    None,
+                    "box",
+                    last.start,
+                    last.end,
+                    "several answers are offered, one in case another is wrong",
+                )
+            break
+        boxes.insert(0, previous)
+        joined = True
+    if not joined:
+        return Extraction(content, "box", last.open, last.close)
+    texts = [body[box.open : box.close] for box in boxes]
+    distinct = {squeeze(text): text for text in texts}
+    if len(distinct) == 1:
+        return Extraction(content, "box", last.open, last.close)
+    return Extraction(" , ".join(texts), "boxes", boxes[0].open, last.close)
+
+
+def _box_before(body: str, end: int) -> _Box | None:
+    """The last box that starts before `end`; a box inside a box belongs to the outer one."""
+    place = _box_mark(body, 0, end)
+    if place < 0:
+        return None
+    box = _box_at(body, place)
+    outer = _box_mark(body, max(0, place - 40), place)
+    if outer >= 0:
+        around = _box_at(body, outer)
+        if around.end > box.start:
+            return around
+    return box
+
+
+def _box_mark(body: str, start: int, end: int) -> int:
+    """Where the last box command in the range starts, or -1. The searches for rarer names are
+    short when `\\boxed` is found late.
+    """
+    place = body.rfind("\\boxed", start, end)
+    for name in ("\\fbox", "\\framebox"):
+        place = max(place, body.rfind(name, max(start, place), end))
+    return place
+
+
+def _box_at(body: str, start: int) -> _Box:
+    name = _BOX_NAME.match(body, start)
+    place = name.end() if name else start
+    if place >= len(body) or body[place] != "{":
+        return _unclosed(body, start, place, min(len(body), place + 200), " ")
+    depth = 0
+    limit = min(len(body), place + 2 * MAX_ANSWER)
+    for found in _BRACES.finditer(body, place, limit):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0:
+            return _Box(start, place + 1, found.start(), found.end())
+    return _unclosed(body, start, place + 1, limit)
+
+
+def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> _Box:
+    """A box whose brace is missing ends where its formula or its line does."""
+    found = (body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *ends))
+    end = min([limit, *(place for place in found if place >= 0)])
+    return _Box(start, inside, end, end, closed=False)
+
+
+_JOINT = re.compile(
+    r"(?:\s|[$,;.]|\\[,;:! ()\[\]]|\\q?quad|\\text\{\s*(?:and|,|or)\s*\}|\band\b|&|\\\\)*$"
+)
+
+
+def _joins(between: str) -> bool:
+    """Whether two boxes are one list: nothing but commas, 'and' and spaces between them."""
+    return len(between) <= 40 and _JOINT.match(between) is not None
+
+
+def _hedges(body: str, first: _Box, second: _Box) -> bool:
+    """Whether the second box is offered only in case the first is wrong."""
+    if squeeze(body[first.open : first.close]) == squeeze(body[second.open : second.close]):
+        return False
+    return HEDGE.search(body[first.end : second.start][-300:]) is not None

@@ -1,0 +1,29 @@
+"""What was taken from a response, and the words that make an answer no answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+TAIL = 3000
+MAX_ANSWER = 4096
+HEDGE = re.compile(
+    r"\b(?:if (?:that|this|it|the above|i)\b[^.]{0,60}?"
+    r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
+    r"alternatively|or (?:maybe|perhaps|else|possibly)|(?:could|might) also be|second guess|"
+    r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What was taken from a response, and where; `text` is None if there is no answer, and
+    `reason` says why.
+    """
+
+    text: str | None
+    rule: str
+    start: int = 0
+    end: int = 0
+    reason: str = ""

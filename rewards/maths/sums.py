@@ -1,0 +1,304 @@
+"""Sums of terms with rational coefficients: the arithmetic of the normal form.
+
+A term is a product of factors `base^(c * m)`, where `c` is rational and `m` a symbolic monomial, so
+that `2^{n+1}` is `2 * 2^n`. Every product is paid for from a `Meter`, long numbers and long
+monomials more, so that the work is bounded whatever the formula.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from .nodes import Exact, TooBig
+from .primes import check_power, check_size, prime_exponents, small_power
+
+MAX_TERMS = 200
+MAX_PRODUCTS = 4000
+MAX_POWER = 40
+
+Base = tuple[object, ...]
+"""("p", prime), ("s", name), ("c", name), ("f", name, frozen arguments ...), ("r", frozen sum)."""
+Factor = tuple[Base, "Monomial"]
+Monomial = tuple[tuple[tuple[Base, tuple[object, ...]], Exact], ...]
+"""Sorted ((base, exponent monomial), rational exponent) pairs."""
+Sum = dict[Monomial, Fraction]
+Frozen = tuple[tuple[Monomial, Fraction], ...]
+
+ONE: Monomial = ()
+
+
+class Meter:
+    """Counts elementary products, so that the work is bounded whatever the formula."""
+
+    def __init__(self, allowance: int = MAX_PRODUCTS) -> None:
+        self.left = allowance
+
+    def spend(self, products: int) -> None:
+        """Raise TooBig once the allowance is used up."""
+        self.left -= products
+        if self.left < 0:
+            raise TooBig("expanding it takes more products than the limit")
+
+
+def constant(value: Fraction) -> Sum:
+    """A number as a sum."""
+    return {ONE: value} if value else {}
+
+
+def atom(base: Base, exponent: Exact = 1, symbolic: tuple[object, ...] = ()) -> Sum:
+    """One factor as a sum."""
+    return {(((base, symbolic), exponent),): Fraction(1)}
+
+
+def scaled(terms: Sum, factor: Exact) -> Sum:
+    """A sum times a number."""
+    return (
+        {monomial: coefficient * factor for monomial, coefficient in terms.items()}
+        if factor
+        else {}
+    )
+
+
+def plus(left: Sum, right: Sum, factor: Exact = 1) -> Sum:
+    """left + factor * right."""
+    total = dict(left)
+    for monomial, coefficient in right.items():
+        value = total.get(monomial, 0) + coefficient * factor
+        if value:
+            total[monomial] = Fraction(value)
+        else:
+            total.pop(monomial, None)
+    return total
+
+
+def times(left: Sum, right: Sum, meter: Meter) -> Sum:
+    """The product of two sums, expanded."""
+    if len(left) == 1 and ONE in left:
+        return scaled(right, left[ONE])
+    if len(right) == 1 and ONE in right:
+        return scaled(left, right[ONE])
+    meter.spend(len(left) * len(right) * _weight(left, right))
+    total: Sum = {}
+    for first, first_coefficient in left.items():
+        for second, second_coefficient in right.items():
+            monomial, carried = _merged(first, second)
+            value = (
+                total.get(monomial, Fraction(0)) + first_coefficient * second_coefficient * carried
+            )
+            check_size(value)
+            total[monomial] = value
+    if len(total) > MAX_TERMS:
+        raise TooBig(f"more than {MAX_TERMS} terms")
+    total = {monomial: value for monomial, value in total.items() if value}
+    if any(_can_unfold(item) for monomial in total for item in monomial):
+        return _unfolded(total, meter)
+    return total
+
+
+def _weight(left: Sum, right: Sum) -> int:
+    """How much one product costs: long numbers and long monomials count more."""
+    length = len(next(iter(left), ONE)) + len(next(iter(right), ONE))
+    return 1 + length // 4 + (_bits(left) + _bits(right)) // 512
+
+
+def _bits(terms: Sum) -> int:
+    return max(
+        (value.numerator.bit_length() + value.denominator.bit_length() for value in terms.values()),
+        default=0,
+    )
+
+
+def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Fraction]:
+    """The product of two monomials and the rational number that whole powers of primes give off."""
+    if not first:
+        return second, Fraction(1)
+    if not second:
+        return first, Fraction(1)
+    exponents = dict(first)
+    carried = Fraction(1)
+    for key, exponent in second:
+        total = exponents.get(key, 0) + exponent
+        if key[0][0] == "p" or key[0] == ("c", "i"):
+            single, given_off = _single(key, total)
+            carried *= given_off
+            total = single[0][1] if single else 0
+        if total:
+            exponents[key] = total
+        else:
+            exponents.pop(key, None)
+    items = exponents.items()
+    return tuple(items) if len(items) < 2 else tuple(sorted(items, key=_order)), carried
+
+
+def _order(item: tuple[object, Exact]) -> str:
+    return repr(item[0])
+
+
+def _unfolded(terms: Sum, meter: Meter) -> Sum:
+    """Multiply out sums that a product raised to a whole positive power (sqrt(a+b)^2)."""
+    total: Sum = {}
+    for monomial, coefficient in terms.items():
+        folded = next((item for item in monomial if _can_unfold(item)), None)
+        if folded is None:
+            total = (
+                plus(total, {monomial: coefficient})
+                if monomial in total
+                else {**total, monomial: coefficient}
+            )
+            continue
+        key, exponent = folded
+        whole = math.floor(exponent)
+        rest = _without(monomial, key, exponent - whole)
+        opened = _raised(dict(_frozen_of(key[0])), whole, meter)
+        total = plus(total, times({rest: coefficient}, opened, meter))
+    return total
+
+
+def _can_unfold(item: tuple[tuple[Base, tuple[object, ...]], Exact]) -> bool:
+    (base, symbolic), exponent = item
+    return base[0] == "r" and not symbolic and exponent >= 1
+
+
+def _without(monomial: Monomial, key: object, left: Exact) -> Monomial:
+    return tuple((k, left if k == key else e) for k, e in monomial if k != key or left)
+
+
+def _frozen_of(base: Base) -> Frozen:
+    return base[1]  # type: ignore[return-value]
+
+
+def frozen(terms: Sum) -> Frozen:
+    """A sum as a hashable value, terms in a fixed order."""
+    return tuple(terms.items()) if len(terms) < 2 else tuple(sorted(terms.items(), key=repr))
+
+
+def _raised(terms: Sum, exponent: int, meter: Meter) -> Sum:
+    if exponent > MAX_POWER or len(terms) ** min(exponent, 8) > MAX_PRODUCTS * 4:
+        raise TooBig("a power too large to expand")
+    product = constant(Fraction(1))
+    for _ in range(exponent):
+        product = times(product, terms, meter)
+    return product
+
+
+def symbolic_power(terms: Sum, monomial: Monomial, coefficient: Exact, meter: Meter) -> Sum:
+    if len(terms) != 1:
+        return atom(("r", frozen(terms)), coefficient, monomial) if terms else {}
+    ((inner, number),) = terms.items()
+    result = constant(Fraction(1))
+    if number < 0:
+        result = atom(("p", -1), coefficient, monomial)
+    for prime, multiplicity in prime_exponents(abs(number)):
+        result = times(result, atom(("p", prime), coefficient * multiplicity, monomial), meter)
+    for (base, symbolic), power in inner:
+        if symbolic:
+            raise TooBig("a power tower")
+        result = times(result, atom(base, coefficient * power, monomial), meter)
+    return result
+
+
+def rational_power(terms: Sum, exponent: Exact, meter: Meter) -> Sum:
+    if exponent.denominator == 1:
+        exponent = int(exponent)  # hashes many times faster than a Fraction
+    if exponent == 0:
+        return constant(Fraction(1))
+    if exponent == 1:
+        return terms
+    if not terms:
+        if exponent < 0:
+            raise ZeroDivisionError("division by zero")
+        return {}
+    if len(terms) == 1:
+        return _power_of_term(*next(iter(terms.items())), exponent, meter)
+    whole = exponent.denominator == 1
+    if whole and exponent > 0 and len(terms) ** min(int(exponent), 8) <= MAX_PRODUCTS:
+        return _raised(terms, int(exponent), meter)
+    content, primitive = primitive_part(terms, signed=whole)
+    outside = _power_of_term(ONE, content, exponent, meter)
+    return times(outside, atom(("r", frozen(primitive)), exponent), meter)
+
+
+def primitive_part(terms: Sum, *, signed: bool) -> tuple[Fraction, Sum]:
+    """(content, rest): the rest has coprime integer coefficients; with `signed` its first one is
+    positive.
+    """
+    bottom = math.lcm(*(value.denominator for value in terms.values()))
+    top = math.gcd(*(int(value * bottom) for value in terms.values()))
+    content = Fraction(top, bottom)
+    if signed and frozen(terms)[0][1] < 0:
+        content = -content
+    return content, scaled(terms, 1 / content)
+
+
+def _power_of_term(monomial: Monomial, coefficient: Fraction, exponent: Exact, meter: Meter) -> Sum:
+    whole = exponent.denominator == 1
+    if whole:
+        check_power(coefficient, int(exponent))
+        result = constant(coefficient ** int(exponent))
+    else:
+        result = _root_of_number(coefficient, exponent, meter)
+    for (base, symbolic), power in monomial:
+        if not whole and not _may_combine(base, power):
+            return atom(("r", frozen({monomial: coefficient})), exponent)
+        raised, carried = _single((base, symbolic), power * exponent)
+        result = times(result, {raised: carried}, meter)
+    return result
+
+
+def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Monomial, Fraction]:
+    """One power as a monomial, whole powers of primes and of i given off as a number."""
+    base, symbolic = key
+    if not symbolic and base[0] == "p":
+        whole = math.floor(exponent)
+        rest = exponent - whole
+        return (((key, rest),) if rest else ONE), small_power(int(str(base[1])), whole)
+    if not symbolic and base == ("c", "i") and exponent.denominator == 1:
+        rest = exponent % 2
+        return (((key, rest),) if rest else ONE), Fraction((1, 1, -1, -1)[int(exponent) % 4])
+    return ((key, exponent),), Fraction(1)
+
+
+def _may_combine(base: Base, power: Exact) -> bool:
+    """(x^2)^(1/2) is |x|, not x: only positive bases and odd powers combine under a root."""
+    return (
+        base[0] == "p"
+        or base in {("c", "pi"), ("c", "e")}
+        or (base != ("c", "i") and power.numerator % 2 == 1)
+    )
+
+
+def _root_of_number(value: Fraction, exponent: Exact, meter: Meter) -> Sum:
+    result = constant(Fraction(1))
+    if value < 0:
+        if exponent.denominator == 2:
+            result = times(
+                atom(("c", "i")), constant(Fraction((-1) ** ((exponent.numerator - 1) // 2))), meter
+            )
+        elif exponent.denominator % 2 == 1:
+            result = constant(Fraction(-1 if exponent.numerator % 2 else 1))
+        else:
+            raise TooBig("an even root of a negative number")
+    for prime, multiplicity in prime_exponents(abs(value)):
+        total = multiplicity * exponent
+        whole = math.floor(total)
+        result = scaled(result, small_power(prime, whole))
+        if total != whole:
+            result = times(result, atom(("p", prime), total - whole), meter)
+    return result
+
+
+def cleared(terms: Sum, meter: Meter) -> Sum:
+    """The sum times its denominators, until none is left or nothing changes."""
+    for _ in range(8):
+        worst: dict[tuple[Base, tuple[object, ...]], Exact] = {}
+        for monomial in terms:
+            for key, exponent in monomial:
+                base, symbolic = key
+                if base[0] == "r" and not symbolic and exponent < 0:
+                    worst[key] = min(worst.get(key, 0), exponent)
+        if not worst:
+            return terms
+        for key, exponent in worst.items():
+            terms = times(terms, {((key, -exponent),): Fraction(1)}, meter)  # type: ignore[dict-item]
+    return terms

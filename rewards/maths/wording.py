@@ -1,0 +1,44 @@
+"""Answers in words."""
+
+from __future__ import annotations
+
+import re
+
+from .judge import Judge
+from .nodes import Node
+
+_WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+_SYNONYMS = {
+    "empty set": "no solution", "no solutions": "no solution", "no real solution": "no solution",
+    "no real solutions": "no solution", "the empty set": "no solution", "dne": "does not exist",
+    "infinite": "infinity", "positive infinity": "infinity",
+}  # fmt: skip
+
+
+def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
+    first, second = _spoken(gold), _spoken(answer)
+    same = (
+        first is not None
+        and second is not None
+        and (first == second or _several(first) == _several(second) != set())
+    )
+    return judge.decided(
+        "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
+    )
+
+
+def _several(spoken: str) -> set[str]:
+    """The items of a list in words; empty if it is not one."""
+    items = {item.strip() for item in _WORD_LIST.split(spoken) if item.strip()}
+    return items if len(items) > 1 else set()
+
+
+def _spoken(node: Node) -> str | None:
+    if node.op == "set" and not node.args:
+        return "no solution"
+    if node.op == "mul" and all(part.op == "sym" for part in node.args):
+        return "".join(part.note for part in node.args).casefold()
+    if node.op not in {"text", "sym"}:
+        return None
+    words = " ".join(node.note.casefold().replace("-", " ").split()).removeprefix("the ")
+    return _SYNONYMS.get(words, words)
