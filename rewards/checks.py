@@ -20,7 +20,7 @@ from ludus.errors import CheckFailed
 from ludus.verdict import Verdict
 
 from .protocol import GroupVerifier, Sample, Verifier
-from .registry import make_verifier
+from .registry import FunctionVerifier, ScoreFunction, make_verifier
 from .score import score_sample
 
 __all__ = ["Finding", "Outcome", "Report", "check_verifier", "examine_verifier"]
@@ -83,11 +83,13 @@ def shown(sample: Sample) -> str:
     return f"response {sample.text!r:.60} with gold {sample.gold!r:.40}"
 
 
-def check_verifier(verifier: str | Verifier, *, cases: Sequence[Sample] = ()) -> Report:
+def check_verifier(
+    verifier: str | Verifier | ScoreFunction, *, cases: Sequence[Sample] = ()
+) -> Report:
     """Hold a verifier to the contract.
 
     Args:
-        verifier: a name, or an object with `score`.
+        verifier: a name, an object with `score`, or a score function.
         cases: samples whose responses are right: each must earn the reward 1.
 
     Returns:
@@ -99,11 +101,15 @@ def check_verifier(verifier: str | Verifier, *, cases: Sequence[Sample] = ()) ->
     return examine_verifier(verifier, cases=cases).raise_if_failed()
 
 
-def examine_verifier(verifier: str | Verifier, *, cases: Sequence[Sample] = ()) -> Report:
-    """`check_verifier` without raising for broken rules."""
-    made = make_verifier(verifier) if isinstance(verifier, str) else verifier
-    name = verifier if isinstance(verifier, str) else type(verifier).__name__
-    return examine(name, Subject(made, cases), RULES)
+def examine_verifier(
+    verifier: str | Verifier | ScoreFunction, *, cases: Sequence[Sample] = (), name: str = ""
+) -> Report:
+    """`check_verifier` without raising for broken rules; `name` is what the report calls it."""
+    if isinstance(verifier, str):
+        return examine(name or verifier, Subject(make_verifier(verifier), cases), RULES)
+    called = name or getattr(verifier, "__name__", type(verifier).__name__)
+    made = verifier if isinstance(verifier, Verifier) else FunctionVerifier(verifier)
+    return examine(called, Subject(made, cases), RULES)
 
 
 def rewards_right_answers(subject: Subject) -> str:

@@ -19,6 +19,7 @@ from ludus.envs.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards import Sample, Verifier, make_verifier
 from ludus.rewards.checks import examine_verifier
+from ludus.wire.arguments import parse_served
 
 from .arguments import Flag, parse
 from .names import Kind, ensure_known, kind_of
@@ -65,12 +66,15 @@ def _examine(options: Options) -> Report:
     if kind_of(options.name) is Kind.ENVIRONMENT:
         return examine_env(options.name, max_return=options.max_return)
     cases = read_cases(options.cases) if options.cases else []
-    return examine_verifier(_verifier(options.name), cases=cases)
+    return examine_verifier(_verifier(options.name), cases=cases, name=options.name)
 
 
 def _verifier(name: str) -> Verifier:
     url, marked, remote = name.partition("#")
-    return connect(url).verifier(remote) if marked else make_verifier(name)
+    if marked:
+        return connect(url).verifier(remote)
+    bare, arguments = parse_served(name)
+    return make_verifier(bare, **arguments)
 
 
 def read_cases(path: Path) -> list[Sample]:

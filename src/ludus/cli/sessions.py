@@ -13,6 +13,9 @@ from ludus.wire.arguments import parse_served
 
 from .names import Kind, ensure_known, kind_of
 
+PROBE_S = 5.0
+"""A wrong address or id is told after at most so long."""
+
 
 def named(name: str, url: str) -> str:
     """`name` on the server `url`, if there is one.
@@ -35,5 +38,7 @@ async def opener(name: str) -> AsyncGenerator[Callable[[], Session]]:
         bare, arguments = parse_served(name)
         yield lambda: make_async(bare, **arguments)
         return
+    async with connect(url, timeout_s=PROBE_S) as probe:
+        await probe.make_async(env_id).describe()
     async with connect(url) as server:
         yield lambda: server.make_async(env_id)

@@ -1,0 +1,131 @@
+"""`ludus new`: a package of your own, which works, is tested and can be published as it stands."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ludus.errors import ConfigError
+
+from . import skeletons
+from .arguments import parse
+
+_NAME = re.compile(
+    r"(?:(?P<owner>[a-z][a-z0-9-]*)/)?(?P<word>[a-z][a-z0-9]*(?:-[a-z0-9]+)*?)(?P<version>-v\d+)?"
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to write."""
+
+    kind: Annotated[
+        Literal["env", "verifier"], tyro.conf.Positional, tyro.conf.arg(metavar="env|verifier")
+    ]
+    """An environment or a verifier."""
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Such as me/echo-v0 for an environment, me/exact for a verifier."""
+    into: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path()
+    """The folder the package is written into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a package and the thing in it are called."""
+
+    id: str
+    """me/echo-v0"""
+    distribution: str
+    """me-echo, also the name of the folder"""
+    package: str
+    """me_echo"""
+    module: str
+    """echo"""
+    classname: str
+    """Echo"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the package and say what to do next."""
+    options = parse(
+        Options,
+        arguments,
+        verb="new",
+        about="Write a package with an environment or a verifier that works and is tested.",
+        example="ludus new env me/echo-v0",
+    )
+    names = names_of(options.name, options.kind)
+    folder = options.into / names.distribution
+    write(folder, skeletons.files(options.kind, names))
+    print(
+        f"wrote {folder}\n\nnext:\n"
+        f"  pip install -e {folder}\n"
+        f"  pytest {folder}\n"
+        f"  ludus check {names.id}\n"
+        f"  {_try(options.kind, names.id)}"
+    )
+    return 0
+
+
+def _try(kind: str, name: str) -> str:
+    return f"ludus play {name}" if kind == "env" else f"ludus score {name} --gold 42 --answer 42"
+
+
+def names_of(name: str, kind: str) -> Names:
+    """Read the name.
+
+    Raises:
+        ConfigError: it is not of the form its kind has, or no Python module can have it.
+    """
+    said = _NAME.fullmatch(name)
+    example = "me/echo-v0" if kind == "env" else "me/exact"
+    if said is None:
+        raise ConfigError(
+            f"name {name!r} must be 'owner/word' of lower-case letters, digits and -, such as "
+            f"{example!r}"
+        )
+    if bool(said["version"]) != (kind == "env"):
+        rule = "ends in -vN" if kind == "env" else "has no -vN, which names an environment"
+        raise ConfigError(f"name {name!r}: the name of {_full(kind)} {rule}, such as {example!r}")
+    module = said["word"].replace("-", "_")
+    distribution = "-".join(part for part in (said["owner"], said["word"]) if part)
+    package = distribution.replace("-", "_")
+    if keyword.iskeyword(module) or keyword.iskeyword(package) or _is_taken(package):
+        raise ConfigError(
+            f"name {name!r} gives the Python package {package!r}, which Python or ludus has "
+            "already; choose another"
+        )
+    classname = "".join(part.capitalize() for part in said["word"].split("-"))
+    return Names(name, distribution, package, module, classname)
+
+
+def _full(kind: str) -> str:
+    return "an environment" if kind == "env" else "a verifier"
+
+
+def _is_taken(package: str) -> bool:
+    return package in sys.stdlib_module_names or package.partition("_")[0] == "ludus"
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Write `files` into the new `folder`.
+
+    Raises:
+        ConfigError: it is there already, or cannot be written.
+    """
+    if folder.exists():
+        raise ConfigError(f"{str(folder)!r} exists and is left as it is; choose another --into")
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {error.filename!r}: {error.strerror}") from None

@@ -1,0 +1,132 @@
+"""`ludus play`: a person in the place of the policy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from ludus.agent import Episode, HumanPolicy, Limits, play
+from ludus.agent.evaluation import Session
+from ludus.envs import EnvSession, ToolSpec
+from ludus.messages import Message
+
+from .arguments import parse
+from .rendering import escaped, show_message, show_tools
+from .sessions import named, opener
+
+PATIENCE_S = 24 * 3600.0
+HELP = "your text is the answer; /tool calls a tool; /quit or Ctrl-D leaves"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to play."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Which environment; constructor arguments as in 'ludus/arithmetic-v0?max_operations=1'."""
+    url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """Play it on this server."""
+    task: Annotated[str, tyro.conf.arg(metavar="ID")] = ""
+    """Which task, such as train/17."""
+    split: str = "train"
+    """Of the task."""
+    seed: int = 0
+    """Of the episode, and of the task if none is named."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play one episode."""
+    options = parse(
+        Options,
+        arguments,
+        verb="play",
+        about="Play an environment yourself; what you see is what a policy is shown.",
+        example="ludus play ludus/arithmetic-v0 --seed 7",
+    )
+    name = named(options.env, options.url)
+    # Not asyncio.run: it would hold Ctrl-C back while input() waits on the loop's own thread.
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(_play(options, name))
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _play(options: Options, name: str) -> int:
+    console = Console(highlight=False)
+    seat = Seat(console)
+    async with opener(name) as open_session:
+        session = open_session()
+        try:
+            episode = await play(
+                session,
+                HumanPolicy(seat.ask),
+                task=options.task or None,
+                split=options.split,
+                seed=options.seed,
+                limits=Limits(max_turns=10_000, episode_timeout_s=PATIENCE_S),
+            )
+            return _show_end(console, session, episode, left=seat.left)
+        finally:
+            await session.close()
+
+
+class Seat:
+    """Where the person sits: shows what is new, asks for a line."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.left = False
+        self._greeted = False
+
+    def ask(self, new: Sequence[Message], tools: Sequence[ToolSpec], complaint: str) -> str:
+        """Show and ask. Raises EOFError where the person leaves."""
+        for message in new:
+            show_message(self.console, message)
+        if complaint:
+            self.console.print(Text(escaped(complaint), "red"))
+        if not self._greeted:
+            self._greeted = True
+            show_tools(self.console, tools)
+            self.console.print(Text(HELP, "dim"))
+        return self._line()
+
+    def _line(self) -> str:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("readline")  # gives input() history and editing
+        try:
+            line = input("you> ")
+        except EOFError:
+            self.left = True
+            raise
+        if line.strip() == "/quit":
+            self.left = True
+            raise EOFError
+        return line
+
+
+def _show_end(console: Console, session: Session, episode: Episode, *, left: bool) -> int:
+    trajectory = episode.trajectories[0]
+    verdict = trajectory.verdict
+    if left:
+        console.print(f"left {escaped(episode.task)} before the end")
+        return 0
+    if not verdict.ok:
+        console.print(Text(escaped(f"no reward ({verdict.status}): {verdict.detail}"), "red"))
+        return 1
+    parts = ", ".join(f"{name} {value:g}" for name, (value, _) in verdict.parts.items())
+    said = f"reward {verdict.unwrap():g} ({parts}), {trajectory.stop}, task {episode.task}"
+    console.print(Text(escaped(f"{said}. {verdict.detail}".strip())))
+    gold = session.env.gold() if isinstance(session, EnvSession) else None
+    if gold is not None:
+        console.print(Text(escaped(f"the answer: {gold}"), "dim"))
+    return 0

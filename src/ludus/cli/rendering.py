@@ -1,0 +1,61 @@
+"""Conversations at the terminal, with nothing in them that the terminal would obey."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from ludus.agent.human_policy import usage
+from ludus.envs import ToolSpec
+from ludus.messages import Message, Role, ToolCall
+
+STYLES = {
+    Role.SYSTEM: "dim",
+    Role.USER: "cyan",
+    Role.ASSISTANT: "green",
+    Role.TOOL: "yellow",
+}
+
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
+    "\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that reverse the direction of text
+    "\ud800-\udfff]"  # lone surrogates cannot be printed
+)
+
+
+def escaped(text: str) -> str:
+    r"""Write what a terminal would obey as it is written in Python.
+
+    >>> escaped("\x1b[31mred")
+    '\\x1b[31mred'
+    """
+    return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def show_message(console: Console, message: Message) -> None:
+    """Draw one message."""
+    title = f"{message.role} {message.name}".strip()
+    body = "\n".join(part for part in (message.text, _calls(message.tool_calls)) if part)
+    body += f"\n[{len(message.images)} images]" if message.images else ""
+    style = STYLES[message.role]
+    panel = Panel(Text(escaped(body)), title=escaped(title), title_align="left", border_style=style)
+    console.print(panel)
+
+
+def show_tools(console: Console, tools: Sequence[ToolSpec]) -> None:
+    """Say how each tool is called."""
+    for tool in tools:
+        summary = tool.description.partition("\n")[0]
+        console.print(Text(escaped(f"  {usage(tool)}  {summary}"), "yellow"))
+
+
+def _calls(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"{call.name}({_arguments(call)})" for call in calls)
+
+
+def _arguments(call: ToolCall) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
