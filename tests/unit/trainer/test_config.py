@@ -1,0 +1,71 @@
+"""Settings: read, merged, refused."""
+
+import pytest
+
+from ludus.config import as_table, build, merge, read_overrides, read_toml, to_toml
+from ludus.errors import ConfigError
+from ludus.trainer.config import RewardConfig, SFTConfig, TrainConfig
+
+
+def test_overrides_read_numbers_flags_texts_and_lists():
+    got = read_overrides(
+        ["--trainer.lr=1e-6", "--env", "ludus/maths-v0", "--run.resume", "--no-run.tensorboard"]
+        + ["--reward=[{name = 'maths', weight = 0.5}]"]
+    )
+    assert got["trainer"] == {"lr": 1e-6}
+    assert got["env"] == "ludus/maths-v0"
+    assert got["run"] == {"resume": True, "tensorboard": False}
+    assert got["reward"] == [{"name": "maths", "weight": 0.5}]
+
+
+def test_the_command_line_wins_over_the_file(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_text(
+        'steps = 5\n[trainer]\nlr = 1e-3\nwarmup_steps = 7\n[[reward]]\nname = "exact"\n'
+    )
+    config = build(TrainConfig, merge(read_toml(file), read_overrides(["--trainer.lr=2e-3"])))
+    assert (config.steps, config.trainer.lr, config.trainer.warmup_steps) == (5, 2e-3, 7)
+    assert config.reward == [RewardConfig(name="exact")]
+
+
+def test_a_config_survives_its_own_file(tmp_path):
+    config = build(TrainConfig, read_overrides(["--env=a-v0", "--reward=[{name = 'x'}]"]))
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(as_table(config)))
+    assert build(TrainConfig, read_toml(file)) == config
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"trainer": {"lrr": 1}}, "no setting named 'trainer.lrr'; did you mean 'trainer.lr'?"),
+        ({"stepz": 1}, "no setting named 'stepz'; did you mean 'steps'?"),
+        ({"steps": "many"}, "setting 'steps': Expected `int`, got `str`"),
+        ({"engine": "magic"}, "setting 'engine'"),
+        ({"steps": 0}, "steps must be positive, got 0"),
+        ({"rollout": {"temperature": 0}}, "greedy rollouts of a group are all the same"),
+        ({"trainer": {"updates_per_step": 17}}, "a step has only 16 groups"),
+        ({"run": {"keep": 0}}, "run.keep must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_by_name(table, message):
+    with pytest.raises(ConfigError) as caught:
+        build(TrainConfig, table)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_file_names_the_line(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_text("steps = \n")
+    with pytest.raises(ConfigError, match="line 1"):
+        read_toml(file)
+    with pytest.raises(ConfigError, match="no such file"):
+        read_toml(tmp_path / "b.toml")
+
+
+def test_an_unfinished_config_says_what_to_add():
+    with pytest.raises(ConfigError, match="--env"):
+        SFTConfig().require_complete()
+    with pytest.raises(ConfigError, match=r"--model\.path"):
+        TrainConfig(env="a-v0").require_complete()
