@@ -161,6 +161,9 @@ class RemoteSession:
         except LudusError as error:
             self._note(error)
             raise
+        except BaseException:  # the caller gives up while the operation may be carried out
+            self._unsure = True
+            raise
         self._check_echo(reply)
         self._seq += 1
         return reply

@@ -154,7 +154,7 @@ def connect(
     url: str,
     *,
     token: str | None = None,
-    timeout_s: float = 60.0,
+    timeout_s: float = 120.0,
     attempt_timeout_s: float = 40.0,
     format: str = "msgpack",
 ) -> Server:
@@ -163,7 +163,8 @@ def connect(
     Args:
         url: `http://host:port`, or several separated by commas: each session lives on one of them.
         token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
-        timeout_s: for one call, all its retries together.
+        timeout_s: for one call, all its retries together; longer than the server's own limit on a
+            step, so that its answer comes first.
         attempt_timeout_s: for one of them; a reply lost on the way is then asked for again.
         format: `msgpack` or `json`.
 

@@ -25,6 +25,7 @@ from ludus.envs.served import ServedEnv
 from ludus.envs.server import EnvService
 from ludus.envs.sessions import SessionLimits
 from ludus.errors import (
+    ConfigError,
     EpisodeEnded,
     InvalidAction,
     Overloaded,
@@ -237,6 +238,35 @@ async def test_messages_with_images_travel_whole(style: str) -> None:
         observation, _, _, _, info = await session.step(said)
         assert observation == [said]
         assert info == {"bytes": 256}
+
+
+async def test_a_step_given_up_by_its_caller_does_not_confuse_the_next_episode(style: str) -> None:
+    async with serving() as server, playing(server.url, style) as session:
+        await session.reset(seed=0)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await session.step("sleep")
+            assert (await session.reset(seed=1))[0] == "begin"
+            assert (await session.step("x"))[1] == 1.0
+
+
+async def test_a_stopping_server_answers_what_is_in_flight() -> None:
+    async with serving() as server, playing(server.url, "batched") as session:
+        await session.reset(seed=0)
+        running = asyncio.create_task(session.step("sleep"))
+        await asyncio.sleep(0.1)
+        await server.stop()
+        assert (await running)[1] == 1.0
+
+
+async def test_a_connection_is_not_shared_between_event_loops() -> None:
+    async with serving() as server, connected(server.url) as client:
+        session = client.make_async(ENV)
+        await session.reset(seed=0)
+        with pytest.raises(ConfigError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, client.make_async(ENV).reset(seed=0))
+        await session.close()
 
 
 async def test_a_batch_too_large_for_the_server_goes_in_smaller_ones() -> None:

@@ -365,6 +365,16 @@ async def test_without_the_right_token_it_is_401(header: str) -> None:
         assert (await ask(http, "GET", "/v1/envs", headers=right))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example:80", 421), ("localhost:1", 200), ("[::1]:1", 200), ("127.0.0.1", 200)],
+)
+async def test_without_a_token_only_names_of_this_machine_are_served(
+    http: aiohttp.ClientSession, host: str, status: int
+) -> None:
+    assert (await ask(http, "GET", "/v1/envs", headers={"Host": host}))[0] == status
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
 def test_off_loopback_a_token_is_required(host: str) -> None:
     with pytest.raises(ConfigError, match="without a token"):

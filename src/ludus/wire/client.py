@@ -87,10 +87,12 @@ class RetryPolicy:
     scores change nothing twice, and resets and steps carry a seq.
     """
 
-    timeout_s: float = 60.0
+    timeout_s: float = 120.0
     """For one call, all its attempts and waits together."""
     attempt_timeout_s: float = 40.0
     """For one attempt; a reply lost on the way is then asked for again."""
+    first_contact_s: float = 10.0
+    """Instead of `timeout_s` while nobody has ever answered: most likely the address is wrong."""
     first_wait_s: float = 0.1
     max_wait_s: float = 2.0
 
@@ -101,11 +103,13 @@ class Retry:
 
     policy: RetryPolicy
     rng: random.Random
-    deadline: float = 0.0
+    started: float = field(default_factory=time.monotonic)
     attempts: int = 0
 
-    def __post_init__(self) -> None:
-        self.deadline = time.monotonic() + self.policy.timeout_s
+    @property
+    def deadline(self) -> float:
+        """When the call's time is over."""
+        return self.started + self.policy.timeout_s
 
     @property
     def attempt_timeout_s(self) -> float:
@@ -119,8 +123,12 @@ class Retry:
             raise RequestTimeout(f"no answer within {self.policy.timeout_s:g} s")
         return min(left, self.policy.attempt_timeout_s)
 
-    def wait_s(self, error: LudusError) -> float:
+    def wait_s(self, error: LudusError, *, met: bool = True) -> float:
         """How long to wait before the next attempt.
+
+        Args:
+            error: of the last one.
+            met: whether the server has ever answered.
 
         Raises:
             LudusError: `error` itself, if sending again would not help or there is no time left.
@@ -132,7 +140,10 @@ class Retry:
         wait_s = min(self.policy.max_wait_s, doubled_s) * self.rng.uniform(0.5, 1.0)
         if isinstance(error, Overloaded):
             wait_s = max(wait_s, error.retry_after_s * self.rng.uniform(1.0, 1.5))
-        if time.monotonic() + wait_s >= self.deadline:
+        ends = (
+            self.deadline if met else min(self.deadline, self.started + self.policy.first_contact_s)
+        )
+        if time.monotonic() + wait_s >= ends:
             raise error
         return wait_s
 
@@ -148,6 +159,8 @@ class Client:
     format: Format = Format.MSGPACK
     traffic: Traffic = field(default_factory=Traffic)
     rng: random.Random = field(default_factory=random.Random)
+    met: bool = False
+    """Whether the server has ever answered."""
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/")
@@ -205,7 +218,7 @@ class Client:
             try:
                 return await attempt(retry.attempt_timeout_s)
             except on as error:
-                wait_s = retry.wait_s(error)
+                wait_s = retry.wait_s(error, met=self.met)
             self.traffic.retries += 1
             await self.transport.sleep(wait_s)
 
@@ -232,6 +245,7 @@ class Client:
         self.traffic.bytes_sent += len(request.body)
         response = await self.transport.send(request, timeout_s)
         self.traffic.bytes_received += len(response.body)
+        self.met = True
         return response
 
 

@@ -81,6 +81,7 @@ CODES: dict[str, Code] = {
     "session_gone": Code(410, SessionGone),
     "too_large": Code(413, RequestRejected),
     "unsupported_media": Code(415, RequestRejected),
+    "misdirected": Code(421, RequestRejected),
     "invalid": Code(422, RequestRejected),
     "invalid_action": Code(422, InvalidAction),
     "invalid_option": Code(422, ConfigError),

@@ -14,11 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import logging
 import math
 import secrets
-import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
@@ -28,6 +26,7 @@ from aiohttp import web
 
 from ludus.errors import ConfigError
 
+from .address import BACKLOG, check_host, is_loopback, listen
 from .chaos import Chaos
 from .codec import Format, accepted, convert_query, decode, encode, format_of
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
@@ -96,6 +95,8 @@ class HttpServer:
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
         self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._stopping = False
         self._runner: web.AppRunner | None = None
         self._lag: asyncio.Task[None] | None = None
@@ -112,7 +113,7 @@ class HttpServer:
         Raises:
             OSError: the port is taken.
         """
-        listener = _listen(self.host, self.port)
+        listener = listen(self.host, self.port)
         self.port = listener.getsockname()[1]
         try:
             context = Context(self.instance, self.metrics)
@@ -127,8 +128,9 @@ class HttpServer:
                 shutdown_timeout=STOP_TIMEOUT_S,
             )
             await self._runner.setup()
-            await web.SockSite(self._runner, listener, backlog=1024).start()
+            await web.SockSite(self._runner, listener, backlog=BACKLOG).start()
         except BaseException:
+            await self.stop()
             listener.close()
             raise
         self._lag = asyncio.create_task(self._measure_lag(), name="ludus-lag")
@@ -140,10 +142,17 @@ class HttpServer:
             self._lag.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._lag
+        await self._drain()
         for service in self.services:
             await service.stop()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _drain(self) -> None:
+        """Let the requests that are in flight be answered, if that does not take long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._idle.wait()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -173,10 +182,13 @@ class HttpServer:
     def _endpoint(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def endpoint(request: web.Request) -> web.StreamResponse:
             self._in_flight += 1
+            self._idle.clear()
             try:
                 return await self._answer(route, request)
             finally:
                 self._in_flight -= 1
+                if not self._in_flight:
+                    self._idle.set()
 
         return endpoint
 
@@ -211,6 +223,7 @@ class HttpServer:
 
     def _authorize(self, request: web.Request) -> None:
         if not self._token:
+            check_host(request.host)
             return
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         given_bytes = given.strip().encode("utf-8", "surrogateescape")
@@ -330,30 +343,6 @@ class HttpServer:
     def _strikes_after(self, request: web.Request) -> bool:
         half = self._chaos.drop / 2  # of all requests; those cut before do not come here
         return self._chaos.strikes(half / (1 - half))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket, before anything is built: a taken port fails at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
 
 
 def _body_format(request: web.Request) -> Format:

@@ -96,6 +96,15 @@ def test_the_last_error_is_told_when_the_time_is_over() -> None:
         ask(client(Script([full]), timeout_s=5.0))
 
 
+def test_while_nobody_has_ever_answered_it_gives_up_sooner() -> None:
+    cut = ServerUnreachable("nobody there")
+    with pytest.raises(ServerUnreachable):
+        ask(client(Script([cut, cut]), timeout_s=60.0, first_contact_s=0.01))
+    script = Script([Word("out"), cut, cut, Word("out")])
+    made = client(script, timeout_s=60.0, first_contact_s=0.01)
+    assert ask(made) == ask(made) == Word("out")
+
+
 def test_the_token_and_the_formats_are_in_the_headers() -> None:
     script = Script([Word("out")])
     made = client(script)
