@@ -25,6 +25,8 @@ class Predicted(NamedTuple):
     """[B, T], in nats."""
     entropy: Tensor | None
     """[B, T], in nats; None where it was not asked for."""
+    values: Tensor | None = None
+    """[B, T], of the state before each token; None without a value head."""
 
 
 Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
@@ -38,15 +40,24 @@ class Learner:
         model: trained in place.
         config: of the optimizer.
         temperature: that the policy is sampled at; log-probabilities are of the same.
+        values: whether to train a value head on the last hidden state; it starts at 0 everywhere.
     """
 
-    def __init__(self, model: CausalLM, config: TrainerConfig, *, temperature: float = 1.0) -> None:
+    def __init__(
+        self,
+        model: CausalLM,
+        config: TrainerConfig,
+        *,
+        temperature: float = 1.0,
+        values: bool = False,
+    ) -> None:
         self.model = model.train()
         self.config = config
         self.temperature = temperature
         self.updates = 0
+        self.value_head = _value_head(model) if values else None
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
+            self._parameters(),
             lr=config.lr,
             betas=(config.beta1, config.beta2),
             weight_decay=config.weight_decay,
@@ -93,35 +104,40 @@ class Learner:
         """Log-probabilities, and entropies if asked for, of the trained tokens; only their
         logits are computed.
         """
-        every, chosen = self._distribution(batch)
+        hidden = self._hidden(batch)
+        every, chosen = self._distribution(batch, hidden)
         spread = -(every.exp() * every).sum(-1) if entropy else None
+        values = None if self.value_head is None else self.value_head(hidden.float()).squeeze(-1)
         return Predicted(
-            _scatter(chosen, batch), None if spread is None else _scatter(spread, batch)
+            _scatter(chosen, batch),
+            None if spread is None else _scatter(spread, batch),
+            None if values is None else _scatter(values, batch),
         )
 
-    @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
         """Log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
-        scored = torch.zeros_like(batch.mask)
-        every = torch.arange(len(batch))
-        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
-            logp = self.predict(batch.take(part).to(self.model.device)).logp.cpu()
-            scored[part, : logp.shape[1]] = logp
-        return scored
+        return self._over(batch, lambda part: self.predict(part).logp)
 
-    @torch.no_grad()
+    def score_values(self, batch: Batch) -> Tensor:
+        """Values [B, T] of the state before each trained token, without gradient, on the CPU."""
+
+        def values(part: Batch) -> Tensor:
+            found = self.predict(part).values
+            assert found is not None, "made without a value head"
+            return found
+
+        return self._over(batch, values)
+
     def score_norms(self, batch: Batch) -> Tensor:
         """Squared norm [B, T] of each trained token's score with respect to its logits, on the CPU:
         `1 - 2 p(token) + sum_v p(v)^2`. What an optimal token baseline weighs returns by.
         """
-        norms = torch.zeros_like(batch.mask)
-        every = torch.arange(len(batch))
-        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
-            one = batch.take(part).to(self.model.device)
-            logp, chosen = self._distribution(one)
-            found = _scatter(1 - 2 * chosen.exp() + (2 * logp).exp().sum(-1), one).cpu()
-            norms[part, : found.shape[1]] = found
-        return norms
+
+        def norms(part: Batch) -> Tensor:
+            logp, chosen = self._distribution(part, self._hidden(part))
+            return _scatter(1 - 2 * chosen.exp() + (2 * logp).exp().sum(-1), part)
+
+        return self._over(batch, norms)
 
     @property
     def lr(self) -> float:
@@ -135,20 +151,42 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps besides the model."""
-        return {"optimizer": self.optimizer.state_dict(), "updates": self.updates}
+        head = {} if self.value_head is None else self.value_head.state_dict()
+        optimizer = self.optimizer.state_dict()
+        return {"optimizer": optimizer, "updates": self.updates, "value_head": head}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
+        if self.value_head is not None:
+            self.value_head.load_state_dict(state["value_head"])
 
-    def _distribution(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Log-probabilities at the trained tokens: of the whole vocabulary, and of the token."""
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        head = [] if self.value_head is None else list(self.value_head.parameters())
+        return [*self.model.parameters(), *head]
+
+    @torch.no_grad()
+    def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
+        """What `of` says of every row, pass by pass, on the CPU."""
+        found = torch.zeros_like(batch.mask)
+        every = torch.arange(len(batch))
+        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
+            values = of(batch.take(part).to(self.model.device)).cpu()
+            found[part, : values.shape[1]] = values
+        return found
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        """Last hidden states [N, D] before the trained tokens."""
         hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
-        trained = batch.mask[:, 1:].bool()
-        logits = self.model.lm_head(hidden[:, :-1][trained]).float() / self.temperature
+        return hidden[:, :-1][batch.mask[:, 1:].bool()]
+
+    def _distribution(self, batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities at the trained tokens: of the whole vocabulary, and of the token."""
+        logits = self.model.lm_head(hidden).float() / self.temperature
         every = torch.log_softmax(logits, dim=-1)
-        return every, every.gather(1, batch.ids[:, 1:][trained].unsqueeze(1)).squeeze(1)
+        chosen = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
+        return every, every.gather(1, chosen.unsqueeze(1)).squeeze(1)
 
     def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
         """The sum and weight of rows the model is not run on."""
@@ -160,15 +198,23 @@ class Learner:
         return float(part_sum), float(part_weight)
 
     def _step(self, weight: float) -> float:
-        for parameter in self.model.parameters():
+        parameters = self._parameters()
+        for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad /= weight
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
         self.optimizer.step()
         self.updates += 1
         return float(norm)
+
+
+def _value_head(model: CausalLM) -> torch.nn.Linear:
+    head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    return head
 
 
 def _scatter(values: Tensor, batch: Batch) -> Tensor:

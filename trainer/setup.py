@@ -62,7 +62,7 @@ async def assemble(config: TrainConfig) -> Parts:
     await source.tasks(config.split, [0])
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
-    learner = _learner(config, model_path)
+    learner = _learner(config, model_path, values="values" in algorithm.needs)
     if start is not None:
         learner.restore(load_state(start)["learner"])
     engine = await _engine(config, model_path)
@@ -89,11 +89,11 @@ def run_path(config: TrainConfig) -> Path:
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 
-def _learner(config: TrainConfig, path: str) -> Learner:
+def _learner(config: TrainConfig, path: str, *, values: bool = False) -> Learner:
     model = load_model(
         path, dtype=DTYPES[config.model.dtype], device=pick_device(config.model.device)
     )
-    return Learner(model, config.trainer, temperature=config.rollout.temperature)
+    return Learner(model, config.trainer, temperature=config.rollout.temperature, values=values)
 
 
 async def _engine(config: TrainConfig, path: str) -> Engine:

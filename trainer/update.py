@@ -20,10 +20,12 @@ from .learner import Learner, Predicted
 from .recipes import Algorithm
 from .rollout.collect import Group
 
-PROVIDED = frozenset({"old_logp", "sampler_logp", "ref_logp", "entropy", "truncated", "proxies"})
+PROVIDED = frozenset(
+    {"old_logp", "sampler_logp", "ref_logp", "entropy", "truncated", "proxies", "values"}
+)
 """What the trainer can give a recipe beyond what every recipe has."""
 
-_CREDITED = ("old_logp", "ref_logp", "proxies")
+_CREDITED = ("old_logp", "ref_logp", "proxies", "values")
 """What of it an advantage may read."""
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
@@ -99,7 +101,8 @@ class Updater:
         reference: Learner | None = None,
         updates: int = 1,
     ) -> None:
-        missing = sorted(algorithm.needs - PROVIDED)
+        without = frozenset({"values"} if learner.value_head is None else ())
+        missing = sorted(algorithm.needs - (PROVIDED - without))
         if missing:
             raise ConfigError(
                 f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
@@ -161,10 +164,12 @@ class Updater:
         old_logp = self.learner.score(batch) if self._needs_old else None
         ref_logp = self.reference.score(batch) if self.reference is not None else None
         proxies = self.learner.score_norms(batch) if "proxies" in algorithm.needs else None
+        values = self.learner.score_values(batch) if "values" in algorithm.needs else None
         known = {
             "old_logp": old_logp,
             "ref_logp": ref_logp,
             "proxies": proxies,
+            "values": values,
             "sampler_logp": batch.sampler_logp,
         }
         tensors = {name: tensor for name, tensor in known.items() if tensor is not None}
@@ -188,6 +193,8 @@ class Updater:
         )
         ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
             advantages=credit.advantages,
+            returns=credit.returns,
+            old_values=values,
             weights=corrected.weights,
             old_logp=old_logp,
             ref_logp=ref_logp,
@@ -223,7 +230,11 @@ class Updater:
         loss = self.algorithm.loss(
             logp=predicted.logp, mask=batch.mask, sampler_logp=batch.sampler_logp, **extra
         )
-        return loss.total, loss.weight
+        if predicted.values is None or "returns" not in extra:
+            return loss.total, loss.weight
+        # the value's term has the policy's aggregation, and so its weight
+        total, _ = self.algorithm.value_loss(values=predicted.values, mask=batch.mask, **extra)
+        return loss.total + total, loss.weight
 
     def _idle(self, batch: Batch) -> Tensor:
         """Rows whose gradient is zero whatever the model says: no advantage anywhere, and

@@ -231,7 +231,10 @@ class Algorithm:
         )
 
     def value_loss(self, **tensors: Tensor) -> Sum:
-        """The value head's loss: values, old_values, returns, mask [B, T].
+        """The value head's loss, aggregated like the policy's, so that both have one weight.
+
+        Args:
+            tensors: values, old_values, returns, mask [B, T]; groups where the mean is by prompt.
 
         Raises:
             ConfigError: the recipe has no value head.
@@ -245,6 +248,7 @@ class Algorithm:
             tensors["returns"],
             tensors["mask"],
             value_clip=head.value_clip,
+            agg=self._aggregator(tensors) or "token_mean",
         )
         return head.coefficient * total, weight
 

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ludus.trainer.algorithms import logit_gradient_proxy
-from ludus.trainer.batch import Row, pad
+from ludus.trainer.batch import Batch, Row, pad
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learner import Learner
+from ludus.trainer.learner import Learner, Predicted
+from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.tiny import build_model
 
 ROWS = [
@@ -31,3 +32,39 @@ def test_score_norms_are_those_of_the_full_softmax(temperature: float) -> None:
     expected = logit_gradient_proxy(chosen, logits, temperature=temperature) * batch.mask[:, 1:]
     torch.testing.assert_close(found[:, 1:], expected)
     assert bool((found[:, 0] == 0).all())
+
+
+def test_a_value_head_starts_at_zero_and_learns_its_targets() -> None:
+    learner = Learner(
+        build_model(20, hidden=16, layers=1, heads=2),
+        TrainerConfig(lr=0.05, tokens_per_pass=4),
+        values=True,
+    )
+    batch = pad(ROWS)
+    assert bool((learner.score_values(batch) == 0).all())
+    algorithm = resolve(load_recipe("ppo"))
+    target = 0.7 * batch.mask
+    ready = batch.with_extra(returns=target, old_values=target)
+
+    def loss(part: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
+        assert predicted.values is not None
+        return algorithm.value_loss(values=predicted.values, mask=part.mask, **part.extra)
+
+    for _ in range(60):
+        learner.update(ready, torch.arange(2), loss)
+    torch.testing.assert_close(learner.score_values(batch), target, atol=0.02, rtol=0)
+    again = Learner(build_model(20, hidden=16, layers=1, heads=2), TrainerConfig(), values=True)
+    again.restore(learner.state())
+    assert again.value_head is not None
+    assert learner.value_head is not None
+    assert torch.equal(again.value_head.bias, learner.value_head.bias)
+
+
+def test_the_value_loss_has_the_weight_of_the_policys() -> None:
+    for name, agg in (("token_mean", {}), ("fixed_length", {"length": 5})):
+        overrides: dict[str, object] = {"algorithm": {"agg": name, "agg_options": agg}}
+        algorithm = resolve(load_recipe("ppo", overrides))
+        ones = torch.ones(2, 3)
+        policy = algorithm.loss(logp=-ones, old_logp=-ones, advantages=ones, mask=ones)
+        value = algorithm.value_loss(values=ones, old_values=ones, returns=ones, mask=ones)
+        assert torch.equal(policy.weight, value[1])
