@@ -124,9 +124,8 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
         line = b""
     words = [word for word in line.decode().split() if word.startswith("http://")]
     if not words:
-        raise ConfigError(
-            f"the environment server did not start; its log ends: {log.read_text()[-300:]!r}"
-        )
+        said = await asyncio.to_thread(log.read_text)
+        raise ConfigError(f"the environment server did not start; its log ends: {said[-300:]!r}")
     return words[0].rstrip(",;")
 
 

@@ -105,7 +105,8 @@ def _curve(rows: Sequence[Mapping[str, float]]) -> str:
 
     line = " ".join(f"{x},{y}" for x, y in itertools.starmap(place, rewards))
     dots = "".join(
-        f'<circle cx="{x}" cy="{y}" r="5" fill="#c8433c"><title>held-out {value:.3f}</title></circle>'
+        f'<circle cx="{x}" cy="{y}" r="5" fill="#c8433c">'
+        f"<title>held-out {value:.3f}</title></circle>"
         for (x, y), (_, value) in zip(itertools.starmap(place, held_out), held_out, strict=True)
     )
     ticks = "".join(_tick(place(0, level)[1], level) for level in (low, (low + high) / 2, high))

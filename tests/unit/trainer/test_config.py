@@ -9,8 +9,10 @@ from ludus.trainer.config import RewardConfig, SFTConfig, TrainConfig
 
 def test_overrides_read_numbers_flags_texts_and_lists():
     got = read_overrides(
-        ["--trainer.lr=1e-6", "--env", "ludus/maths-v0", "--run.resume", "--no-run.tensorboard"]
-        + ["--reward=[{name = 'maths', weight = 0.5}]"]
+        [
+            *("--trainer.lr=1e-6", "--env", "ludus/maths-v0", "--run.resume"),
+            *("--no-run.tensorboard", "--reward=[{name = 'maths', weight = 0.5}]"),
+        ]
     )
     assert got["trainer"] == {"lr": 1e-6}
     assert got["env"] == "ludus/maths-v0"

@@ -77,7 +77,8 @@ async def test_a_shared_prompt_is_computed_once():
     await asyncio.gather(
         *(made.generate([7] * 20, Sampling(max_tokens=2, seed=s)) for s in range(8))
     )
-    # the first arrival may be alone in its batch; the others find its prompt kept but its last token
+    # the first arrival may be alone in its batch; the others find its prompt kept but its
+    # last token
     assert made.computed_prompt_tokens <= 20 + 7
     await made.close()
 
@@ -115,7 +116,7 @@ async def test_abort_answers_everyone_with_what_there_is():
 
 async def test_a_request_beyond_the_window_is_refused_with_the_numbers():
     made = engine()
-    with pytest.raises(ConfigError, match="120 prompt tokens and 20 to sample exceed.*128"):
+    with pytest.raises(ConfigError, match=r"120 prompt tokens and 20 to sample exceed.*128"):
         await made.generate([5] * 120, Sampling(max_tokens=20))
     await made.close()
 

@@ -84,5 +84,5 @@ def test_a_folder_without_trainer_state_cannot_be_resumed(tmp_path):
 
 def test_checkpoint_state_holds_no_pickled_code(tmp_path):
     torch.save({"evil": Exception}, tmp_path / "trainer.pt")
-    with pytest.raises(Exception, match="[Ww]eights"):
+    with pytest.raises(Exception, match=r"[Ww]eights"):
         load_state(tmp_path)

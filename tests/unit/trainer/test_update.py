@@ -123,5 +123,5 @@ def test_recipes_run_with_several_updates_and_old_logprobs(recipe):
 
 
 def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing():
-    with pytest.raises(ConfigError, match="'ppo' needs .*values"):
+    with pytest.raises(ConfigError, match=r"'ppo' needs .*values"):
         updater("ppo")
