@@ -44,7 +44,8 @@ class Server:
         self._batched = Batched(self._async_client)
         self._one_by_one = OneByOne(self._sync_client)
         self._cards: EnvList | None = None
-        self._verifiers: dict[tuple[str, bool], RemoteVerifier] = {}
+        self._verifiers: dict[str, RemoteVerifier] = {}
+        self._group_verifiers: dict[str, RemoteGroupVerifier] = {}
         self._turn = itertools.count()
 
     def envs(self) -> list[EnvCard]:
@@ -72,18 +73,14 @@ class Server:
         served = run_blocking(self._sync_clients[0].get("/v1/verifiers", VerifierList))
         return served.verifiers
 
-    def verifier(self, name: str, *, group: bool = False) -> RemoteVerifier:
-        """A verifier over there: `await verifier.score(sample)`.
+    def verifier(self, name: str) -> RemoteVerifier:
+        """A verifier over there: `await verifier.score(sample)`. Nothing is sent before."""
+        return self._verifiers.setdefault(name, RemoteVerifier(name, self._next_async_client))
 
-        Args:
-            name: of the verifier. Nothing is sent before the first call.
-            group: whether it compares the answers of a group (`score_group`).
-        """
-        key = (name, group)
-        if key not in self._verifiers:
-            kind = RemoteGroupVerifier if group else RemoteVerifier
-            self._verifiers[key] = kind(name, self._next_async_client)
-        return self._verifiers[key]
+    def group_verifier(self, name: str) -> RemoteGroupVerifier:
+        """One that also compares the answers of a group: `await verifier.score_group(samples)`."""
+        made = RemoteGroupVerifier(name, self._next_async_client)
+        return self._group_verifiers.setdefault(name, made)
 
     def score(self, verifier: str, sample: Sample) -> Verdict:
         """Score one answer; blocks.
@@ -113,7 +110,7 @@ class Server:
         """Close all connections; call it on the event loop that used them."""
         self.close()
         await self._batched.close()
-        for verifier in self._verifiers.values():
+        for verifier in (*self._verifiers.values(), *self._group_verifiers.values()):
             await verifier.close()
         await self._async_transport.close()
 

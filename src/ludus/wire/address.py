@@ -34,8 +34,8 @@ def check_host(host: str) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, before anything is built: a taken port fails at once, and clients that come
-    early wait.
+    """A listening socket, before anything is built: a taken port fails at once, and clients that
+    come early wait.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

@@ -1,0 +1,115 @@
+"""Verifiers on a server, as a client sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.envs.connect import Server
+from ludus.errors import ConfigError, RequestTimeout, RewardUnavailable, ServerUnreachable
+from ludus.rewards import Sample, Status, Verdict
+from ludus.rewards.server import ScoreService
+from ludus.wire.server import HttpServer
+
+
+class Longest:
+    """1 for the longest answer of the group, 0 for the others."""
+
+    closed = False
+
+    def score(self, sample: Sample) -> Verdict:
+        return Verdict.invalid("only groups can be compared")
+
+    def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        longest = max(len(sample.text) for sample in samples)
+        return [Verdict.of(float(len(sample.text) == longest)) for sample in samples]
+
+    async def close(self) -> None:
+        Longest.closed = True
+
+
+class Judge:
+    """An async verifier that fails in the way the response says."""
+
+    async def score(self, sample: Sample) -> Any:
+        match sample.text:
+            case "unreachable":
+                raise ServerUnreachable("the judge's server does not answer")
+            case "late":
+                raise RequestTimeout("the judge took too long")
+            case "unavailable":
+                raise RewardUnavailable(Verdict.unavailable("no judge today"))
+            case "bug":
+                raise KeyError("score")
+            case "nonsense":
+                return {"score": 1.0}
+            case "slow":
+                await asyncio.sleep(10)
+            case _:
+                pass
+        return Verdict.of(1.0)
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        return [Verdict.of(1.0)]
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[Server]:
+    service = ScoreService(
+        ["exact"], verifiers={"longest": Longest(), "judge": Judge()}, timeout_s=0.3
+    )
+    async with HttpServer([service]) as http, ludus.connect(http.url) as server:
+        yield server
+
+
+async def test_a_group_is_judged_together_and_the_verifier_closed_at_the_end() -> None:
+    async with serving() as server:
+        verifier = server.group_verifier("longest")
+        samples = [Sample(response="x" * length) for length in (1, 3, 2, 3)]
+        verdicts = await verifier.score_group(samples)
+        assert [verdict.reward for verdict in verdicts] == [0.0, 1.0, 0.0, 1.0]
+        assert (await verifier.score(samples[0])).status is Status.INVALID
+    assert Longest.closed
+
+
+async def test_a_verifier_of_single_answers_refuses_a_group() -> None:
+    async with serving() as server:
+        with pytest.raises(ConfigError, match="score one by one"):
+            await server.group_verifier("exact").score_group([Sample(response="a")])
+
+
+async def test_a_group_verifier_that_gives_the_wrong_number_is_an_error_for_all() -> None:
+    async with serving() as server:
+        samples = [Sample(response="a"), Sample(response="b")]
+        verdicts = await server.group_verifier("judge").score_group(samples)
+        assert [verdict.status for verdict in verdicts] == [Status.ERROR] * 2
+        assert "must give 2 verdicts" in verdicts[0].detail
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "words"),
+    [
+        ("unreachable", Status.UNAVAILABLE, "does not answer"),
+        ("late", Status.UNAVAILABLE, "took too long"),
+        ("unavailable", Status.UNAVAILABLE, "no judge today"),
+        ("slow", Status.UNAVAILABLE, "no verdict within 0.3 s"),
+        ("bug", Status.ERROR, "KeyError"),
+        ("nonsense", Status.ERROR, "no usable verdict"),
+    ],
+)
+async def test_what_goes_wrong_in_a_verifier_is_never_a_reward(
+    response: str, status: Status, words: str
+) -> None:
+    async with serving() as server:
+        verifier = server.verifier("judge")
+        verdict, fine = await asyncio.gather(
+            verifier.score(Sample(response=response)), verifier.score(Sample(response="fine"))
+        )
+        assert (verdict.status, verdict.reward) == (status, None)
+        assert words in verdict.detail
+        assert fine.reward == 1.0
