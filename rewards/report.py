@@ -166,7 +166,7 @@ def cpu_seconds() -> float:
 
 
 async def _score_all(rows: Sequence[Row], verifier: Verifier) -> list[Verdict]:
-    """Verdicts in order. Those decided at once are taken at once; those that wait, wait together."""
+    """Verdicts in order; those that have to wait, wait together."""
     verdicts: list[Verdict | None] = [None] * len(rows)
     waiting: set[asyncio.Task[None]] = set()
     for place, row in enumerate(rows):

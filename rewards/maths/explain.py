@@ -13,7 +13,7 @@ from rich.text import Text
 from ludus.verdict import Verdict
 
 from .canonical import normal
-from .extraction import extract, visible
+from .extraction import visible
 from .judge import infinity
 from .nodes import Node, TooBig, Unreadable, is_scalar, symbols, walk
 from .probe import approximate
@@ -58,7 +58,7 @@ def _steps(verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
     shown = visible(response, verifier.thinking)
     if shown is not None and shown[0]:
         yield Step("reasoning", f"the first {shown[0]} characters are reasoning and do not count")
-    extraction = extract(response, thinking=verifier.thinking, truncated=truncated)
+    extraction = verifier.extract(response, truncated=truncated)
     if extraction.text is None:
         yield Step("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
     else:

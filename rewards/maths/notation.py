@@ -158,9 +158,9 @@ def squeeze(text: str) -> str:
 
 
 def as_words(text: str) -> str:
-    """Lower-case words, single spaces, no markup: how plain-text answers are compared."""
+    """Words, single spaces, no markup: how plain-text answers are compared."""
     text = re.sub(
         r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox|operatorname)[a-z]*\s*\*?", " ", text
     )
     text = re.sub(r"\\[,;:!> ]|[{}$*~`\"]", " ", text)
-    return _SPACES.sub(" ", text).strip(" .,;:!()").casefold()
+    return _SPACES.sub(" ", text).strip(" .,;:!()")

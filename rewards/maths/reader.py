@@ -74,7 +74,8 @@ def read_words(cleaned: str) -> Node:
     words = as_words(cleaned)
     if not any(letter.isalnum() for letter in words):
         raise Unreadable("the answer has neither letters nor digits")
-    return nodes.sym(_NAMED_SETS[words]) if words in _NAMED_SETS else nodes.text(words)
+    named = _NAMED_SETS.get(words.casefold())
+    return nodes.sym(named) if named else nodes.text(words)
 
 
 def read_formula(cleaned: str) -> Node:

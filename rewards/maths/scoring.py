@@ -10,13 +10,16 @@ from collections.abc import Awaitable
 from dataclasses import asdict
 from typing import Any
 
+from ludus.errors import ConfigError
 from ludus.rewards.pool import Fate, Limits, Outcome, WorkerPool
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .conventions import Conventions, conventions
-from .extraction import extract
+from .excerpt import Extraction
+from .extraction import THINKING, extract
 from .judge import NeedsPool
+from .pipelines import PIPELINES
 from .verify import BadGold, Decision, decide, no_answer
 
 TARGET = "ludus.rewards.maths.worker:score"
@@ -32,6 +35,7 @@ class MathsVerifier:
         preset: "default", "strict" or "lenient" conventions; single ones are changed by
             `options`.
         thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        pipeline: extract as "math_verify", "prm800k", "dapo" or "gsm8k" do, to compare runs.
         timeout_s: CPU seconds for one hard pair; wall time is limited to three times that.
         workers: pool processes (0: one per CPU, at most four).
         memory_mb: memory of a worker.
@@ -42,6 +46,7 @@ class MathsVerifier:
         *,
         preset: str = "default",
         thinking: str = "auto",
+        pipeline: str = "",
         timeout_s: float = 2.0,
         workers: int = 0,
         memory_mb: int = 512,
@@ -49,7 +54,8 @@ class MathsVerifier:
         **options: Any,
     ) -> None:
         self.conventions = conventions(preset, **options)
-        self.thinking = thinking
+        self.thinking = _known(thinking, {"auto", "none", *THINKING}, "thinking")
+        self.pipeline = _known(pipeline, {"", *PIPELINES}, "pipeline")
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
         self._pool = pool or WorkerPool(
@@ -85,6 +91,12 @@ class MathsVerifier:
                 ),
             )
         return best
+
+    def extract(self, response: str, *, truncated: bool = False) -> Extraction:
+        """The answer this verifier takes from a response."""
+        if self.pipeline:
+            return PIPELINES[self.pipeline](response)
+        return extract(response, thinking=self.thinking, truncated=truncated)
 
     def same(self, gold: str, answer: str) -> bool:
         """Whether a bare answer (no response around it) says what `gold` says; unreadable ones
@@ -123,7 +135,7 @@ class MathsVerifier:
         self, golds: list[str], response: str, *, truncated: bool
     ) -> Verdict | tuple[list[str], str, Verdict]:
         """A verdict, or (golds still open, answer, the best verdict so far)."""
-        extraction = extract(response, thinking=self.thinking, truncated=truncated)
+        extraction = self.extract(response, truncated=truncated)
         if extraction.text is None:
             bad = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -154,6 +166,12 @@ class MathsVerifier:
             text.encode("utf-8", "backslashreplace").decode() for text in (gold, answer)
         )
         return {"gold": gold, "answer": answer, "conventions": asdict(self.conventions)}
+
+
+def _known(name: str, names: set[str], what: str) -> str:
+    if name not in names:
+        raise ConfigError(f"no {what} named {name!r}; there are {', '.join(sorted(names - {''}))}")
+    return name
 
 
 _NOTHING = Verdict.of(0.0, "no gold")

@@ -157,6 +157,10 @@ def _inner(found: re.Match[str]) -> str:
 
 
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_NARRATIVE = frozenset(
+    {"there", "are", "then", "hence", "thus", "have", "get", "gives", "therefore", "find", "add"}
+)
+_HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
 _KNOWN = frozenset(
     [
         "sin",
@@ -230,6 +234,10 @@ def _is_prose(text: str) -> bool:
     found = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     return (
         len(found) > 5
+        or (
+            any(word.lower() in _NARRATIVE for word in found)
+            and _HOLDS_ANSWER.search(text) is not None
+        )
         or (len(found) > 2 and "$" in text)
         or (len(found) > 1 and re.search(r"\$.+\$", text) is not None)
     )

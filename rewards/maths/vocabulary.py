@@ -47,7 +47,8 @@ NUMBER_WORDS = frozenset({*UNITS_OF_NUMBER, *SCALES, *FRACTION_WORDS})
 CONNECTIVES = {"and": "and", "or": "or", "lor": "or", "land": "and"}
 QUALIFIERS = _words("for where if when with given whenever such otherwise as")
 SHORT_WORDS = _words(
-    "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq cu "
+    "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq "
+    "cu "
     "pm am red day sum man men boy box cat dog car new old big low mon tue wed thu fri sat sun "
     "true only each"
 )

@@ -17,6 +17,8 @@ _SYNONYMS = {
 
 def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     first, second = _spoken(gold), _spoken(answer)
+    if first is not None and second is not None and not judge.conventions.text_case:
+        first, second = _folded(first), _folded(second)
     same = (
         first is not None
         and second is not None
@@ -37,8 +39,12 @@ def _spoken(node: Node) -> str | None:
     if node.op == "set" and not node.args:
         return "no solution"
     if node.op == "mul" and all(part.op == "sym" for part in node.args):
-        return "".join(part.note for part in node.args).casefold()
+        return "".join(part.note for part in node.args)
     if node.op not in {"text", "sym"}:
         return None
-    words = " ".join(node.note.casefold().replace("-", " ").split()).removeprefix("the ")
+    return " ".join(node.note.replace("-", " ").split())
+
+
+def _folded(spoken: str) -> str:
+    words = spoken.casefold().removeprefix("the ")
     return _SYNONYMS.get(words, words)

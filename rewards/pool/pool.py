@@ -59,7 +59,8 @@ class Limits:
             or self.chunk < 1
         ):
             raise ConfigError(
-                f"pool limits that cannot work: {self!r}; cpu_s > 0, memory_bytes >= 16 MiB, chunk >= 1"
+                f"pool limits that cannot work: {self!r}; cpu_s > 0, "
+                "memory_bytes >= 16 MiB, chunk >= 1"
             )
 
 
@@ -249,7 +250,8 @@ class WorkerPool:
             return
         pending.popleft()
         if late:
-            reason = f"no answer in {WALL_FACTOR * job.cpu_s:g} s, of which it ran {used:.2f} s: the machine is too busy"
+            waited = f"{WALL_FACTOR * job.cpu_s:g} s, of which it ran {used:.2f} s"
+            reason = f"no answer in {waited}: the machine is too busy"
             _settle(job, Outcome(Fate.UNAVAILABLE, reason=reason))
         else:
             _settle(

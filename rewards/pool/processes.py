@@ -76,8 +76,12 @@ class Template:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "ludus.rewards.pool.template"],
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, close_fds=True, start_new_session=True, env=_environment(),
-            )  # fmt: skip
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                close_fds=True,
+                start_new_session=True,
+                env=_environment(),
+            )
         channel.send(
             self._control, {"path": sys.path, "target": target, "memory_bytes": memory_bytes}
         )

@@ -182,14 +182,16 @@ def _as_json(report: Report) -> dict[str, object]:
 def _print_report(report: Report, wrong: int) -> None:
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
     print(
-        f"{report.rows} answers ({statuses}), mean reward {report.rewards / max(1, report.rows):.4f}"
+        f"{report.rows} answers ({statuses}), "
+        f"mean reward {report.rewards / max(1, report.rows):.4f}"
     )
     print(f"{report.per_cpu_second:.0f} per CPU-second, {report.wall_s:.1f} s in all")
     counts = report.overall
     if not counts.total:
         return
     print(
-        f"accuracy {counts.accuracy:.4f}  precision {counts.precision:.4f}  recall {counts.recall:.4f}"
+        f"accuracy {counts.accuracy:.4f}  precision {counts.precision:.4f}  "
+        f"recall {counts.recall:.4f}"
     )
     table = Table("category", "cases", "accuracy", "precision", "recall")
     for name, count in by_category(report):

@@ -1,0 +1,64 @@
+"""Where other pipelines look for the answer, for runs that are compared with theirs.
+
+Only the extraction is reproduced; the comparison stays this verifier's. None of them strips
+reasoning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .boxes import boxed
+from .excerpt import Extraction
+from .sentences import last_expression
+
+_HOPE_SENTENCE = re.compile(r"final answer is:?\s*\$?(.+?)\$?\.?\s*I hope", re.IGNORECASE)
+_ANSWER_LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
+_HASHES = re.compile(r"#### (-?[0-9.,]+)")
+DAPO_TAIL = 300
+
+
+def math_verify(response: str) -> Extraction:
+    """Math-Verify: the "final answer is ... I hope" sentence, the last box, the last formula, the
+    last number.
+    """
+    found = list(_HOPE_SENTENCE.finditer(response[-4000:]))
+    if found:
+        base = max(0, len(response) - 4000)
+        return Extraction(
+            found[-1][1], "math_verify sentence", base + found[-1].start(1), base + found[-1].end(1)
+        )
+    return boxed(response) or last_expression(response)
+
+
+def prm800k(response: str) -> Extraction:
+    """PRM800K: the last box and nothing else."""
+    return boxed(response) or Extraction(None, "prm800k", reason="there is no box")
+
+
+def dapo(response: str) -> Extraction:
+    """DAPO: the last line `Answer: ...` within the last 300 characters."""
+    base = max(0, len(response) - DAPO_TAIL)
+    found = list(_ANSWER_LINE.finditer(response[base:]))
+    if not found:
+        return Extraction(None, "dapo", reason=f"no 'Answer:' in the last {DAPO_TAIL} characters")
+    start, end = found[-1].span(1)
+    return Extraction(found[-1][1], "dapo", base + start, base + end)
+
+
+def gsm8k(response: str) -> Extraction:
+    """GSM8K, strict: the last `#### number`."""
+    place = response.rfind("#### ")
+    found = _HASHES.match(response, place) if place >= 0 else None
+    if found is None:
+        return Extraction(None, "gsm8k", reason="no '#### number'")
+    return Extraction(found[1], "gsm8k", *found.span(1))
+
+
+PIPELINES: dict[str, Callable[[str], Extraction]] = {
+    "math_verify": math_verify,
+    "prm800k": prm800k,
+    "dapo": dapo,
+    "gsm8k": gsm8k,
+}
