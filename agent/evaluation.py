@@ -10,12 +10,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Protocol
 
 import msgspec
 
 from ludus.envs.gym import Playable
-from ludus.envs.tasks import Task, TaskPage
+from ludus.envs.tasks import Task
 from ludus.errors import ConfigError
 
 from .estimates import Estimate, mean_over_tasks, pass_at_k, wilson
@@ -24,12 +23,6 @@ from .policy import Policy
 from .trajectory import Episode, Stop
 
 PAGE = 500
-
-
-class Session(Playable, Protocol):
-    """What is played: a local or remote session that lists its tasks in pages."""
-
-    async def task_page(self, split: str, *, offset: int = 0, limit: int = 100) -> TaskPage: ...
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +44,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     stops: dict[str, int] = {}
 
 
-async def first_tasks(session: Session, split: str, count: int) -> list[Task]:
+async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
     """The first `count` tasks of a split, or all.
 
     Raises:
@@ -71,8 +64,8 @@ async def first_tasks(session: Session, split: str, count: int) -> list[Task]:
 
 
 async def evaluate(
-    open_session: Callable[[], Session],
-    policy_for: Callable[[Session], Policy],
+    open_session: Callable[[], Playable],
+    policy_for: Callable[[Playable], Policy],
     *,
     split: str = "test",
     tasks: int = 100,

@@ -15,7 +15,7 @@ import msgspec
 
 from ludus.envs import Briefing, Info
 from ludus.envs.gym import Playable
-from ludus.errors import LudusError, RemoteError, RewardUnavailable
+from ludus.errors import RemoteError, RewardUnavailable
 from ludus.messages import Message, as_messages, system
 from ludus.verdict import Verdict
 
@@ -56,26 +56,17 @@ async def play(
     started = time.perf_counter()
     bounds = limits or Limits()
     game = _Game(env, policy.begin(seed=sampling_seed), bounds)
-    stop = Stop.TIMEOUT
+    clock = asyncio.timeout(bounds.episode_timeout_s)
     try:
-        async with asyncio.timeout(bounds.episode_timeout_s):
+        async with clock:
             stop = await game.run(_options(task, split), seed)
-    except TimeoutError:
-        game.fail(
-            Stop.TIMEOUT, Verdict.unavailable(f"no end within {bounds.episode_timeout_s:g} s")
-        )
-    except _PolicyFailed as error:
-        logger.warning("the policy failed on %s, task %s: %s", env.id, task, error)
-        stop = game.fail(Stop.POLICY_ERROR, Verdict.unavailable(str(error)))
-    except RewardUnavailable as error:
-        stop = game.fail(Stop.REWARD_UNAVAILABLE, error.verdict)
-    except RemoteError as error:
-        stop = game.fail(Stop.ENV_ERROR, Verdict.unavailable(f"{type(error).__name__}: {error}"))
-    except LudusError as error:
-        stop = game.fail(Stop.ENV_ERROR, Verdict.error(f"{type(error).__name__}: {error}"))
     except Exception as error:
-        logger.exception("episode on %s, task %s failed", env.id, task)
-        stop = game.fail(Stop.ENV_ERROR, Verdict.error(f"{type(error).__name__}: {error}"))
+        if isinstance(error, TimeoutError) and clock.expired():  # and not a timeout of the env's
+            late = f"no end within {bounds.episode_timeout_s:g} s"
+            stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
+        else:
+            stop = game.fail(*_why(error))
+            logger.log(_level(error), "%s, task %s: %s", env.id, game.task, error, exc_info=error)
     return Episode(
         task=game.task or task or "",
         seed=seed,
@@ -87,6 +78,24 @@ async def play(
 
 class _PolicyFailed(Exception):
     """The engine or the model's server failed."""
+
+
+def _why(error: Exception) -> tuple[Stop, Verdict]:
+    """How an episode that broke is recorded."""
+    if isinstance(error, _PolicyFailed):
+        return Stop.POLICY_ERROR, Verdict.unavailable(str(error))
+    if isinstance(error, RewardUnavailable):
+        return Stop.REWARD_UNAVAILABLE, error.verdict
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, RemoteError):
+        return Stop.ENV_ERROR, Verdict.unavailable(said)
+    return Stop.ENV_ERROR, Verdict.error(said)
+
+
+def _level(error: Exception) -> int:
+    """What somebody has to repair is an error; what may pass is a warning."""
+    passing = (_PolicyFailed, RewardUnavailable, RemoteError)
+    return logging.WARNING if isinstance(error, passing) else logging.ERROR
 
 
 class _Game:
@@ -111,6 +120,8 @@ class _Game:
             turn = await self._act(messages, briefing)
             if turn is None:
                 return Stop.CONTEXT_FULL
+            if turn.finish is Finish.ABORT:  # half an answer is not the policy's answer
+                raise _PolicyFailed("the engine dropped the request")
             action = _action(turn)
             observation, reward, terminated, truncated, info = await self.env.step(action)
             turn.reward = reward

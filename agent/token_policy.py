@@ -67,10 +67,10 @@ class TokenPlayer:
         """Answer the conversation; None if the window leaves no room."""
         turn = Turn(observation=list(messages[self._seen :]))
         turn.obs_ids = self._extend(messages, tools)
-        budget = min(self.policy.sampling.max_tokens, self.policy.window - len(self._ids))
-        if budget < MIN_ANSWER_TOKENS:
+        room = self.policy.window - len(self._ids)
+        if room < MIN_ANSWER_TOKENS:
             return None
-        await self._sample(turn, budget)
+        await self._sample(turn, min(self.policy.sampling.max_tokens, room))
         self.segments[-1].turns.append(turn)
         self._seen = len(messages) + 1
         return turn

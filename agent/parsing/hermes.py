@@ -11,13 +11,39 @@ may stand inside a string argument.
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ludus.messages import Message, Role, ToolCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_decoder = json.JSONDecoder(strict=False)  # models write raw newlines inside strings
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE = re.compile(r"\s*")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 64:
+        raise ValueError(f"the number {digits[:24]} does not fit 64 bits")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    if not math.isfinite(float(digits)):
+        raise ValueError(f"the number {digits[:24]} is too large")
+    return float(digits)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Raw newlines inside strings are read: models write them. Numbers are those that JSON and msgpack
+# can carry on to a server.
+_decoder = json.JSONDecoder(
+    strict=False, parse_int=_integer, parse_float=_number, parse_constant=_constant
+)
 
 
 class HermesFormat:
@@ -49,10 +75,10 @@ def _as_json(call: ToolCall) -> str:
 def _read_call(text: str, start: int, complete: bool, index: int) -> tuple[ToolCall, int]:
     """The call whose opening tag ends at `start`, and where to read on."""
     identity = f"call_{index}"
-    body = start + len(text[start:]) - len(text[start:].lstrip())
+    body = _after_space(text, start)
     try:
         decoded, end = _decoder.raw_decode(text, body)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         closing = text.find(CLOSE, start)
         cut = closing < 0 and not complete
         reason = "the call was cut by the token limit" if cut else f"not valid JSON: {error}"
@@ -70,11 +96,23 @@ def _read_call(text: str, start: int, complete: bool, index: int) -> tuple[ToolC
     return _as_call(decoded, identity), _after(text, closing)
 
 
+def _is_unicode(decoded: object) -> bool:
+    """Whether no string has half of a surrogate pair, which nothing downstream can encode."""
+    return not _SURROGATE.search(json.dumps(decoded, ensure_ascii=False))
+
+
+def _after_space(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    return match.end() if match else start
+
+
 def _after(text: str, closing: int) -> int:
     return closing + len(CLOSE) if closing >= 0 else len(text)
 
 
 def _as_call(decoded: Any, identity: str) -> ToolCall:
+    if not _is_unicode(decoded):
+        return ToolCall(name="", id=identity, error="half of a surrogate pair is not text")
     if not isinstance(decoded, dict) or not isinstance(decoded.get("name"), str):
         return ToolCall(
             name="", id=identity, error='a call is an object with "name" and "arguments"'
@@ -82,11 +120,11 @@ def _as_call(decoded: Any, identity: str) -> ToolCall:
     arguments = decoded.get("arguments", decoded.get("parameters", {}))
     if isinstance(arguments, str):  # some models encode the arguments twice
         try:
-            arguments = json.loads(arguments)
-        except json.JSONDecodeError as error:
+            arguments = _decoder.decode(arguments)
+        except (ValueError, RecursionError) as error:
             return ToolCall(
                 name=decoded["name"], id=identity, error=(f"arguments are not JSON: {error}")
             )
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or not _is_unicode(arguments):
         return ToolCall(name=decoded["name"], id=identity, error="arguments must be an object")
     return ToolCall(name=decoded["name"], arguments=arguments, id=identity)

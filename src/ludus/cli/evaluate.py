@@ -18,8 +18,9 @@ from rich.table import Table
 
 from ludus.agent import ChatPolicy, Episode, Limits, Policy, RandomPolicy, ScriptedPolicy
 from ludus.agent.estimates import Estimate
-from ludus.agent.evaluation import Evaluation, Session, evaluate, summarise
+from ludus.agent.evaluation import Evaluation, evaluate, summarise
 from ludus.envs import EnvSession
+from ludus.envs.gym import Playable
 from ludus.errors import ConfigError
 from ludus.llm import TokenBudget
 from ludus.messages import Message
@@ -140,13 +141,13 @@ def _opened(path: str) -> BinaryIO:
         raise ConfigError(f"cannot write --out {path!r}: {error.strerror}") from None
 
 
-def _policies(options: Options, chat: ChatPolicy | None) -> Callable[[Session], Policy]:
+def _policies(options: Options, chat: ChatPolicy | None) -> Callable[[Playable], Policy]:
     if chat is not None:
         return lambda _: chat
     return expert if options.policy == "expert" else lambda _: RandomPolicy()
 
 
-def expert(session: Session) -> Policy:
+def expert(session: Playable) -> Policy:
     """The expert of the environment a session plays.
 
     Raises:

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ludus.agent import Episode, HumanPolicy, Limits, play
-from ludus.agent.evaluation import Session
 from ludus.envs import EnvSession, ToolSpec
+from ludus.envs.gym import Playable
 from ludus.messages import Message
 
 from .arguments import parse
@@ -114,7 +114,7 @@ class Seat:
         return line
 
 
-def _show_end(console: Console, session: Session, episode: Episode, *, left: bool) -> int:
+def _show_end(console: Console, session: Playable, episode: Episode, *, left: bool) -> int:
     trajectory = episode.trajectories[0]
     verdict = trajectory.verdict
     if left:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from ludus.agent.evaluation import Session
 from ludus.envs import make_async
 from ludus.envs.connect import connect
+from ludus.envs.gym import Playable
 from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
 
@@ -31,7 +31,7 @@ def named(name: str, url: str) -> str:
 
 
 @asynccontextmanager
-async def opener(name: str) -> AsyncGenerator[Callable[[], Session]]:
+async def opener(name: str) -> AsyncGenerator[Callable[[], Playable]]:
     """Opens sessions of `name` on the running loop; closes the connection, not the sessions."""
     url, remote, env_id = name.rpartition("#")
     if not remote:

@@ -217,6 +217,7 @@ def number(text: str) -> float | None:
 def _verifier_test(names: Named) -> str:
     return f"""\
 import ludus
+
 from {names.package} import {names.module}
 
 
