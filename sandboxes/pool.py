@@ -86,14 +86,19 @@ class SlotPool:
     async def _start(self, slots: list[Slot], count: int) -> None:
         numbers = [self._numbers.pop() for _ in range(count)]
         made = [self._make(number) for number in numbers]
-        results = await asyncio.gather(*(slot.start() for slot in made), return_exceptions=True)
+        self._of.update(zip(made, numbers, strict=True))
+        try:
+            results = await asyncio.gather(*(slot.start() for slot in made), return_exceptions=True)
+        except asyncio.CancelledError:
+            for slot in made:
+                self._retire(slot)
+            raise
         failure: BaseException | None = None
-        for slot, number, result in zip(made, numbers, results, strict=True):
+        for slot, result in zip(made, results, strict=True):
             if isinstance(result, BaseException):
-                self._numbers.add(number)
+                self._retire(slot)
                 failure = result
             else:
-                self._of[slot] = number
                 slots.append(slot)
         if failure:
             raise failure

@@ -92,6 +92,7 @@ class Slot:
         self.group = group
         self.runs = 0
         self.alive = False
+        self._started = False
         self.number = 1
         """The run the parked child is waiting for."""
         self._waiter: asyncio.Future[bytes] | None = None
@@ -107,6 +108,7 @@ class Slot:
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._guardian = _spawn(python or os.path.realpath(sys.executable), control, requests)
+        self._started = True
         control.close()
         requests.close()
         self._control.setblocking(False)
@@ -229,8 +231,8 @@ class Slot:
 
     async def close(self) -> None:
         """End the slot and everything in it. Idempotent."""
-        if self._control.fileno() >= 0:
-            self.alive = False
+        if self._started:
+            self._started = self.alive = False
             self._loop.remove_reader(self._control)
             self._control.close()
             self._requests.close()

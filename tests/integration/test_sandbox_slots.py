@@ -1,0 +1,229 @@
+"""What a run in a slot does and says, limits and faults included; faults are made for real."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ludus.errors import ConfigError
+from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox, UnknownLanguage, open_sandbox
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def sandbox() -> AsyncIterator[SlotSandbox]:
+    opened = await open_sandbox("slots-root", size=2)
+    assert isinstance(opened, SlotSandbox)
+    yield opened
+    await opened.close()
+
+
+async def test_a_program_behaves_as_under_python(sandbox: SlotSandbox) -> None:
+    code = "import sys\nprint(__name__, sys.argv[1:], input())\nprint('e', file=sys.stderr)\nopen('o', 'w').write('unclosed')\nsys.exit(3)"
+    done = await sandbox.execute(code, argv=["a"], stdin="line\n", fetch_files=["o"])
+    assert (done.status, done.exit_code) == (ExecutionStatus.ERROR, 3)
+    assert done.stdout == "__main__ ['a'] line\n"
+    assert done.stderr == "e\n"
+    assert done.files == {"o": b"unclosed"}, "files left open are flushed at the end"
+
+
+async def test_a_traceback_shows_the_program_and_nothing_of_ours(sandbox: SlotSandbox) -> None:
+    done = await sandbox.execute("def f():\n    return 1 / 0\n\nf()\n")
+    assert done.stderr.count("File ") == 2
+    assert 'File "main.py", line 2, in f\n    return 1 / 0' in done.stderr
+
+
+PROGRAMS = {
+    "ok": ("print(1)", Limits()),
+    "error": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Limits()),
+    "timeout": ("import time; time.sleep(60)", Limits(timeout_s=0.3)),
+    "oom": ("x = []\nwhile True: x.append(bytearray(1 << 20))", Limits(memory_bytes=64 << 20)),
+    "output_limit": ("while True: print('x' * 1000)", Limits(output_bytes=50_000)),
+}
+
+
+@pytest.mark.parametrize("status", PROGRAMS)
+async def test_each_status_is_told_from_the_others(sandbox: SlotSandbox, status: str) -> None:
+    code, limits = PROGRAMS[status]
+    assert (await sandbox.execute(code, limits=limits)).status == status
+
+
+async def test_cpu_time_of_all_processes_counts_together(sandbox: SlotSandbox) -> None:
+    code = "import os\nos.fork()\nwhile True: pass"
+    done = await sandbox.execute(code, limits=Limits(cpu_s=0.4, timeout_s=20))
+    assert done.status is ExecutionStatus.TIMEOUT
+    assert "CPU" in done.detail
+    assert done.usage.wall_s < 15
+
+
+async def test_output_far_beyond_a_pipe_arrives_whole(sandbox: SlotSandbox) -> None:
+    done = await sandbox.execute("print('x' * 900_000, end='')")
+    assert (done.status, len(done.stdout)) == (ExecutionStatus.OK, 900_000)
+
+
+async def test_output_beyond_the_limit_is_cut_there(sandbox: SlotSandbox) -> None:
+    done = await sandbox.execute("print('x' * 5000)", limits=Limits(output_bytes=1000))
+    assert (done.status, len(done.stdout)) == (ExecutionStatus.OUTPUT_LIMIT, 1000)
+
+
+async def test_a_background_child_that_holds_stdout_does_not_delay_the_answer(sandbox: SlotSandbox) -> None:
+    code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(30)\nprint('done')"
+    started = time.monotonic()
+    done = await sandbox.execute(code)
+    assert done.stdout == "done\n"
+    assert time.monotonic() - started < 5
+
+
+async def test_nothing_of_one_run_is_left_for_the_next(sandbox: SlotSandbox) -> None:
+    for _ in range(2):
+        dirty = "import os, fcntl\nopen('f', 'w').write('x')\nos.makedirs('/tmp/d/e')\nos.chmod('/tmp/d', 0)\nos.set_blocking(1, False)"
+        assert (await sandbox.execute(dirty)).ok
+    look = "import os\nprint(os.listdir('/sandbox'), os.get_blocking(1), oct(os.stat('/sandbox').st_mode))"
+    for _ in range(2):
+        assert (await sandbox.execute(look)).stdout == "[] True 0o41777\n"
+
+
+async def test_randomness_differs_between_runs(sandbox: SlotSandbox) -> None:
+    for module in ("import random; print(random.random())", "import numpy; print(numpy.random.random())"):
+        assert len({(await sandbox.execute(module)).stdout for _ in range(4)}) == 4, module
+
+
+ODD_FILES = """
+import os, socket
+os.mkfifo('fifo'); os.symlink('/etc/passwd', 'link'); os.mkdir('dir'); os.symlink('/etc', 'dirlink')
+with open('sparse', 'wb') as f: f.truncate(1 << 40 if False else 1 << 25)
+s = socket.socket(socket.AF_UNIX); s.bind('sock')
+os.symlink('/dev/zero', 'zero'); open('good', 'wb').write(b'\\xff\\0')
+os.mkdir('closed'); open('closed/f', 'w').write('x'); os.chmod('closed', 0)
+"""
+
+
+async def test_only_regular_files_are_fetched(sandbox: SlotSandbox) -> None:
+    asked = ["fifo", "link", "dir", "dirlink/passwd", "sparse", "sock", "zero", "good", "closed/f", "missing"]
+    done = await sandbox.execute(ODD_FILES, fetch_files=asked)
+    assert done.status is ExecutionStatus.OK, done.stderr
+    assert done.files == {"good": b"\xff\0"}
+    assert sorted(done.refused) == sorted(set(asked) - {"good"})
+
+
+@pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a//b", "./a", "a\0b", "a\nb", "\ud800", "x" * 300, "a/" * 600 + "b"])
+async def test_a_path_that_leaves_or_cannot_be_is_refused_both_ways(sandbox: SlotSandbox, path: str) -> None:
+    with pytest.raises(ConfigError, match="file path"):
+        await sandbox.execute("", files={path: b""})
+    with pytest.raises(ConfigError, match="file path"):
+        await sandbox.execute("", fetch_files=[path])
+
+
+async def test_uploaded_files_and_modules_are_there(sandbox: SlotSandbox) -> None:
+    files = {"data/in.txt": "hello", "helper.py": "def up(s): return s.upper()", "big": bytes(1 << 20)}
+    code = "import os, helper\nprint(helper.up(open('data/in.txt').read()), os.path.getsize('big'))"
+    assert (await sandbox.execute(code, files=files)).stdout == "HELLO 1048576\n"
+
+
+LANGUAGES = {
+    "bash": "read x; echo got $x >/dev/stderr; cat /dev/null; exit 4",
+    "c": '#include <stdio.h>\nint main(void){char b[9]; scanf("%8s", b); fprintf(stderr, "got %s\\n", b); return 4;}',
+    "cpp": '#include <iostream>\nint main(){std::string s; std::cin >> s; std::cerr << "got " << s << "\\n"; return 4;}',
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_other_languages_run(sandbox: SlotSandbox, language: str) -> None:
+    done = await sandbox.execute(LANGUAGES[language], language, stdin="in\n")
+    if "No such file" in done.stderr or done.exit_code == 127:
+        pytest.skip(f"no tools for {language} here")
+    assert (done.exit_code, done.stderr) == (4, "got in\n")
+
+
+async def test_a_compiler_cannot_read_or_write_outside(sandbox: SlotSandbox, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    witness.write_text("secret")
+    tmp_path.chmod(0o755)
+    attempts = [f'#include "{witness}"\nint main(){{}}', f'__asm__(".incbin \\"{witness}\\"");\nint main(){{}}']
+    for attempt in attempts:
+        done = await sandbox.execute(attempt, "c")
+        assert not done.compiled
+        assert "secret" not in done.stderr + done.stdout
+
+
+async def test_an_unknown_language_names_the_near_miss(sandbox: SlotSandbox) -> None:
+    with pytest.raises(UnknownLanguage, match="did you mean 'python'"):
+        await sandbox.execute("", "pyton")
+
+
+async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSandbox) -> None:
+    running = asyncio.ensure_future(sandbox.execute("import time; time.sleep(0.5); print('survived')"))
+    await asyncio.sleep(0.2)
+    for slot in list(sandbox.pool()._of):  # pyright: ignore[reportPrivateUsage]
+        slot._guardian.send_signal(signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+    assert (await running).stdout == "survived\n"
+
+
+async def test_a_cancelled_run_frees_its_place(sandbox: SlotSandbox) -> None:
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sandbox.execute("import time; time.sleep(60)"), 0.2)
+    assert (await sandbox.execute("print('free')")).stdout == "free\n"
+
+
+DRIVER = """
+import asyncio, os, signal
+from ludus.sandboxes import open_sandbox
+async def main():
+    sandbox = await open_sandbox('slots-root', size=1)
+    asyncio.ensure_future(sandbox.execute('import time; time.sleep(100)'))
+    await asyncio.sleep(0.3)
+    print(os.getpid(), *sandbox.pool()._free or sandbox.pool()._of, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+
+async def test_slots_die_with_their_driver_and_leave_nothing_that_stays() -> None:
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    pid = int((driver.communicate(timeout=30)[0] or "0").split()[0])
+    assert driver.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 5
+    while (left := _guardians_of(pid)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert left == []
+    again = await open_sandbox("slots-root", size=1)  # removes the leftovers of dead drivers
+    await again.close()
+    assert [path for path in Path("/sys/fs/cgroup").glob(f"*/**/ludus-{pid}-*")] == []
+
+
+def _guardians_of(pid: int) -> list[str]:
+    """Processes in the control group of that driver."""
+    procs = Path("/sys/fs/cgroup").glob(f"pids/**/ludus-{pid}-*/*/cgroup.procs")
+    return [line for path in procs for line in path.read_text().split()]
+
+
+async def test_five_hundred_runs_leave_descriptors_and_memory_flat(sandbox: SlotSandbox) -> None:
+    async def some(count: int) -> None:
+        for _ in range(count):
+            assert (await sandbox.execute("print('x')")).ok
+
+    await sandbox.pool().warm()
+    await some(50)
+    before = len(os.listdir("/proc/self/fd")), _resident()
+    await asyncio.gather(some(250), some(250))
+    assert len(os.listdir("/proc/self/fd")) <= before[0]
+    assert _resident() - before[1] < 4 << 20
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
