@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -26,14 +26,12 @@ import ludus
 from ludus.envs.client import RemoteSession
 from ludus.envs.connect import Server
 from ludus.envs.operators import OneByOne
+from ludus.messages import assistant
 from ludus.rewards import Sample
 from ludus.wire.affinity import choose
 
 ENV, VERIFIER = "ludus/arithmetic-v0", "exact"
-CALL = ludus.Message(
-    role="assistant",
-    tool_calls=[ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})],
-)
+CALL = assistant("", [ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Row:
 
 
 @contextmanager
-def served(*arguments: str) -> Iterator[tuple[str, psutil.Process]]:
+def served(*arguments: str) -> Generator[tuple[str, psutil.Process]]:
     """A server process: its address, and the process."""
     command = [sys.executable, "-m", "ludus", "serve", ENV, VERIFIER, "--port", "0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -160,7 +158,11 @@ async def measure(url: str, process: psutil.Process, number: int, rounds: int) -
         return [
             await steps(server, process, batched, rounds, f"steps, {number} sessions, batched"),
             await steps(
-                server, process, single, max(5, rounds // 5), f"steps, {number} sessions, one by one"
+                server,
+                process,
+                single,
+                max(5, rounds // 5),
+                f"steps, {number} sessions, one by one",
             ),
             await scores(server, process, 2048 * 10),
         ]
@@ -179,7 +181,7 @@ def show(rows: list[Row]) -> None:
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Environments and verifiers over HTTP.")
     parser.add_argument("--sessions", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=50, help="steps per session")
     parser.add_argument("--json", action="store_true")

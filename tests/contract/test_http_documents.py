@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,23 @@ async def test_the_protocol_is_what_it_was() -> None:
         for method, path, body, status, reply in recorded:
             expected = [method, path, body, status, reply]
             assert await exchange(http, method, path, body) == expected
+
+
+async def test_the_three_requests_of_the_reference_do_what_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+    requests = re.findall(
+        r"curl (?:-X (\w+) )?localhost:8765(\S+)(?:.*?-d '(.*?)')?\n", page, re.DOTALL
+    )
+    replies = re.findall(r'^    \{"kind":"(\w+)"', page, re.MULTILINE)
+    service = EnvService(["ludus/arithmetic-v0"])
+    async with HttpServer([service]) as server, aiohttp.ClientSession(server.url) as http:
+        answers = [
+            await exchange(http, method or "POST", path, json.loads(body) if body else None)
+            for method, path, body in requests[:3]
+        ]
+    assert [answer[4]["kind"] for answer in answers] == replies == ["reset", "step", "released"]
+    assert answers[0][4]["observation"] == "83*23"
+    assert answers[1][4]["reward"] == 1.0
 
 
 async def test_openapi_names_every_route_and_every_reference_resolves() -> None:
