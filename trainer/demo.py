@@ -19,7 +19,8 @@ from rich.console import Console
 
 from ludus.agent import Episode
 from ludus.envs import make_async
-from ludus.envs.arithmetic.env import MISTAKEN_FOR, OPERATORS
+from ludus.envs.arithmetic.env import MISTAKEN_FOR
+from ludus.envs.arithmetic.expressions import OPERATORS
 from ludus.errors import ConfigError
 
 from .config import (

@@ -88,5 +88,5 @@ def _tensorboard(path: Path) -> _Writer | None:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    writer: _Writer = SummaryWriter(str(path))  # type: ignore[no-untyped-call]
+    writer: _Writer = SummaryWriter(str(path))
     return writer

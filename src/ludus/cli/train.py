@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ludus.config import build, merge, read_overrides, read_toml
-from ludus.errors import ConfigError, MissingExtra
+from ludus.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from ludus.trainer.config import TrainConfig
 
 HELP = """\
 usage: ludus train [RECIPE | FILE.toml] [--SETTING=VALUE ...]
@@ -36,11 +40,10 @@ def main(arguments: list[str]) -> int:
         first, arguments = arguments[0], arguments[1:]
         is_settings = first.endswith(".toml") and "algorithm" not in read_toml(first)
         table = read_toml(first) if is_settings else {"recipe": first}
-    config = build(_config_class(), merge(table, read_overrides(arguments)))
-    return _run(config)
+    return _run(build(_config_class(), merge(table, read_overrides(arguments))))
 
 
-def _config_class() -> type:
+def _config_class() -> type[TrainConfig]:
     try:
         from ludus.trainer.config import TrainConfig
     except ImportError as error:
@@ -48,16 +51,13 @@ def _config_class() -> type:
     return TrainConfig
 
 
-def _run(config: object) -> int:
+def _run(config: TrainConfig) -> int:
     try:
-        from ludus.trainer.config import TrainConfig
         from ludus.trainer.progress import ProgressWatcher
         from ludus.trainer.report import write_report
         from ludus.trainer.train import train
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
-    if not isinstance(config, TrainConfig):
-        raise ConfigError("not a training configuration")
     rollouts = config.rollout.tasks_per_step * config.rollout.group_size
     with ProgressWatcher(config.steps, rollouts) as watcher:
         result = asyncio.run(train(config, watcher=watcher))
