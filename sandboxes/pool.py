@@ -75,7 +75,11 @@ class SlotPool:
             if self._closed:
                 raise SlotLost("the sandbox is closed")
             if self._free:
-                slots.append(self._free.popleft())
+                slot = self._free.popleft()
+                if slot.alive:
+                    slots.append(slot)
+                else:  # it died while nobody held it
+                    self._retire(slot)
             elif self._numbers:
                 missing = min(count - len(slots), len(self._numbers))
                 await self._start(slots, missing)

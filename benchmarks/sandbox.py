@@ -1,0 +1,161 @@
+"""Isolated runs per second, latency and CPU per run, beside a bare interpreter, bubblewrap and docker exec.
+
+    python benchmarks/sandbox.py [--seconds 2] [--tier slots-root] [--data FOLDER]
+
+Prints one JSON line per measurement. CPU is that of everything a method starts, the driver included: from control groups
+for slots, from the children's usage otherwise. On a busy machine read `cpu_ms` and `ratio_to_bare`, not runs per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from ludus.sandboxes import SlotSandbox, grade_in_detail, open_sandbox
+from ludus.sandboxes.control_groups import ControlGroup
+
+HELLO = "print('hi')"
+NUMPY = "import numpy\nprint(numpy.arange(10).sum())"
+GAP_S = 0.005
+
+Run = Callable[[], Awaitable[None]]
+
+
+def cpu_s(sandbox: SlotSandbox | ControlGroup | None) -> float:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    if isinstance(sandbox, SlotSandbox):
+        return own.ru_utime + own.ru_stime + slots_cpu_s(sandbox)
+    if sandbox:
+        return own.ru_utime + own.ru_stime + sandbox.cpu_s()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def slots_cpu_s(sandbox: SlotSandbox) -> float:
+    pools = sandbox._pools.values()  # pyright: ignore[reportPrivateUsage]
+    return sum(slot.group.cpu_s() for pool in pools for slot in pool._of if slot.group)  # pyright: ignore[reportPrivateUsage]
+
+
+async def throughput(run: Run, concurrency: int, seconds: float, sandbox: SlotSandbox | ControlGroup | None) -> dict[str, float]:
+    count = 0
+
+    async def worker() -> None:
+        nonlocal count
+        while time.perf_counter() < end:
+            await run()
+            count += 1
+
+    end = time.perf_counter() + 0.3
+    await asyncio.gather(*(worker() for _ in range(concurrency)))  # warm
+    count, started, before = 0, time.perf_counter(), cpu_s(sandbox)
+    end = started + seconds
+    await asyncio.gather(*(worker() for _ in range(concurrency)))
+    used, wall = cpu_s(sandbox) - before, time.perf_counter() - started
+    return {"runs_per_s": round(count / wall, 1), "cpu_ms": round(used / count * 1e3, 3), "cap_on_2_cores": round(2 * count / used, 0)}
+
+
+async def latency(run: Run, count: int, gap_s: float) -> dict[str, float]:
+    taken: list[float] = []
+    for _ in range(count):
+        await asyncio.sleep(gap_s)
+        started = time.perf_counter()
+        await run()
+        taken.append((time.perf_counter() - started) * 1e3)
+    cuts = statistics.quantiles(taken, n=100)
+    return {"p10_ms": round(cuts[9], 2), "p50_ms": round(cuts[49], 2), "p99_ms": round(cuts[98], 2)}
+
+
+def in_sandbox(sandbox: SlotSandbox, code: str) -> Run:
+    async def run() -> None:
+        done = await sandbox.execute(code)
+        assert done.ok, done
+
+    return run
+
+
+def command(group: ControlGroup | None, *arguments: str) -> Run:
+    def join() -> None:
+        for procs in group.procs_files if group else []:
+            with open(procs, "w") as stream:
+                stream.write("0")
+
+    async def run() -> None:
+        process = await asyncio.create_subprocess_exec(*arguments, stdout=subprocess.DEVNULL, preexec_fn=join)
+        assert await process.wait() == 0
+
+    return run
+
+
+def peers(group: ControlGroup | None) -> dict[str, Run]:
+    python = os.path.realpath(sys.executable)
+    found = {"bare python3 -I": command(group, python, "-I", "-c", HELLO)}
+    if shutil.which("bwrap"):
+        binds = ("bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
+        found["bubblewrap"] = command(group, *binds, python, "-I", "-c", HELLO)
+    if container := os.environ.get("LUDUS_BENCH_CONTAINER"):
+        found["docker exec"] = command(group, "docker", "exec", container, "python3", "-I", "-c", HELLO)
+    return found
+
+
+async def gradings(sandbox: SlotSandbox, data: str, seconds: float) -> dict[str, float]:
+    rows = [json.loads(line) for line in Path(data, "code", "grade_dev.jsonl").read_text().splitlines()]
+    right = [row for row in rows if row["label"] == 1 and row["kind"] != "stdio"]
+    wrong = position = 0
+
+    async def run() -> None:
+        nonlocal position, wrong
+        row = right[position % len(right)]
+        position += 1
+        graded = await grade_in_detail(sandbox, row["code"], row["tests"], kind=row["kind"])
+        wrong += graded.verdict.reward != 1.0
+
+    return {**await throughput(run, 2, seconds, sandbox), "gradings": position, "wrong": wrong}
+
+
+def show(name: str, numbers: dict[str, float]) -> None:
+    print(json.dumps({"measured": name, **numbers}), flush=True)
+
+
+async def main(options: argparse.Namespace) -> None:
+    sandbox = await open_sandbox(options.tier)
+    assert isinstance(sandbox, SlotSandbox)
+    hello = in_sandbox(sandbox, HELLO)
+    try:
+        ours: dict[str, float] = {}
+        for concurrency in (1, 2, 8):
+            numbers = await throughput(hello, concurrency, options.seconds, sandbox)
+            ours = numbers if concurrency == 2 else ours
+            show(f"{sandbox.tier}, concurrency {concurrency}", numbers)
+        show(f"{sandbox.tier}, 5 ms gap", await latency(hello, 400, GAP_S))
+        await latency(in_sandbox(sandbox, NUMPY), 20, 0)
+        show(f"{sandbox.tier}, numpy, 5 ms gap", await latency(in_sandbox(sandbox, NUMPY), 200, GAP_S))
+        if options.data:
+            show("gradings of right solutions, concurrency 2", await gradings(sandbox, options.data, options.seconds))
+        group = sandbox.groups.make("peers", processes=256) if sandbox.groups else None
+        if group:
+            group.limit_memory(1 << 30)
+        for name, run in peers(group).items():
+            numbers = await throughput(run, 2, options.seconds, group)
+            show(name, {**numbers, "ratio_to_ours": round(numbers["cpu_ms"] / ours["cpu_ms"], 1)})
+        if group:
+            group.remove()
+    finally:
+        await sandbox.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--tier", default=None)
+    parser.add_argument("--data", default=os.environ.get("LUDUS_DATA_DIR"))
+    asyncio.run(main(parser.parse_args()))
