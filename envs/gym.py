@@ -20,7 +20,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, Observation
 
 from .protocol import Info, TextEnv
-from .registry import build_env, on_register
+from .registry import build_env
 from .session import EnvSession, Stepped
 from .spaces import TextSpace
 from .tasks import TaskPage, TaskSet
@@ -169,21 +169,3 @@ def is_async_env(env: TextEnv) -> bool:
     """Whether any method the session calls is `async def`."""
     methods = [env.reset, env.step, env.close, *(tool.function for tool in env.tools.values())]
     return any(inspect.iscoroutinefunction(method) for method in methods)
-
-
-def register_in_gymnasium() -> None:
-    """Make every ludus id known to `gymnasium.make`; gymnasium calls this through its entry-
-    point group.
-    """
-    on_register(_register_in_gymnasium)
-
-
-def _register_in_gymnasium(env_id: str) -> None:
-    if env_id not in gymnasium.registry:
-        gymnasium.register(
-            env_id,
-            entry_point="ludus.envs.gym:make",
-            kwargs={"env": env_id},
-            disable_env_checker=True,
-            order_enforce=False,
-        )

@@ -11,6 +11,8 @@ _root = Path(__file__).resolve().parents[2]
 if all((_root / name).is_dir() for name in ("envs", "rewards", "agent", "trainer", "sandboxes")):
     __path__.insert(0, str(_root))
 
+from ludus import gymnasium_hook
+
 if TYPE_CHECKING:
     from ludus.envs import (
         Briefing as Briefing,
@@ -53,6 +55,9 @@ _exports = {
     "score": "ludus.rewards.score",
     "verifier": "ludus.rewards",
 }
+
+
+gymnasium_hook.install()
 
 
 def __dir__() -> list[str]:

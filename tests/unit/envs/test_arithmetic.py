@@ -1,0 +1,142 @@
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import ludus
+from ludus.envs.arithmetic import Arithmetic, evaluate, generate
+from ludus.envs.arithmetic.env import Fault, read_answer
+from ludus.errors import ConfigError, ToolError
+from ludus.messages import Message, ToolCall, assistant
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2+3*4", Fraction(14)),
+        ("(2+3)*4", Fraction(20)),
+        ("2-3-4", Fraction(-5)),  # from the left
+        ("24/4/3", Fraction(2)),
+        ("2-(3-4)", Fraction(3)),
+        ("-3*-2", Fraction(6)),
+        ("--3", Fraction(3)),
+        ("+4", Fraction(4)),
+        ("-(1+2)", Fraction(-3)),
+        ("2*-(1+2)", Fraction(-6)),
+        ("1/3+1/6", Fraction(1, 2)),
+        (" 7 \t/ 2\n", Fraction(7, 2)),
+        ("((((5))))", Fraction(5)),
+        ("007", Fraction(7)),
+    ],
+)
+def test_values_worked_out_by_hand(text: str, value: Fraction) -> None:
+    assert evaluate(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "1+", "*1", "()", "(1", "1)", ")(", "1 2", "1(2)", "2**3", "2^3", "1/0", "1/(2-2)",
+     "x", "1.5", "1e9", "__import__('os')", "1" * 31, "1+" * 250 + "1", "1,000", "²"],
+)  # fmt: skip
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(ToolError):
+        evaluate(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 12))
+def test_a_generated_expression_has_the_value_python_gives_it(seed: int, operations: int) -> None:
+    made = generate(random.Random(seed), operations=operations)
+    fractions = "".join(f"Fraction({c})" if c.isdigit() else c for c in _numbers(made.text))
+    assert eval(fractions, {"Fraction": Fraction}) == made.value == evaluate(made.text)
+    assert sum(made.text.count(o) for o in "+-*/") == operations
+
+
+def _numbers(text: str) -> list[str]:
+    parts: list[str] = []
+    for character in text:
+        if character.isdigit() and parts and parts[-1].isdigit():
+            parts[-1] += character
+        else:
+            parts.append(character)
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(" -14/6 ", Fraction(-7, 3)), ("0.5", Fraction(1, 2)), ("42", Fraction(42)), ("+3", Fraction(3))],
+)
+def test_answers_that_are_numbers(text: str, value: Fraction) -> None:
+    assert read_answer(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "1/0", "1e5", "1_000", "x", "4 2", "inf", "nan", "9" * 81])
+def test_answers_that_are_not(text: str) -> None:
+    assert read_answer(text) is None
+
+
+def played(env: Any, action: str | Message) -> tuple[str, float, bool]:
+    observation, reward, terminated, _, _ = env.step(action)
+    said = observation if isinstance(observation, str) else observation[0].text
+    return said, reward, terminated
+
+
+def test_the_right_value_in_any_form_earns_one_and_ends() -> None:
+    env = ludus.make(Arithmetic(min_operations=1, max_operations=1, operators="/", max_number=9))
+    text, _ = env.reset(seed=1)
+    top, bottom = text.split("/")
+    assert played(env, f" {3 * int(top)}/{3 * int(bottom)} ") == ("", 1.0, True)
+    env.reset(seed=1)
+    assert played(env, "1/0") == ("", 0.0, True)
+
+
+def test_the_calculator_answers_and_the_episode_goes_on() -> None:
+    env = ludus.make("ludus/arithmetic-v0")
+    env.reset(seed=0)
+    call = assistant("", [ToolCall(name="calculator", arguments={"expression": "1/2-2"})])
+    assert played(env, call) == ("-3/2", 0.0, False)
+    wrong = assistant("", [ToolCall(name="calculator", arguments={"expression": "1/0"})])
+    assert played(env, wrong) == ("calculator: division by zero", 0.0, False)
+
+
+def test_difficulty_is_the_number_of_operations_shown() -> None:
+    env = ludus.make("ludus/arithmetic-v0", max_operations=5)
+    for index in range(30):
+        task = env.tasks("train").at(index)
+        text, _ = env.reset(options={"task": task.id})
+        assert task.difficulty == sum(text.count(o) for o in "+-*/")
+
+
+def expert_return(env: Any, seed: int) -> float:
+    env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        _, reward, over, _, _ = env.step(env.session.env.demonstrate())
+        total += reward
+    return total
+
+
+def test_the_expert_is_always_right() -> None:
+    env = ludus.make("ludus/arithmetic-v0")
+    assert all(expert_return(env, seed) == 1.0 for seed in range(50))
+
+
+@pytest.mark.parametrize("fault", [Fault.SKIP_CALCULATOR, Fault.WRONG_OPERATOR])
+def test_a_biased_demonstrator_slips_as_often_as_it_was_told(fault: Fault) -> None:
+    env = ludus.make("ludus/arithmetic-v0", demo_fault=fault, demo_fault_rate=0.7)
+    right = sum(expert_return(env, seed) for seed in range(300))
+    # 90 of 300 without a slip, and a few slips that are right by chance; 4 standard deviations
+    # of a binomial with p = 0.3 are 32.
+    assert 58 <= right <= 132
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"min_operations": 0}, {"min_operations": 4, "max_operations": 2}, {"max_operations": 65},
+     {"operators": ""}, {"operators": "+^"}, {"max_number": 0}, {"demo_fault": "nap"}],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Arithmetic(**arguments)
