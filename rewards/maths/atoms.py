@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from . import nodes
 from .commands import CommandParser
 from .lexer import Token
@@ -151,7 +153,7 @@ class AtomParser(CommandParser):
     def _degrees(self, arguments: list[Node]) -> list[Node]:
         """Angles in degrees inside a function, in radians."""
         return [
-            nodes.mul(arg.args[0], nodes.const("pi"), nodes.num(nodes.Fraction(1, 180)))
+            nodes.mul(arg.args[0], nodes.const("pi"), nodes.num(Fraction(1, 180)))
             if arg.op == "degree"
             else arg
             for arg in arguments

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from . import nodes
 from .literals import NumeralParser
 from .nodes import Node, TooBig, Unreadable
@@ -171,5 +173,5 @@ def exact_quotient(top: Node, bottom: Node) -> nodes.Exact:
     """The quotient of two numbers."""
     if bottom.value == 0:
         raise TooBig("division by zero")
-    quotient = nodes.Fraction(top.value) / bottom.value
+    quotient = Fraction(top.value) / bottom.value
     return quotient.numerator if quotient.denominator == 1 else quotient

@@ -157,7 +157,8 @@ def _negative_base(value: float, exponent: Node, raised: float, imaginary: bool)
         and exponent.value.denominator % 2
         and not imaginary
     ):
-        return -(abs(value) ** raised) if exponent.value.numerator % 2 else abs(value) ** raised
+        root: float = abs(value) ** raised.real
+        return -root if exponent.value.numerator % 2 else root
     if not imaginary:
         raise Undefined("a root of a negative number")
     return cmath.exp(raised * cmath.log(value))

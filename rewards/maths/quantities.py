@@ -95,7 +95,8 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
     value = approximate(gold)
     if value is None:
         return False
-    return abs(value - float(answer.value)) <= float(unit) * 1.001 + 4e-15 * abs(value)
+    gap: float = abs(value - float(answer.value))
+    return bool(gap <= float(unit) * 1.001 + 4e-15 * abs(value))
 
 
 def _terminates(value: Fraction, decimals: int) -> bool:

@@ -15,7 +15,7 @@ from .notation import as_words, strip_delimiters, to_latex
 from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, unit_symbol
 
 MAX_CHARACTERS = 4096
-MAX_NODE_DEPTH = 60
+MAX_NODE_DEPTH = 40
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
 _BASED = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d)([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"

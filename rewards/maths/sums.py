@@ -300,5 +300,5 @@ def cleared(terms: Sum, meter: Meter) -> Sum:
         if not worst:
             return terms
         for key, exponent in worst.items():
-            terms = times(terms, {((key, -exponent),): Fraction(1)}, meter)  # type: ignore[dict-item]
+            terms = times(terms, {((key, -exponent),): Fraction(1)}, meter)
     return terms

@@ -186,24 +186,22 @@ class WorkerPool:
 
     def _take(self) -> list[_Job]:
         """The next chunk of jobs; empty when the pool closes."""
-        with self._changed:
-            while not self._jobs and not self._closed:
-                self._changed.wait(timeout=60)
-            share = max(1, min(self.limits.chunk, len(self._jobs) // self.size))
-            jobs = [self._jobs.popleft() for _ in range(min(share, len(self._jobs)))]
-        now = time.monotonic()
-        kept: list[_Job] = []
-        for job in jobs:
-            if now - job.queued_at > self.limits.queue_s:
-                _settle(
-                    job,
-                    Outcome(
-                        Fate.UNAVAILABLE, reason=f"waited {now - job.queued_at:.0f} s for a worker"
-                    ),
-                )
-            elif job.future.set_running_or_notify_cancel():
-                kept.append(job)
-        return kept if kept or self._closed else self._take()
+        while not self._closed:
+            with self._changed:
+                while not self._jobs and not self._closed:
+                    self._changed.wait(timeout=60)
+                share = max(1, min(self.limits.chunk, len(self._jobs) // self.size))
+                jobs = [self._jobs.popleft() for _ in range(min(share, len(self._jobs)))]
+            if kept := [job for job in jobs if self._still_wanted(job)]:
+                return kept
+        return []
+
+    def _still_wanted(self, job: _Job) -> bool:
+        waited = time.monotonic() - job.queued_at
+        if waited > self.limits.queue_s:
+            _settle(job, Outcome(Fate.UNAVAILABLE, reason=f"waited {waited:.0f} s for a worker"))
+            return False
+        return job.future.set_running_or_notify_cancel()
 
     def _exchange(self, worker: Worker, pending: deque[_Job]) -> Worker | None:
         """Send the chunk, settle replies as they come; returns the worker if it is still good."""
@@ -213,16 +211,16 @@ class WorkerPool:
                 worker.sock, [{"request": job.request, "cpu_s": job.cpu_s} for job in pending]
             )
         except OSError:
-            return self._lost(worker, pending, late=False)
+            self._lost(worker, pending, late=False)
+            return None
         while pending:
             job = pending[0]
             deadline = time.monotonic() + WALL_FACTOR * job.cpu_s + 0.05
             try:
                 reply = channel.receive(worker.sock, deadline=deadline)
-            except TimeoutError:
-                return self._lost(worker, pending, late=True)
-            except channel.ChannelClosed:
-                return self._lost(worker, pending, late=False)
+            except (TimeoutError, channel.ChannelClosed) as error:
+                self._lost(worker, pending, late=isinstance(error, TimeoutError))
+                return None
             pending.popleft()
             worker.served += 1
             if not _settle(job, _outcome(reply, worker)):

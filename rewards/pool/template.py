@@ -45,7 +45,8 @@ def load(name: str) -> Callable[[object], object]:
     warm = getattr(module, "warm", None)
     if warm is not None:
         warm()
-    return getattr(module, attribute)
+    function: Callable[[object], object] = getattr(module, attribute)
+    return function
 
 
 def _answer(control: socket.socket, target: Callable[[object], object], memory_bytes: int) -> None:
