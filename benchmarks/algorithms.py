@@ -99,14 +99,17 @@ class Run:
 
 def warm_start(plan: Plan, environment: str, seed: int) -> Path:
     """The checkpoint every recipe starts from in this environment with this seed."""
+    from ludus.envs import make_async
     from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
-    from ludus.trainer.demo import phrases
     from ludus.trainer.sft import run_sft
-    from ludus.trainer.tiny import write_tiny_policy
+    from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
+    from ludus.wire.arguments import parse_served
 
     _one_thread()
     folder = _folder(plan, environment, seed) / "warm"
-    model = write_tiny_policy(folder / "model", phrases=phrases(), seed=seed, **SHAPE)
+    name, arguments = parse_served(environment)
+    phrases = briefing_phrases(make_async(name, **arguments).env.briefing())
+    model = write_tiny_policy(folder / "model", phrases=phrases, seed=seed, **SHAPE)
     config = SFTConfig(
         env=f"{environment}{'&' if '?' in environment else '?'}{FAULT}",
         steps=plan.warm_steps,
@@ -356,7 +359,7 @@ def main() -> int:
         out=arguments.out,
         seeds=arguments.seeds or (1 if arguments.quick else 3),
         steps=arguments.steps or (12 if arguments.quick else 30),
-        warm_steps=300,
+        warm_steps=450,
         eval_tasks=128 if arguments.quick else 256,
         eval_every=3 if arguments.quick else 5,
         lr=arguments.lr,
