@@ -38,7 +38,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             is.
     """
 
-    status: Status = Status.OK
+    status: Status
     reward: float | None = None
     parts: dict[str, tuple[float, float]] = {}
     """name -> (value, weight): how the reward was composed."""
@@ -72,6 +72,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         True
         """
         return cls(
+            status=Status.OK,
             reward=float(reward),
             detail=detail,
             parts=dict(parts or {}),
