@@ -25,6 +25,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     if gold == answer:
         return judge.decided("identical", True)
+    if gold.op in EXACT and answer.op in EXACT:
+        return same_value(gold, answer, judge)
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):

@@ -182,7 +182,8 @@ def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> No
         else:
             before = len(tokens)
             _emit(kind, value, spaced, worded, tokens)
-            depth = max(0, depth + sum(_DEPTH.get(token.kind, 0) for token in tokens[before:]))
+            if len(tokens) > before:
+                depth = max(0, depth + _DEPTH.get(tokens[-1].kind, 0))
         spaced = False
 
 

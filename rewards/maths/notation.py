@@ -124,7 +124,9 @@ def strip_delimiters(text: str) -> str:
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     if "\\" in text:
-        text = _ORNAMENT.sub(" ", _DELIMITERS.sub(" ", text))
+        text = _DELIMITERS.sub(" ", text)
+        if _ORNAMENT.search(text):
+            text = _ORNAMENT.sub(" ", text)
     return _trim(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from .judge import Judge
+from .judge import EXACT, Judge
 from .nodes import Node, const, has, is_scalar, mul, num, over, power, sym, symbols
 from .probe import approximate
 from .units import UNIT_PART, dimension
@@ -16,6 +16,8 @@ _CURRENCY = frozenset({"dollar", "cent", "euro", "pound", "yen", "rupee", "yuan"
 
 def same_value(gold: Node, answer: Node, judge: Judge) -> bool:
     """Whether two single values agree under the conventions."""
+    if gold.op in EXACT and answer.op in EXACT:
+        return same_number(gold, answer, judge)
     if "based" in (gold.op, answer.op):
         return _same_based(gold, answer, judge)
     if "mod" in (gold.op, answer.op):
@@ -96,11 +98,12 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
     if value is None:
         return False
     gap: float = abs(value - float(answer.value))
-    return bool(gap <= float(unit) * 1.001 + 4e-15 * abs(value))
+    return gap <= float(unit) * 1.001 + 4e-15 * abs(value)
 
 
 def _terminates(value: Fraction, decimals: int) -> bool:
-    return (10**decimals * value.numerator) % value.denominator == 0
+    scale: int = 10**decimals
+    return (scale * value.numerator) % value.denominator == 0
 
 
 def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:

@@ -12,6 +12,7 @@ from .atoms import AtomParser
 from .lexer import Token, tokenize
 from .nodes import Node, TooBig, Unreadable
 from .notation import as_words, strip_delimiters, to_latex
+from .numerals import exact_numeral
 from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, unit_symbol
 
 MAX_CHARACTERS = 4096
@@ -29,6 +30,7 @@ _NAMED_SETS = {
     "the real numbers": "set R",
     "all integers": "set Z", "integers": "set Z", "all real": "set R", "any real number": "set R",
 }  # fmt: skip
+_DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _SEPARATORS = frozenset({"sep", "row"})
 
 
@@ -57,6 +59,8 @@ def read_cleaned(cleaned: str) -> Node:
         raise Unreadable("the answer is empty")
     if _INTEGER.match(cleaned):
         return nodes.num(int(cleaned))
+    if _DECIMAL.match(cleaned):
+        return exact_numeral(cleaned)
     try:
         return read_formula(cleaned)
     except TooBig:

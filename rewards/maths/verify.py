@@ -118,10 +118,17 @@ def decide(
     wanted, said = clean(gold), clean(_LABEL.sub("", answer))
     if deep is None and len(wanted) + len(said) > CALLER_CHARACTERS:
         raise NeedsPool
-    if said and (wanted == said or squeeze(wanted) == squeeze(said)):
+    if said and _same_writing(wanted, said):
         return Decision(True, "text", "the same text", trace=[("text", "equal")])
     choice = _choice(wanted, said, conventions)
     return choice or _by_meaning(gold, wanted, said, conventions, deep)
+
+
+def _same_writing(wanted: str, said: str) -> bool:
+    if wanted == said:
+        return True
+    plain = (wanted + said).isalnum()
+    return not plain and squeeze(wanted) == squeeze(said)
 
 
 def _by_meaning(

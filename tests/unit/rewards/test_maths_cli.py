@@ -1,0 +1,80 @@
+"""`ludus score`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.main import main
+
+ROWS = [
+    {"gold": "1/2", "response": r"\boxed{0.5}", "label": True, "category": "fraction"},
+    {"gold": "1/2", "prediction": r"\boxed{2}", "label": False, "category": "fraction"},
+    {"gold": "7", "response": r"\boxed{7}", "label": False, "category": "number"},
+    {"gold": "", "response": "7", "label": True, "category": "number"},
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, ROWS)))
+    return path
+
+
+def test_one_answer_is_scored(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "maths", "--gold", "1/2", "--answer", r"\boxed{\frac{2}{4}}"]) == 0
+    assert capsys.readouterr().out.startswith("reward 1")
+
+
+def test_a_near_miss_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "math", "--gold", "1", "--answer", "1"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "did you mean 'maths'" in said
+    assert "\n" not in said
+
+
+def test_an_explanation_says_what_was_extracted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "maths", "--gold", "3", "--answer", "\x1b[1m x is 4", "--explain"]) == 0
+    said = capsys.readouterr().out
+    assert "extracted" in said
+    assert "\\x1b[1m" in said
+    assert "reward 0" in said
+
+
+def test_a_file_is_reported_with_failures_apart(
+    rows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", "maths", "--file", str(rows), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    # right: rows 1 and 2; wrong: row 3; row 4 has no reward
+    assert said["statuses"] == {"ok": 3, "invalid": 1}
+    assert (said["accuracy"], said["precision"], said["recall"]) == (0.5, 0.5, 1.0)
+    assert said["categories"] == {"fraction": 1.0, "number": 0.0}
+
+
+def test_any_verifier_scores_a_file(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "exact", "--file", str(rows)]) == 0
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_unreadable_golds_are_listed(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "maths", "--check-golds", str(rows)]) == 1
+    assert f"{rows}:4: invalid" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--gold and --answer"),
+        (["--file", "no/such/file"], "cannot read"),
+        (["--gold", "1", "--answer", "1", "--set", "presett=1"], "presett"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", "maths", *arguments]) == 2
+    assert said in capsys.readouterr().err
