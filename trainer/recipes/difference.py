@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -21,13 +21,8 @@ def effective(recipe: Recipe) -> dict[str, object]:
     settings = recipe.algorithm
     flat = _flatten(msgspec.to_builtins(recipe))
     flat["algorithm.agg"] = settings.agg or _own_agg(recipe)
-    for key, name in (
-        ("algorithm.advantage", settings.advantage),
-        ("algorithm.loss", settings.loss),
-        ("algorithm.corrections.weights", settings.corrections.weights),
-        ("sampling.filter", recipe.sampling.filter),
-    ):
-        if name and ":" not in name:
+    for key, name in _called(recipe):
+        if ":" not in name:
             flat = {
                 **{f"{key}.{option}": value for option, value in defaults(name).items()},
                 **flat,
@@ -50,6 +45,21 @@ def compare(left: Recipe, right: Recipe) -> list[tuple[str, object, object]]:
         for key in sorted({*one, *other} - described)
         if one.get(key) != other.get(key)
     ]
+
+
+def _called(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """(where its options are shown, function) for every function the recipe names."""
+    settings = recipe.algorithm
+    yield "algorithm.advantage", settings.advantage
+    yield "algorithm.loss", settings.loss
+    if settings.corrections.weights:
+        yield "algorithm.corrections.weights", settings.corrections.weights
+    for each in settings.corrections.filters:
+        yield f"algorithm.corrections.filters.{each.name}", each.name
+    if recipe.sampling.filter:
+        yield "sampling.filter", recipe.sampling.filter
+    for step in recipe.shaping:
+        yield f"shaping.{step.name}", step.name
 
 
 def _own_agg(recipe: Recipe) -> str:

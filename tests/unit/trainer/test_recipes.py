@@ -385,6 +385,7 @@ def test_the_difference_shows_hidden_defaults() -> None:
     assert found["algorithm.loss.eps_high"] == (0.2, 0.28)
     assert found["algorithm.agg"] == ("sequence_mean", "token_mean")
     assert found["shaping.overlong_penalty_rewards.buffer"] == (None, "0.2 * max_tokens")
+    assert found["shaping.overlong_penalty_rewards.clamp"] == (None, True)
     assert "algorithm.loss.eps_low" not in found
     assert effective(load_recipe("grpo"))["algorithm.advantage.singleton"] == "zero"
 
