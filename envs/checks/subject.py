@@ -88,7 +88,7 @@ def first(tasks: TaskSet, count: int) -> list[Task]:
 
 
 def subject_of(env: Checkable, max_return: float | None) -> Subject:
-    """Read what was handed in: an id, `ID?argument=value`, `URL#ID`, a class, an object, or a made environment."""
+    """Read what was handed in: `ID`, `ID?argument=value`, `URL#ID`, a class, or an object."""
     if isinstance(env, GymEnv):
         return Subject(env.session.id, lambda: env, max_return)
     if isinstance(env, str) and "#" in env:

@@ -1,0 +1,266 @@
+"""Conversations as tokens: chat format, token policy, trajectories."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from ludus.agent import (
+    ChatFormat,
+    Episode,
+    Finish,
+    Generation,
+    Sampling,
+    Segment,
+    Stop,
+    TokenPolicy,
+    Trajectory,
+    Turn,
+    play,
+)
+from ludus.agent.parsing import HermesFormat
+from ludus.envs import EnvSession, TextEnv
+from ludus.envs.protocol import Reset, Step
+from ludus.errors import ConfigError
+from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
+from ludus.trainer.engines import LocalEngine
+from ludus.trainer.tiny import build_model, build_tokenizer
+from ludus.verdict import Verdict
+
+
+def chat_format(template: str | None = None) -> ChatFormat:
+    tokenizer: Any = build_tokenizer()
+    if template is not None:
+        tokenizer.chat_template = template
+    return ChatFormat(tokenizer, HermesFormat())
+
+
+def text(chat: ChatFormat, ids: Sequence[int]) -> str:
+    return chat.tokenizer.decode(list(ids), skip_special_tokens=False)
+
+
+CALL = assistant("", [ToolCall(name="f", arguments={"a": 1}, id="call_0")])
+
+
+def test_a_prompt_is_the_templates_own_words() -> None:
+    chat = chat_format()
+    assert text(chat, chat.prompt([system("S"), user("U")], [])) == (
+        "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("new", [[user("next")], [tool_result("3", CALL.tool_calls[0])],
+                                 [tool_result("3", CALL.tool_calls[0]), tool_result("4", CALL.tool_calls[0])]])  # fmt: skip
+@pytest.mark.parametrize("said", [assistant("hello"), CALL])
+def test_prompt_answer_and_extension_are_the_whole_conversation(
+    said: Message, new: list[Message]
+) -> None:
+    chat = chat_format()
+    begin = [system("S"), user("U")]
+    extension = chat.extension(new, ended=True)
+    assert extension is not None
+    grown = chat.prompt(begin, []) + chat.answer(said) + extension
+    assert text(chat, grown) == text(chat, chat.prompt([*begin, said, *new], []))
+
+
+def test_a_turn_that_was_cut_is_closed_first() -> None:
+    chat = chat_format()
+    ended, cut = chat.extension([user("x")], ended=True), chat.extension([user("x")], ended=False)
+    assert ended is not None
+    assert cut == [*chat.stop_token_ids, *ended]
+
+
+def test_what_was_answered_is_parsed_back() -> None:
+    chat = chat_format()
+    said = assistant("so", [ToolCall(name="f", arguments={"a": [1, "é"]}, id="call_0")])
+    assert chat.parse(chat.answer(said), complete=True) == said
+
+
+def test_a_template_that_rewrites_history_cannot_be_extended() -> None:
+    counting = (
+        "{{ messages | length }}{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>' }}"
+        "{% endfor %}"
+    )
+    assert chat_format(counting).extension([user("x")], ended=True) is None
+
+
+def test_a_tokenizer_without_an_end_is_refused() -> None:
+    tokenizer: Any = build_tokenizer()
+    tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="never end"):
+        ChatFormat(tokenizer, HermesFormat())
+
+
+class Said:
+    """An engine that says what it was told, and keeps the prompts."""
+
+    version = 3
+
+    def __init__(self, chat: ChatFormat, *answers: str, max_length: int = 4000) -> None:
+        self.chat = chat
+        self.answers = list(answers)
+        self.max_length = max_length
+        self.prompts: list[list[int]] = []
+        self.samplings: list[Sampling] = []
+
+    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+        self.prompts.append(list(ids))
+        self.samplings.append(sampling)
+        made = self.chat.tokenizer.encode(self.answers.pop(0), add_special_tokens=False)
+        kept = made[: sampling.max_tokens]
+        finish = Finish.STOP if kept[-1] in sampling.stop_token_ids else Finish.LENGTH
+        return Generation(ids=kept, logprobs=[-0.5] * len(kept), finish=finish, versions=[3] * len(kept))
+
+    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+        return [0.0] * len(ids)
+
+    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...
+    async def abort(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Echo(TextEnv):
+    """Says back what it heard, for three turns."""
+
+    system_prompt = "S"
+    max_turns = 3
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        return "begin", {}
+
+    def step(self, action: str) -> Step:
+        return f"heard {action}", 0.0, False, False, {}
+
+
+END = "<|im_end|>"
+
+
+async def test_the_next_prompt_is_exactly_the_ids_so_far() -> None:
+    chat = chat_format()
+    engine = Said(chat, f"a{END}", f"b{END}", f"c{END}")
+    policy = TokenPolicy(engine, chat, Sampling(max_tokens=50))
+    trajectory = (await play(EnvSession(Echo()), policy)).trajectories[0]
+    (segment,) = trajectory.segments
+    assert engine.prompts[0] == segment.prompt_ids
+    for prompt, (start, turn) in zip(engine.prompts, segment.spans(), strict=True):
+        assert segment.ids()[:start] == prompt
+        assert segment.ids()[start : start + len(turn.out_ids)] == turn.out_ids
+    assert segment.turns[0].obs_ids == []
+    assert text(chat, segment.turns[1].obs_ids) == (
+        "\n<|im_start|>user\nheard a<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert trajectory.sampled_tokens == 6  # three letters, three ends
+    assert segment.turns[2].versions == [3, 3]
+
+
+async def test_sampled_ids_are_kept_though_their_text_has_a_shorter_encoding() -> None:
+    chat = chat_format()
+    # "<tool_call>\n" is one token of its own; sampled letter by letter it must stay so.
+    letters = [chat.tokenizer.encode(c, add_special_tokens=False)[0] for c in "<tool_call>"]
+
+    class Spelling(Said):
+        async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+            self.prompts.append(list(ids))
+            made = [*letters, *sampling.stop_token_ids]
+            return Generation(ids=made, logprobs=[0.0] * len(made), finish=Finish.STOP,
+                              versions=[0] * len(made))  # fmt: skip
+
+    engine = Spelling(chat)
+    trajectory = (
+        await play(EnvSession(Echo()), TokenPolicy(engine, chat, Sampling()))
+    ).trajectories[0]
+    first = len(engine.prompts[0])
+    assert engine.prompts[1][first : first + len(letters)] == letters
+    assert len(trajectory.segments) == 1
+
+
+async def test_a_cut_answer_is_closed_and_the_episode_goes_on() -> None:
+    chat = chat_format()
+    engine = Said(chat, "abcdef", f"b{END}", f"c{END}")
+    policy = TokenPolicy(engine, chat, Sampling(max_tokens=4))
+    (segment,) = (await play(EnvSession(Echo()), policy)).trajectories[0].segments
+    assert segment.turns[0].finish is Finish.LENGTH
+    assert text(chat, segment.turns[1].obs_ids).startswith(f"{END}\n<|im_start|>user\nheard abcd")
+
+
+async def test_every_turn_and_episode_samples_with_another_seed() -> None:
+    chat = chat_format()
+    seeds: list[int] = []
+    for episode in (0, 1):
+        engine = Said(chat, f"a{END}", f"b{END}", f"c{END}")
+        await play(EnvSession(Echo()), TokenPolicy(engine, chat, Sampling()), sampling_seed=episode)
+        seeds += [sampling.seed for sampling in engine.samplings]
+    assert len(set(seeds)) == 6
+
+
+async def test_a_window_without_room_ends_the_episode() -> None:
+    chat = chat_format()
+    room = len(chat.prompt([system("S"), user("begin")], []))
+    engine = Said(chat, f"abc{END}", max_length=room + 10)
+    policy = TokenPolicy(engine, chat, Sampling(max_tokens=50))
+    trajectory = (await play(EnvSession(Echo()), policy)).trajectories[0]
+    assert trajectory.stop is Stop.CONTEXT_FULL
+    assert len(trajectory.turns) == 1
+    assert engine.samplings[0].max_tokens == 10
+    assert not trajectory.exclude_from_loss
+
+
+async def test_short_answers_may_be_asked_for() -> None:
+    chat = chat_format()
+    engine = Said(chat, f"a{END}", f"b{END}", f"c{END}")
+    trajectory = (
+        await play(EnvSession(Echo()), TokenPolicy(engine, chat, Sampling(max_tokens=2)))
+    ).trajectories[0]
+    assert len(trajectory.turns) == 3
+
+
+async def test_a_template_that_rewrites_history_starts_a_segment_for_each_turn() -> None:
+    counting = (
+        "{{ messages | length }}{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>' }}"
+        "{% endfor %}"
+    )
+    chat = chat_format(counting)
+    engine = Said(chat, f"a{END}", f"b{END}", f"c{END}")
+    trajectory = (
+        await play(EnvSession(Echo()), TokenPolicy(engine, chat, Sampling()))
+    ).trajectories[0]
+    assert [s.break_reason for s in trajectory.segments] == ["drift", "drift", ""]
+    assert [s.prompt_ids for s in trajectory.segments] == engine.prompts
+    assert trajectory.sampled_tokens == 6
+
+
+async def test_a_real_engine_gives_the_same_episode_again_and_its_own_logprobs() -> None:
+    chat = chat_format()
+    vocabulary = len(chat.tokenizer)  # type: ignore[arg-type]
+    engine = LocalEngine(build_model(vocabulary, hidden=32, layers=2, heads=2, max_length=512))
+    policy = TokenPolicy(engine, chat, Sampling(max_tokens=12))
+    one = (await play(EnvSession(Echo()), policy, sampling_seed=5)).trajectories[0]
+    two = (await play(EnvSession(Echo()), policy, sampling_seed=5)).trajectories[0]
+    other = (await play(EnvSession(Echo()), policy, sampling_seed=6)).trajectories[0]
+    assert one.segments[0].ids() == two.segments[0].ids() != other.segments[0].ids()
+    scored = await engine.logprobs(one.segments[0].ids())
+    for start, turn in one.segments[0].spans():
+        assert turn.logprobs == pytest.approx(scored[start : start + len(turn.out_ids)], abs=1e-5)
+    await engine.close()
+
+
+def test_a_rows_tokens_by_hand() -> None:
+    turns = [Turn(out_ids=[3, 4], reward=0.5), Turn(obs_ids=[5], out_ids=[6], reward=1.0)]
+    segment = Segment(prompt_ids=[1, 2], turns=turns)
+    assert segment.ids() == [1, 2, 3, 4, 5, 6]
+    assert [start for start, _ in segment.spans()] == [2, 5]
+    trajectory = Trajectory(verdict=Verdict.of(1.5), segments=[segment, Segment(turns=[Turn(reward=2.0)])])
+    assert (trajectory.ret, trajectory.sampled_tokens, len(trajectory.turns)) == (3.5, 3, 3)
+
+
+def test_an_episode_travels_as_json() -> None:
+    turn = Turn(out_ids=[1], logprobs=[-0.25], message=CALL, observation=[user("x")])
+    episode = Episode(
+        task="t",
+        trajectories=[Trajectory(verdict=Verdict.unavailable("late"), stop=Stop.TIMEOUT,
+                                 segments=[Segment(prompt_ids=[0], turns=[turn])])],
+    )  # fmt: skip
+    assert msgspec.json.decode(msgspec.json.encode(episode), type=Episode) == episode
