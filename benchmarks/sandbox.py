@@ -1,9 +1,11 @@
-"""Isolated runs per second, latency and CPU per run, beside a bare interpreter, bubblewrap and docker exec.
+"""Isolated runs per second, latency and CPU per run, beside a bare interpreter, bubblewrap and
+docker exec.
 
     python benchmarks/sandbox.py [--seconds 2] [--tier slots-root] [--data FOLDER]
 
-Prints one JSON line per measurement. CPU is that of everything a method starts, the driver included: from control groups
-for slots, from the children's usage otherwise. On a busy machine read `cpu_ms` and `ratio_to_bare`, not runs per second.
+Prints one JSON line per measurement. CPU is that of everything a method starts, the driver
+included: from control groups for slots, from the children's usage otherwise. On a busy machine
+    read `cpu_ms` and `ratio_to_bare`, not runs per second.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def slots_cpu_s(sandbox: SlotSandbox) -> float:
     return sum(slot.group.cpu_s() for pool in pools for slot in pool._of if slot.group)  # pyright: ignore[reportPrivateUsage]
 
 
-async def throughput(run: Run, concurrency: int, seconds: float, sandbox: SlotSandbox | ControlGroup | None) -> dict[str, float]:
+async def throughput(
+    run: Run, concurrency: int, seconds: float, sandbox: SlotSandbox | ControlGroup | None
+) -> dict[str, float]:
     count = 0
 
     async def worker() -> None:
@@ -61,7 +65,11 @@ async def throughput(run: Run, concurrency: int, seconds: float, sandbox: SlotSa
     end = started + seconds
     await asyncio.gather(*(worker() for _ in range(concurrency)))
     used, wall = cpu_s(sandbox) - before, time.perf_counter() - started
-    return {"runs_per_s": round(count / wall, 1), "cpu_ms": round(used / count * 1e3, 3), "cap_on_2_cores": round(2 * count / used, 0)}
+    return {
+        "runs_per_s": round(count / wall, 1),
+        "cpu_ms": round(used / count * 1e3, 3),
+        "cap_on_2_cores": round(2 * count / used, 0),
+    }
 
 
 async def latency(run: Run, count: int, gap_s: float) -> dict[str, float]:
@@ -90,7 +98,9 @@ def command(group: ControlGroup | None, *arguments: str) -> Run:
                 stream.write("0")
 
     async def run() -> None:
-        process = await asyncio.create_subprocess_exec(*arguments, stdout=subprocess.DEVNULL, preexec_fn=join)
+        process = await asyncio.create_subprocess_exec(
+            *arguments, stdout=subprocess.DEVNULL, preexec_fn=join
+        )
         assert await process.wait() == 0
 
     return run
@@ -100,15 +110,31 @@ def peers(group: ControlGroup | None) -> dict[str, Run]:
     python = os.path.realpath(sys.executable)
     found = {"bare python3 -I": command(group, python, "-I", "-c", HELLO)}
     if shutil.which("bwrap"):
-        binds = ("bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
+        binds = (
+            "bwrap",
+            "--unshare-all",
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+        )
         found["bubblewrap"] = command(group, *binds, python, "-I", "-c", HELLO)
     if container := os.environ.get("LUDUS_BENCH_CONTAINER"):
-        found["docker exec"] = command(group, "docker", "exec", container, "python3", "-I", "-c", HELLO)
+        found["docker exec"] = command(
+            group, "docker", "exec", container, "python3", "-I", "-c", HELLO
+        )
     return found
 
 
 async def gradings(sandbox: SlotSandbox, data: str, seconds: float) -> dict[str, float]:
-    rows = [json.loads(line) for line in Path(data, "code", "grade_dev.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in Path(data, "code", "grade_dev.jsonl").read_text().splitlines()
+    ]
     right = [row for row in rows if row["label"] == 1 and row["kind"] != "stdio"]
     wrong = position = 0
 
@@ -138,9 +164,15 @@ async def main(options: argparse.Namespace) -> None:
             show(f"{sandbox.tier}, concurrency {concurrency}", numbers)
         show(f"{sandbox.tier}, 5 ms gap", await latency(hello, 400, GAP_S))
         await latency(in_sandbox(sandbox, NUMPY), 20, 0)
-        show(f"{sandbox.tier}, numpy, 5 ms gap", await latency(in_sandbox(sandbox, NUMPY), 200, GAP_S))
+        show(
+            f"{sandbox.tier}, numpy, 5 ms gap",
+            await latency(in_sandbox(sandbox, NUMPY), 200, GAP_S),
+        )
         if options.data:
-            show("gradings of right solutions, concurrency 2", await gradings(sandbox, options.data, options.seconds))
+            show(
+                "gradings of right solutions, concurrency 2",
+                await gradings(sandbox, options.data, options.seconds),
+            )
         group = sandbox.groups.make("peers", processes=256) if sandbox.groups else None
         if group:
             group.limit_memory(1 << 30)
@@ -154,7 +186,9 @@ async def main(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--tier", default=None)
     parser.add_argument("--data", default=os.environ.get("LUDUS_DATA_DIR"))

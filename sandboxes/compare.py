@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from ludus.errors import ConfigError
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,9 @@ class Comparison:
         kind, _, tolerance = text.partition(":")
         if kind == "float" and _NUMBER.fullmatch(tolerance) and 0 <= float(tolerance) < 1:
             return cls("float", float(tolerance))
-        raise ConfigError(f"compare {text!r} is not 'exact', 'tokens' or 'float:TOLERANCE' with 0 <= TOLERANCE < 1")
+        raise ConfigError(
+            f"compare {text!r} is not 'exact', 'tokens' or 'float:TOLERANCE', 0 <= TOLERANCE < 1"
+        )
 
     def same(self, output: str, expected: str) -> bool:
         """Whether `output` is as good as `expected`.
@@ -54,7 +58,9 @@ class Comparison:
             return True
         if not (_NUMBER.fullmatch(ours) and _NUMBER.fullmatch(theirs)):
             return False
-        return math.isclose(float(ours), float(theirs), rel_tol=self.tolerance, abs_tol=self.tolerance)
+        return math.isclose(
+            float(ours), float(theirs), rel_tol=self.tolerance, abs_tol=self.tolerance
+        )
 
 
 def _lines(text: str) -> list[str]:

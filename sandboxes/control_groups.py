@@ -1,7 +1,9 @@
-"""Control groups, version 1 or 2: what a slot and all its children use together, and how much they may.
+"""Control groups, version 1 or 2: what a slot and all its children use together, and how much they
+may.
 
-A group is made per slot and joined once; its limits are rewritten only when a run asks for others. Where none can be
-made (no delegation, a read-only mount), `ControlGroups.find` says why, and slots fall back to resource limits.
+A group is made per slot and joined once; its limits are rewritten only when a run asks for others.
+Where none can be made (no delegation, a read-only mount), `ControlGroups.find` says why, and slots
+fall back to resource limits.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ class ControlGroup:
         self._places = places
         self._unified = places.unified
         self._memory_limit = 0
-        self._cpu = os.open(places.cpu / ("cpu.stat" if self._unified else "cpuacct.usage"), os.O_RDONLY)
+        self._cpu = os.open(
+            places.cpu / ("cpu.stat" if self._unified else "cpuacct.usage"), os.O_RDONLY
+        )
         events = "memory.events" if self._unified else "memory.oom_control"
         self._events = os.open(places.memory / events, os.O_RDONLY)
 
@@ -150,7 +154,9 @@ def remove_leftovers(places: _Places) -> None:
 
 
 def _start_time(pid: int) -> int:
-    """When the process started, in clock ticks after boot: with the pid, a name that is never used twice."""
+    """When the process started, in clock ticks after boot: with the pid, a name that is never used
+    twice.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -171,7 +177,9 @@ def _own_places() -> _Places | str:
     return _Places(unified, unified, unified, unified=True)
 
 
-def _folder(mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str) -> Path | None:
+def _folder(
+    mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str
+) -> Path | None:
     if controller not in mounts or controller not in own:
         return None
     root, place = mounts[controller]

@@ -1,6 +1,8 @@
-"""`execute` and `grade` without setting anything up: one sandbox for the whole process, on a loop of its own.
+"""`execute` and `grade` without setting anything up: one sandbox for the whole process, on a loop
+of its own.
 
-The strongest tier that holds is probed and chosen on the first call; `LUDUS_SANDBOX` names another one.
+The strongest tier that holds is probed and chosen on the first call; `LUDUS_SANDBOX` names another
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 
 from . import grading
-from .grading import GradeOptions
+from .grading import DEFAULT_OPTIONS, GradeOptions
 from .protocol import MIB, Execution, Limits, Sandbox
 from .slot_sandbox import SlotSandbox
 from .tiers import open_sandbox
@@ -32,7 +34,9 @@ class _Background:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="ludus-sandbox", daemon=True)
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="ludus-sandbox", daemon=True
+        )
         self._thread.start()
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
@@ -97,7 +101,8 @@ def execute(
         files: written to its work directory first. fetch_files: read back afterwards.
 
     Raises:
-        ConfigError: a path, the limits or the language cannot be tried; `network=True` is not offered by this tier.
+        ConfigError: a path, the limits or the language cannot be tried; `network=True` is not
+            offered by this tier.
     """
     limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes, network)
     return _wait(_execute(code, language, limits, stdin, files, fetch_files))
@@ -135,7 +140,9 @@ def grade(
     compare: str = "exact",
     language: str = "python",
 ) -> Verdict:
-    """Grade `solution` by `tests` it never sees; see `GradeOptions` and `grade_in_detail` for what each means."""
+    """Grade `solution` by `tests` it never sees; see `GradeOptions` and `grade_in_detail` for what
+    each means.
+    """
     options = GradeOptions(
         partial=partial,
         stop_early=stop_early,
@@ -150,7 +157,11 @@ def grade(
 
 
 async def grade_async(
-    solution: str, tests: Sequence[object], *, kind: str = "assert", options: GradeOptions = GradeOptions()
+    solution: str,
+    tests: Sequence[object],
+    *,
+    kind: str = "assert",
+    options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
     """`grade` for callers on an event loop."""
     return await _join(_grade(solution, tests, kind, options))
@@ -165,17 +176,28 @@ async def _execute(
     fetch_files: Sequence[str],
 ) -> Execution:
     sandbox = await _shared().sandbox()
-    return await sandbox.execute(code, language, limits=limits, stdin=stdin, files=files, fetch_files=fetch_files)
+    return await sandbox.execute(
+        code, language, limits=limits, stdin=stdin, files=files, fetch_files=fetch_files
+    )
 
 
-async def _grade(solution: str, tests: Sequence[object], kind: str, options: GradeOptions) -> Verdict:
+async def _grade(
+    solution: str, tests: Sequence[object], kind: str, options: GradeOptions
+) -> Verdict:
     sandbox = await _shared().sandbox()
     if not isinstance(sandbox, SlotSandbox):
         raise ConfigError(f"grading needs slots; the sandbox here is {sandbox.tier!r}")
     return await grading.grade(sandbox, solution, tests, kind=kind, options=options)
 
 
-def _limits(timeout_s: float, cpu_s: float | None, memory_bytes: int, output_bytes: int, network: bool) -> Limits:
+def _limits(
+    timeout_s: float, cpu_s: float | None, memory_bytes: int, output_bytes: int, network: bool
+) -> Limits:
     if network:
-        raise ConfigError("network=True: no slot tier has a network; run the program in a Docker sandbox that allows it")
-    return Limits(timeout_s=timeout_s, cpu_s=cpu_s or timeout_s, memory_bytes=memory_bytes, output_bytes=output_bytes)
+        raise ConfigError("network=True: no tier that runs here offers a network")
+    return Limits(
+        timeout_s=timeout_s,
+        cpu_s=cpu_s or timeout_s,
+        memory_bytes=memory_bytes,
+        output_bytes=output_bytes,
+    )

@@ -1,10 +1,11 @@
 """Grades a solution by tests that it cannot see, read or reach.
 
-The solution runs in one slot and answers calls; the tests run in another and hold the expected values. Between them go
-function names and plain values. Reading stdin-and-stdout problems needs no second slot: outputs are compared here.
+The solution runs in one slot and answers calls; the tests run in another and hold the expected
+values. Between them go function names and plain values. Reading stdin-and-stdout problems needs no
+second slot: outputs are compared here.
 
-*Who is at fault*: whatever the solution does (crash, loop, lie, flood the line) is an ok verdict with reward 0. Tests that
-do not compile are `invalid`; a slot that broke is `unavailable`.
+*Who is at fault*: whatever the solution does (crash, loop, lie, flood the line) is an ok verdict
+with reward 0. Tests that do not compile are `invalid`; a slot that broke is `unavailable`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .compare import Comparison
 from .inside.prove import PLAIN
 from .inside.request import PROVE, SERVE, Request
 from .protocol import MIB, ExecutionStatus, Limits
-from .slot_sandbox import LIGHT, SlotSandbox
+from .slot_sandbox import SlotSandbox
 from .slots import Outcome, Slot, SlotLost
 
 KINDS = {
@@ -60,11 +61,18 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
     entry_point: str = ""
     """The function under test: `check(candidate)` is called with it, `function_call` calls it."""
     prelude: str = ""
-    """Trusted source run with the tests: its names win over the solution's (helpers a prompt gives)."""
+    """Trusted source run with the tests: its names win over the solution's (helpers a prompt
+    gives).
+    """
     compare: str = "exact"
-    """Outputs of stdin tests: `exact` (lines, ignoring space at their ends), `tokens`, `float:1e-6`."""
+    """Outputs of stdin tests: `exact` (lines, ignoring space at their ends), `tokens`,
+    `float:1e-6`.
+    """
     language: str = "python"
     """Of the solution; other than python only for stdin tests."""
+
+
+DEFAULT_OPTIONS = GradeOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ async def grade(
     tests: Sequence[object],
     *,
     kind: str = "assert",
-    options: GradeOptions = GradeOptions(),
+    options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
     """Grade `solution`; see `grade_in_detail`."""
     return (await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)).verdict
@@ -102,13 +110,15 @@ async def grade_in_detail(
     tests: Sequence[object],
     *,
     kind: str = "assert",
-    options: GradeOptions = GradeOptions(),
+    options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Grading:
     """Grade `solution`, with each test's result.
 
     Args:
-        tests: `assert`: Python sources, each an assertion, or one that defines and calls `check(candidate)`.
-            `function_call`: {"input": [arguments], "output": result}. `stdin`: {"input": text, "output": text}.
+        tests: `assert`: Python sources, each an assertion, or one that defines and calls
+            `check(candidate)`.
+            `function_call`: {"input": [arguments], "output": result}. `stdin`: {"input": text,
+                "output": text}.
 
     Raises:
         ConfigError: an unknown kind or comparison.
@@ -129,18 +139,24 @@ async def grade_in_detail(
         return Grading(Verdict.invalid(str(error)))
     except SlotLost as error:
         return Grading(Verdict.unavailable(f"the sandbox failed: {error}"))
-    return Grading(_verdict(results, len(tests), options, time.perf_counter() - started), tuple(results))
+    return Grading(
+        _verdict(results, len(tests), options, time.perf_counter() - started), tuple(results)
+    )
 
 
 class _Unusable(Exception):
     """The tests cannot be used."""
 
 
-def _verdict(results: list[TestResult], total: int, options: GradeOptions, seconds: float) -> Verdict:
+def _verdict(
+    results: list[TestResult], total: int, options: GradeOptions, seconds: float
+) -> Verdict:
     passed = sum(result.passed for result in results)
     fraction = passed / total
     reward = fraction if options.partial else float(passed == total)
-    first = next(((number, result) for number, result in enumerate(results) if not result.passed), None)
+    first = next(
+        ((number, result) for number, result in enumerate(results) if not result.passed), None
+    )
     detail = f"{passed} of {total} tests passed"
     if first:
         detail += f"; test {first[0]}: {first[1].detail}"
@@ -179,7 +195,11 @@ def _defines_check(tree: ast.Module) -> bool:
 
 
 def _calls_check(tree: ast.Module) -> bool:
-    calls = (node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    calls = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    )
     return any(isinstance(call.func, ast.Name) and call.func.id == "check" for call in calls)
 
 
@@ -288,17 +308,26 @@ def _read_report(report: int, served: Outcome, proved: Outcome, total: int) -> l
     lines = os.pread(report, _REPORT_BYTES, 0).splitlines()
     rows = [json.loads(line) for line in lines if line.endswith(b"}")]
     done = bool(rows) and "done" in rows[-1]
-    results = [TestResult(row["passed"], row["detail"], row["seconds"]) for row in rows if "test" in row]
-    ended_badly = served.status in (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM, ExecutionStatus.INFRA_ERROR)
+    results = [
+        TestResult(row["passed"], row["detail"], row["seconds"]) for row in rows if "test" in row
+    ]
+    ended_badly = served.status in (
+        ExecutionStatus.TIMEOUT,
+        ExecutionStatus.OOM,
+        ExecutionStatus.INFRA_ERROR,
+    )
     if results and not results[-1].passed and ended_badly:
         if served.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(served.detail)
-        results[-1] = TestResult(False, f"{served.status}: the solution {served.detail}", results[-1].seconds)
+        results[-1] = TestResult(
+            False, f"{served.status}: the solution {served.detail}", results[-1].seconds
+        )
     if done:
         return results
     if proved.status is ExecutionStatus.INFRA_ERROR:
         raise SlotLost(proved.detail)
-    missing = f"the tests did not end: {proved.status} {proved.detail} {proved.stderr[-200:].decode(errors='replace')}"
+    said = proved.stderr[-200:].decode(errors="replace")
+    missing = f"the tests did not end: {proved.status} {proved.detail} {said}"
     return [*results, TestResult(False, missing.strip(), proved.usage.wall_s)][:total]
 
 
@@ -306,10 +335,16 @@ def _read_report(report: int, served: Outcome, proved: Outcome, total: int) -> l
 
 
 async def _grade_outputs(
-    sandbox: SlotSandbox, solution: str, tests: Sequence[object], options: GradeOptions, comparison: Comparison
+    sandbox: SlotSandbox,
+    solution: str,
+    tests: Sequence[object],
+    options: GradeOptions,
+    comparison: Comparison,
 ) -> list[TestResult]:
     limits = Limits(
-        timeout_s=options.timeout_s, cpu_s=options.cpu_s or options.timeout_s, memory_bytes=options.memory_bytes
+        timeout_s=options.timeout_s,
+        cpu_s=options.cpu_s or options.timeout_s,
+        memory_bytes=options.memory_bytes,
     )
     pairs = [_texts(test) for test in tests]
     results: list[TestResult] = []

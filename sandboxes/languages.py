@@ -24,18 +24,44 @@ class Language:
     """The file the compiler leaves and `run` needs."""
 
 
-_VERILOG = ("iverilog", "-Wall", "-Winfloop", "-Wno-timescale", "-g2012", "-o", "program.vvp", "main.sv")
+_VERILOG = (
+    "iverilog",
+    "-Wall",
+    "-Winfloop",
+    "-Wno-timescale",
+    "-g2012",
+    "-o",
+    "program.vvp",
+    "main.sv",
+)
 
 LANGUAGES: dict[str, Language] = {
     "python": Language("main.py", ()),
     "bash": Language("main.sh", ("bash", "main.sh")),
-    "c": Language("main.c", ("./program",), ("gcc", "-O2", "-std=gnu17", "-o", "program", "main.c", "-lm"), "program"),
-    "cpp": Language("main.cpp", ("./program",), ("g++", "-O2", "-std=gnu++20", "-o", "program", "main.cpp"), "program"),
+    "c": Language(
+        "main.c",
+        ("./program",),
+        ("gcc", "-O2", "-std=gnu17", "-o", "program", "main.c", "-lm"),
+        "program",
+    ),
+    "cpp": Language(
+        "main.cpp",
+        ("./program",),
+        ("g++", "-O2", "-std=gnu++20", "-o", "program", "main.cpp"),
+        "program",
+    ),
     "verilog": Language("main.sv", ("vvp", "-n", "program.vvp"), _VERILOG, "program.vvp"),
 }
 """name -> language. Python runs in the warm interpreter and needs no command."""
 
-ALIASES = {"py": "python", "python3": "python", "sh": "bash", "c++": "cpp", "cc": "cpp", "systemverilog": "verilog"}
+ALIASES = {
+    "py": "python",
+    "python3": "python",
+    "sh": "bash",
+    "c++": "cpp",
+    "cc": "cpp",
+    "systemverilog": "verilog",
+}
 
 
 def find_language(name: str) -> tuple[str, Language]:

@@ -46,7 +46,9 @@ def check_files(files: Mapping[str, bytes | str], *, room_bytes: int) -> dict[st
         parts = path.split("/")
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in checked:
-                raise ConfigError(f"file {'/'.join(parts[:depth])!r} would also have to be a folder for {path!r}")
+                raise ConfigError(
+                    f"file {'/'.join(parts[:depth])!r} would also have to be a folder for {path!r}"
+                )
     size = sum(map(len, checked.values()))
     if size > room_bytes:
         raise ConfigError(f"files of {size} bytes do not fit the sandbox's {room_bytes}")

@@ -1,4 +1,6 @@
-"""Slots in number: hand them out in order, start more when all are busy, replace the broken and the old."""
+"""Slots in number: hand them out in order, start more when all are busy, replace the broken and
+the old.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ SlotMaker = Callable[[int], Slot]
 
 
 def default_size() -> int:
-    """Twice the cores this process may use: enough to overlap one run's end with the next one's start."""
+    """Twice the cores this process may use: enough to overlap one run's end with the next one's
+    start.
+    """
     return 2 * len(os.sched_getaffinity(0))
 
 
@@ -52,7 +56,9 @@ class SlotPool:
 
     @asynccontextmanager
     async def take(self, count: int = 1) -> AsyncGenerator[list[Slot]]:
-        """Hold `count` slots; requests are served in order, and a group is collected in one turn (no deadlock)."""
+        """Hold `count` slots; requests are served in order, and a group is collected in one turn
+        (no deadlock).
+        """
         slots: list[Slot] = []
         self.waiting += 1
         try:

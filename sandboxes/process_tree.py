@@ -16,7 +16,9 @@ class TreeUsage:
 
     cpu_s: float
     memory_bytes: int
-    """Resident anonymous pages. Those still shared after a fork are counted once per process: see `shared_out`."""
+    """Resident anonymous pages. Those still shared after a fork are counted once per process: see
+    `shared_out`.
+    """
     waited_s: float
     """The longest time one of them has been ready to run and was not let."""
     processes: int
@@ -56,7 +58,9 @@ def usage(pids: list[int]) -> TreeUsage:
 
 
 def shared_out(pids: list[int]) -> int:
-    """Memory in bytes with each shared page counted once in all: exact, and about 0.1 ms a process."""
+    """Memory in bytes with each shared page counted once in all: exact, and about 0.1 ms a
+    process.
+    """
     total = 0
     for pid in pids:
         try:

@@ -3,7 +3,8 @@
     execution = ludus.sandboxes.execute("print(6 * 7)")
     execution.status, execution.stdout          # ok, "42\\n"
 
-Whatever the program did is data. `infra_error` alone is ours: the sandbox could not run it, nothing is known about it.
+Whatever the program did is data. `infra_error` alone is ours: the sandbox could not run it,
+nothing is known about it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one run used."""
 
@@ -70,7 +74,9 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdout: str = ""
     stderr: str = ""
     exit_code: int | None = None
-    """As a shell counts; a negative number is the signal that ended it. None when it was stopped."""
+    """As a shell counts; a negative number is the signal that ended it. None when it was
+    stopped.
+    """
     usage: Usage = Usage()
     files: dict[str, bytes] = {}
     """The fetched files."""
@@ -101,13 +107,15 @@ class Sandbox(Protocol):
         code: str,
         language: str = "python",
         *,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT_LIMITS,
         stdin: str | bytes = "",
         files: Mapping[str, bytes | str] | None = None,
         fetch_files: Sequence[str] = (),
         argv: Sequence[str] = (),
     ) -> Execution:
-        """Run `code`; returns what it did. Raises `ConfigError` for a request that cannot be tried."""
+        """Run `code`; returns what it did. Raises `ConfigError` for a request that cannot be
+        tried.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,6 @@
-"""Runs code in slots: the sandbox behind the tiers `slots-root`, `slots-userns`, `slots-landlock` and `unsafe`."""
+"""Runs code in slots: the sandbox behind the tiers `slots-root`, `slots-userns`, `slots-landlock`
+and `unsafe`.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,20 @@ from .inside.request import COMMAND, FETCH, PYTHON, Request
 from .languages import Language, find_language
 from .paths import check_fetch, check_files
 from .pool import SlotPool, default_size
-from .protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from .protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
 from .slots import Outcome, Slot, SlotLost
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
 LIGHT, NUMERIC = "light", "numeric"
-"""Kinds of slot: with the usual standard-library modules loaded, and with numpy as well (a dearer fork)."""
+"""Kinds of slot: with the usual standard-library modules loaded, and with numpy as well (a dearer
+fork).
+"""
 
-_PRELOAD = ("re", "collections", "functools", "itertools", "math", "random", "json", "traceback", "typing", "heapq")
-_PRELOAD += ("string", "bisect", "datetime", "operator", "copy")
+_PRELOAD = """
+    re collections functools itertools math random json traceback typing heapq string bisect
+    datetime operator copy
+""".split()  # noqa: SIM905 - a list literal would take a line a name
 _WANTS_NUMPY = re.compile(rb"\b(numpy|scipy|pandas)\b")
 _SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
 _COMPILE_LIMITS = Limits(timeout_s=30, cpu_s=30, memory_bytes=1024 * MIB, output_bytes=16 * MIB)
@@ -66,15 +72,22 @@ class SlotSandbox:
         if tier not in SLOT_TIERS:
             raise ConfigError(f"no slot tier named {tier!r}; known: {', '.join(SLOT_TIERS)}")
         if not syscalls.supported():
-            raise ConfigError("slots need Linux on x86-64; use the docker or remote sandbox elsewhere")
+            raise ConfigError(
+                "slots need Linux on x86-64; use the docker or remote sandbox elsewhere"
+            )
         if tier == USERNS and os.getuid() == 0:
             raise ConfigError("slots-userns is for ordinary users; root has slots-root")
         self._tier = tier
         self._disk_bytes, self._processes = disk_bytes, processes
         self._packages = [folder for name in packages for folder in _package_folders(name)]
         self._has_numpy = "numpy" in packages and bool(_package_folders("numpy"))
-        groups = ControlGroups.find() if tier in (ROOT, LANDLOCK, USERNS) else "the unsafe tier has no limits"
-        self.groups, self.no_groups = (None, groups) if isinstance(groups, str) else (groups, "")
+        groups = (
+            ControlGroups.find()
+            if tier in (ROOT, LANDLOCK, USERNS)
+            else "the unsafe tier has no limits"
+        )
+        self.groups: ControlGroups | None = None if isinstance(groups, str) else groups
+        self.no_groups = groups if isinstance(groups, str) else ""
         self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
         self._size = size or default_size()
         self._pools: dict[str, SlotPool] = {}
@@ -89,7 +102,9 @@ class SlotSandbox:
         """The slots of one kind, started as they are needed."""
         if kind not in self._pools:
             first = self._size * len(self._pools)
-            self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), self._size)
+            self._pools[kind] = SlotPool(
+                lambda number: self._make(kind, first + number), self._size
+            )
         return self._pools[kind]
 
     def kind_for(self, *sources: bytes) -> str:
@@ -101,7 +116,7 @@ class SlotSandbox:
         code: str,
         language: str = "python",
         *,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT_LIMITS,
         stdin: str | bytes = "",
         files: Mapping[str, bytes | str] | None = None,
         fetch_files: Sequence[str] = (),
@@ -119,8 +134,15 @@ class SlotSandbox:
         paths = check_fetch(fetch_files) if fetch_files else []
         data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
         if name == "python":
-            request = Request(mode=PYTHON, blobs=[source], files=uploads, options={"argv": list(argv)} if argv else {})
-            return await self._run(request, limits, data, paths, self.kind_for(source, *uploads.values()))
+            request = Request(
+                mode=PYTHON,
+                blobs=[source],
+                files=uploads,
+                options={"argv": list(argv)} if argv else {},
+            )
+            return await self._run(
+                request, limits, data, paths, self.kind_for(source, *uploads.values())
+            )
         if how.compile:
             built = await self._compile(how, source, uploads)
             if isinstance(built, Execution):
@@ -131,27 +153,39 @@ class SlotSandbox:
         request = Request(mode=COMMAND, files=uploads, options={"steps": [[*how.run, *argv]]})
         return await self._run(request, limits, data, paths, LIGHT)
 
-    async def _compile(self, how: Language, source: bytes, files: dict[str, bytes]) -> bytes | Execution:
-        """The program, from the cache or from a compiler run in a slot; what the compiler said if it refused.
+    async def _compile(
+        self, how: Language, source: bytes, files: dict[str, bytes]
+    ) -> bytes | Execution:
+        """The program, from the cache or from a compiler run in a slot; what the compiler said if
+        it refused.
 
-        The cache is keyed by content and written here, outside, so that no run can put a program into it.
+        The cache is keyed by content and written here, outside, so that no run can put a program
+        into it.
         """
         key = hashlib.sha256(repr((how, source, sorted(files.items()))).encode()).digest()
         if key in self._compiled:
             self._compiled.move_to_end(key)
             return self._compiled[key]
-        request = Request(mode=COMMAND, files={**files, how.source: source}, options={"steps": [list(how.compile)]})
+        request = Request(
+            mode=COMMAND,
+            files={**files, how.source: source},
+            options={"steps": [list(how.compile)]},
+        )
         done = await self._run(request, _COMPILE_LIMITS, b"", [how.product], LIGHT)
         if how.product not in done.files:
             status = ExecutionStatus.ERROR if done.ok else done.status
             missing = done.refused.get(how.product, "") if done.ok else done.detail
-            return msgspec.structs.replace(done, status=status, compiled=False, detail=f"not compiled; {missing}".rstrip("; "))
+            return msgspec.structs.replace(
+                done, status=status, compiled=False, detail=f"not compiled; {missing}".rstrip("; ")
+            )
         self._compiled[key] = done.files[how.product]
         while len(self._compiled) > _COMPILED_KEPT:
             self._compiled.popitem(last=False)
         return self._compiled[key]
 
-    async def _run(self, request: Request, limits: Limits, stdin: bytes, fetch: list[str], kind: str) -> Execution:
+    async def _run(
+        self, request: Request, limits: Limits, stdin: bytes, fetch: list[str], kind: str
+    ) -> Execution:
         asked = time.monotonic()
         problem = ""
         for _ in range(_TRIES):
@@ -166,7 +200,11 @@ class SlotSandbox:
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem)
 
     def _make(self, kind: str, number: int) -> Slot:
-        group = self.groups.make(f"slot-{number}", processes=self._processes + 1) if self.groups else None
+        group = (
+            self.groups.make(f"slot-{number}", processes=self._processes + 1)
+            if self.groups
+            else None
+        )
         uid = _uid(number) if os.getuid() == 0 and self._tier != UNSAFE else os.getuid()
         gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
         plan = Plan(
@@ -177,11 +215,16 @@ class SlotSandbox:
             readable=readable_places(),
             packages=self._packages,
             preload=[*_PRELOAD, *(("numpy",) if kind == NUMERIC else ())],
-            scoped_signals=uid == os.getuid() and self._tier != UNSAFE and syscalls.landlock_version() >= 6,
+            scoped_signals=uid == os.getuid()
+            and self._tier != UNSAFE
+            and syscalls.landlock_version() >= 6,
             cgroup_procs=group.procs_files if group else [],
             disk_bytes=self._disk_bytes,
-            # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user namespace does
-            processes=self._processes if not group and (uid != os.getuid() or self._tier == USERNS) else 0,
+            # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user
+            # namespace does
+            processes=self._processes
+            if not group and (uid != os.getuid() or self._tier == USERNS)
+            else 0,
             address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
         )
         return Slot(plan, group)
@@ -233,18 +276,33 @@ def _uid(number: int) -> int:
     """An identity nothing else on this machine has, where the whole range is ours to use."""
     with open("/proc/self/uid_map") as stream:
         count = sum(int(line.split()[2]) for line in stream)
-    return 1_000_000_000 + os.getpid() * 512 + number % 512 if count > 4_000_000_000 else 50_000 + number
+    return (
+        1_000_000_000 + os.getpid() * 512 + number % 512
+        if count > 4_000_000_000
+        else 50_000 + number
+    )
 
 
-async def _fetch(slot: Slot, paths: list[str], limits: Limits) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Read files back with a second child: unprivileged, and after every process of the run is gone."""
+async def _fetch(
+    slot: Slot, paths: list[str], limits: Limits
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Read files back with a second child: unprivileged, and after every process of the run is
+    gone.
+    """
     room = limits.output_bytes
     request = Request(mode=FETCH, options={"paths": paths, "limit_bytes": room})
     overhead = sum(6 * len(path) + 256 for path in paths)
-    reading = Limits(timeout_s=30, cpu_s=30, memory_bytes=limits.memory_bytes + 2 * room, output_bytes=room + overhead)
+    reading = Limits(
+        timeout_s=30,
+        cpu_s=30,
+        memory_bytes=limits.memory_bytes + 2 * room,
+        output_bytes=room + overhead,
+    )
     outcome = await slot.run(request, reading)
     if outcome.status is not ExecutionStatus.OK:
-        raise SlotLost(f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}")
+        raise SlotLost(
+            f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}"
+        )
     return _parse_files(outcome.stdout)
 
 
@@ -261,14 +319,18 @@ def _parse_files(data: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
     return files, refused
 
 
-def _execution(outcome: Outcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]) -> Execution:
+def _execution(
+    outcome: Outcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
+) -> Execution:
     used = outcome.usage
     return Execution(
         status=outcome.status,
         stdout=outcome.stdout.decode("utf-8", "replace"),
         stderr=outcome.stderr.decode("utf-8", "replace"),
         exit_code=outcome.exit_code,
-        usage=Usage(wall_s=used.wall_s, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes, queue_s=queue_s),
+        usage=Usage(
+            wall_s=used.wall_s, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes, queue_s=queue_s
+        ),
         files=files,
         refused=refused,
         detail=outcome.detail,

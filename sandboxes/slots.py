@@ -1,7 +1,9 @@
-"""One slot as the driver sees it: start it, hand runs to it, watch their limits, replace it when it breaks.
+"""One slot as the driver sees it: start it, hand runs to it, watch their limits, replace it when
+it breaks.
 
-A run costs the driver two pipes, one datagram with their write ends, one report and two reads. The pipes are read only
-after the report, unless the run is still going after a few milliseconds: most programs fit a pipe's buffer.
+A run costs the driver two pipes, one datagram with their write ends, one report and two reads. The
+pipes are read only after the report, unless the run is still going after a few milliseconds: most
+programs fit a pipe's buffer.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from .protocol import ExecutionStatus, Limits, Usage
 
 START_TIMEOUT_S = 30.0
 KILL_TIMEOUT_S = 5.0
-"""How long a slot may take to report after its run was killed, before the slot itself is given up."""
+"""How long a slot may take to report after its run was killed, before the slot itself is given
+up.
+"""
 
 MAX_PROCESSES = 128
 """Where no control group counts them, more processes than this end the run."""
@@ -36,10 +40,21 @@ _FIRST_LOOK_S = 0.005
 _LOOK_EVERY_S = 0.25
 _SHORTEST_LOOK_S = 0.02
 _PATIENCE = 8.0
-"""A run that is denied the CPU is given up after this many times its wall limit: the machine is overloaded."""
+"""A run that is denied the CPU is given up after this many times its wall limit: the machine is
+overloaded.
+"""
+
+PYTHON = os.path.realpath(sys.executable)
+"""The interpreter of the slots: this one, past any virtual environment."""
 
 _READ_BYTES = 1 << 18
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from inside.launch import main; sys.path.pop(0); main(int(sys.argv[2]), int(sys.argv[3]))"
+_BOOT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from inside.launch import main
+sys.path.pop(0)
+main(int(sys.argv[2]), int(sys.argv[3]))
+"""
 
 
 class SlotLost(Exception):
@@ -107,7 +122,7 @@ class Slot:
         self._loop = asyncio.get_running_loop()
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._guardian = _spawn(python or os.path.realpath(sys.executable), control, requests)
+        self._guardian = _spawn(python or PYTHON, control, requests)
         self._started = True
         control.close()
         requests.close()
@@ -123,7 +138,9 @@ class Slot:
             raise SlotLost(f"the slot did not start: {error or type(error).__name__}") from error
         if answer != READY:
             await self.close()
-            raise SlotLost(answer.decode("utf-8", "replace").removeprefix("failed:") or "it ended at once")
+            raise SlotLost(
+                answer.decode("utf-8", "replace").removeprefix("failed:") or "it ended at once"
+            )
         self._loop.add_reader(self._control, self._on_control)
 
     async def run(
@@ -138,7 +155,8 @@ class Slot:
         """Run one request to its end.
 
         Args:
-            peers: further descriptors for the child, by name ("peer", "report"); closed here once they are sent, so
+            peers: further descriptors for the child, by name ("peer", "report"); closed here once
+                they are sent, so
                 that the other end of a line sees it close when the child ends.
             preserve: keep the run's files for the next run in this slot.
 
@@ -158,7 +176,7 @@ class Slot:
             self._lose()
             raise SlotLost(f"the slot cannot be reached: {error}") from error
         except asyncio.CancelledError:
-            self._lose()  # its run is still going: whoever gave up on it, nobody else may get this slot
+            self._lose()  # its run is still going, so nobody else may get this slot
             raise
         finally:
             self._waiter = None
@@ -266,13 +284,15 @@ class _Run:
                 reader, writer = os.pipe()
                 self.streams.append(_Stream(reader, self.limits.output_bytes))
                 os.set_blocking(reader, False)
-                os.fchmod(writer, 0o622)  # so that a program may open /dev/stdout, which is this pipe
+                os.fchmod(
+                    writer, 0o622
+                )  # so that a program may open /dev/stdout, which is this pipe
                 own.append(writer)
             if stdin:
                 names.append("in")
                 own.append(_memory_file("stdin", stdin))
             own += [descriptor for _, descriptor in peers]
-            request.streams[:] = names + [name for name, _ in peers]
+            request.streams = names + [name for name, _ in peers]
             self.started = time.monotonic()
             self.slot.send(request, own)
         finally:
@@ -304,7 +324,9 @@ class _Run:
         left = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
-        elif tree and tree.memory_bytes > limits.memory_bytes < process_tree.shared_out(self.slot.processes()):
+        elif tree and tree.memory_bytes > limits.memory_bytes < process_tree.shared_out(
+            self.slot.processes()
+        ):
             self.stop(ExecutionStatus.OOM, f"used more than {limits.memory_bytes} bytes of memory")
         elif tree and tree.processes > MAX_PROCESSES:
             self.stop(ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes")
@@ -319,14 +341,18 @@ class _Run:
         return self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
 
     def _overdue(self, elapsed: float, cpu: float) -> float:
-        """Past the wall limit: the program's own doing, unless the machine kept it waiting for a core."""
+        """Past the wall limit: the program's own doing, unless the machine kept it waiting for a
+        core.
+        """
         waited = 0.0 if cpu >= self.limits.timeout_s else self.slot.look().waited_s
         left = self.limits.timeout_s - (elapsed - waited)
         if left <= 0.01 * self.limits.timeout_s:
             self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {self.limits.timeout_s:g} s")
         elif elapsed > _PATIENCE * self.limits.timeout_s:
-            waiting = f"after {elapsed:.1f} s it had waited {waited:.1f} s for a core: this machine is overloaded"
-            self.stop(ExecutionStatus.INFRA_ERROR, waiting)
+            reason = (
+                f"of {elapsed:.1f} s it waited {waited:.1f} s for a core: an overloaded machine"
+            )
+            self.stop(ExecutionStatus.INFRA_ERROR, reason)
         return left
 
     def stop(self, verdict: ExecutionStatus, detail: str) -> None:
@@ -347,7 +373,10 @@ class _Run:
             raise SlotLost(f"run {number} was reported while run {self.slot.number} was going")
         whole = [stream.drain() for stream in self.streams]
         if not all(whole) and not self.verdict:
-            self.verdict, self.detail = ExecutionStatus.OUTPUT_LIMIT, f"more than {self.limits.output_bytes} bytes of output"
+            self.verdict, self.detail = (
+                ExecutionStatus.OUTPUT_LIMIT,
+                f"more than {self.limits.output_bytes} bytes of output",
+            )
         out, err = (stream.content() for stream in self.streams)
         code = os.waitstatus_to_exitcode(status)
         usage = Usage(wall_s=wall, cpu_s=(user_us + system_us) / 1e6, memory_bytes=memory)
@@ -370,7 +399,13 @@ class _Run:
 
 
 def _ends_in_memory_error(code: int, stderr: bytes) -> bool:
-    return code == 1 and stderr.rstrip().rpartition(b"\n")[2].startswith((b"MemoryError", b"numpy.core._exceptions._ArrayMemoryError", b"numpy._core._exceptions._ArrayMemoryError"))
+    return code == 1 and stderr.rstrip().rpartition(b"\n")[2].startswith(
+        (
+            b"MemoryError",
+            b"numpy.core._exceptions._ArrayMemoryError",
+            b"numpy._core._exceptions._ArrayMemoryError",
+        )
+    )
 
 
 def _memory_file(name: str, data: bytes) -> int:

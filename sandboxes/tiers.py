@@ -1,7 +1,9 @@
-"""The tiers of isolation, strongest first: which of them hold on this machine is found out by doing.
+"""The tiers of isolation, strongest first: which of them hold on this machine is found out by
+doing.
 
-A probe does what an attacker would do (read a file of the host, open a socket, signal its keeper, mount) and must fail;
-or does what a program needs and must succeed. A tier that fails one probe is not offered.
+A probe does what an attacker would do (read a file of the host, open a socket, signal its keeper,
+mount) and must fail; or does what a program needs and must succeed. A tier that fails one probe is
+not offered.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def call(result):
         raise OSError(ctypes.get_errno(), "refused")
 refused("a file of the host can be read", lambda: open(witness))
 refused("a file can be made in /usr", lambda: open("/usr/bin/ludus-probe", "w"))
-refused("an internet socket can be opened", lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+refused("an internet socket can be opened", lambda: socket.socket(socket.AF_INET))
 refused("its keeper can be signalled", lambda: os.kill(os.getppid() or 1, 0))
 refused("a namespace can be made", lambda: call(libc.unshare(0x10000000)))
 refused("a file system can be mounted", lambda: call(libc.mount(b"x", b".", b"tmpfs", 0, None)))
@@ -46,7 +48,9 @@ open("own", "w").write("x")
 print("done", os.getuid())
 """
 
-_LEFTOVER_PROGRAM = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')"
+_LEFTOVER_PROGRAM = (
+    "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +69,37 @@ class Finding:
 
 async def probe(sandbox: SlotSandbox) -> Finding:
     """Try the walls of a sandbox from inside."""
-    notes = [] if sandbox.groups or sandbox.tier == UNSAFE else [sandbox.no_groups + "; using resource limits and a watcher"]
+    notes = (
+        []
+        if sandbox.groups or sandbox.tier == UNSAFE
+        else [sandbox.no_groups + "; using resource limits and a watcher"]
+    )
     with tempfile.NamedTemporaryFile(prefix="ludus-witness-") as witness:
         os.chmod(witness.name, 0o644)
         tried = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
-    problems = [line.removeprefix("open: ") for line in tried.stdout.splitlines() if line.startswith("open:")]
+    problems = [
+        line.removeprefix("open: ")
+        for line in tried.stdout.splitlines()
+        if line.startswith("open:")
+    ]
     if "done" not in tried.stdout:
         problems.append(f"a program does not run: {tried.detail or tried.stderr[-300:]}")
     else:
         left = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
         again = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
         if not left.ok or again.stdout != "[]\n":
-            problems.append(f"a run does not start clean: {left.detail} {again.stdout!r} {again.stderr[-200:]}")
+            problems.append(
+                f"a run does not start clean: {left.detail} {again.stdout!r} {again.stderr[-200:]}"
+            )
     return Finding(sandbox.tier, problems, notes)
 
 
 async def examine(tier: str) -> Finding:
     """Start one slot of `tier`, probe it, end it."""
     if tier == UNSAFE:
-        return Finding(tier, notes=["no isolation at all; not probed, since the probes would succeed"])
+        return Finding(
+            tier, notes=["no isolation at all; not probed, since the probes would succeed"]
+        )
     try:
         sandbox = SlotSandbox(tier, size=1)
     except ConfigError as error:
@@ -98,7 +114,8 @@ async def open_sandbox(tier: str | None = None, *, size: int | None = None) -> S
     """The strongest sandbox that holds here, or the one named.
 
     Raises:
-        ConfigError: the tier is unknown or fails a probe; with no tier named, none holds. `unsafe` only by name.
+        ConfigError: the tier is unknown or fails a probe; with no tier named, none holds. `unsafe`
+            only by name.
     """
     if tier is not None:
         return await _open(tier, size)
@@ -108,7 +125,10 @@ async def open_sandbox(tier: str | None = None, *, size: int | None = None) -> S
             return await _open(candidate, size)
         except ConfigError as error:
             reasons.append(f"  {candidate}: {error}")
-    raise ConfigError("no sandbox tier holds here ('unsafe' runs without isolation, by name only):\n" + "\n".join(reasons))
+    raise ConfigError(
+        "no sandbox tier holds here ('unsafe' runs without isolation, by name only):\n"
+        + "\n".join(reasons)
+    )
 
 
 async def _open(tier: str, size: int | None) -> Sandbox:

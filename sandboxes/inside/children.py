@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _signal
 import os
 import shutil
 import signal
@@ -10,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from . import command, fetch, program, prove, serve, syscalls as sc
-from .plan import LANDLOCK, UNSAFE, USERNS, Plan
+from .plan import UNSAFE, USERNS, Plan
 from .request import COMMAND, FETCH, PROVE, PYTHON, SERVE, Request, receive
 
 _exit = os._exit  # a program may replace the one in `os`
@@ -49,7 +48,8 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
 def lock_down(plan: Plan) -> None:
     """Become the program's identity for good."""
     os.setsid()
-    _signal.signal(signal.SIGINT, _signal.default_int_handler)  # the slot itself ignores nothing and handles nothing
+    # the slot itself handles no signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if plan.tier == USERNS:
         sc.drop_capabilities()
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
@@ -59,7 +59,8 @@ def lock_down(plan: Plan) -> None:
     if plan.tier not in (USERNS, UNSAFE) and os.getuid() == 0:
         os.setresuid(plan.uid, plan.uid, plan.uid)
     if plan.tier != USERNS:
-        # changing identity made /proc/self unreadable to its own process; nothing of ours is in this memory
+        # changing identity made /proc/self unreadable to its own process; nothing of ours is in
+        # this memory
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
 
 
@@ -85,7 +86,9 @@ def place(streams: dict[str, int]) -> int:
 
 
 def write_files(files: dict[str, bytes]) -> None:
-    """Put the uploaded files into the (still empty) work directory, with the program's own rights."""
+    """Put the uploaded files into the (still empty) work directory, with the program's own
+    rights.
+    """
     for name, data in files.items():
         folder = os.path.dirname(name)
         if folder:
@@ -96,7 +99,9 @@ def write_files(files: dict[str, bytes]) -> None:
 
 
 def kill_children() -> None:
-    """Without any wall: one sweep over this process's children. Their own are adopted (a subreaper's) and come next."""
+    """Without any wall: one sweep over this process's children. Their own are adopted (a
+    subreaper's) and come next.
+    """
     me = os.getpid()
     with open(f"/proc/{me}/task/{me}/children") as stream:
         children = [int(number) for number in stream.read().split()]
@@ -119,5 +124,3 @@ def remove_tree(path: str) -> None:
     for folder, _, _ in os.walk(path):
         os.chmod(folder, 0o700)  # a program may have locked itself out
     shutil.rmtree(path)
-
-

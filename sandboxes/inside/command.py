@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import NoReturn
 
 from .request import Request
 
@@ -15,13 +16,15 @@ def run(request: Request) -> int:
 
     The last step replaces this process, so that its exit status and signals are the run's own.
     """
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it; programs expect it to end them
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_DFL
+    )  # Python ignores it; programs expect it to end them
     steps: list[list[str]] = request.options["steps"]  # type: ignore[assignment]
     for step in steps[:-1]:
         code = _wait(step)
         if code != 0:
             return code
-    _become(steps[-1])
+    return _become(steps[-1])
 
 
 def _wait(step: list[str]) -> int:
@@ -32,11 +35,9 @@ def _wait(step: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _become(step: list[str]) -> None:
+def _become(step: list[str]) -> NoReturn:
     try:
         os.execvp(step[0], step)
     except OSError as error:
         os.write(2, f"{step[0]}: {error.strerror}\n".encode())
         os._exit(NOT_FOUND)
-
-

@@ -1,7 +1,9 @@
-"""Reads files back after a run, as the program's own identity and after every process of the run is gone.
+"""Reads files back after a run, as the program's own identity and after every process of the run
+is gone.
 
-A path is opened component by component without following links, without blocking, and only a regular file is read:
-a FIFO, a device, a socket, a link or a file that is too large is named as refused instead.
+A path is opened component by component without following links, without blocking, and only a
+regular file is read: a FIFO, a device, a socket, a link or a file that is too large is named as
+refused instead.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ def run(request: Request) -> int:
     with os.fdopen(1, "wb", closefd=False) as out:
         for path in paths:
             data = _read(path, room)
-            answer = {"path": path, "refused": data} if isinstance(data, str) else {"path": path, "size": len(data)}
+            answer = (
+                {"path": path, "refused": data}
+                if isinstance(data, str)
+                else {"path": path, "size": len(data)}
+            )
             out.write(json.dumps(answer).encode() + b"\n")
             if isinstance(data, bytes):
                 room -= len(data)

@@ -1,7 +1,9 @@
-"""The process the driver starts for one slot: enter the namespaces, fork the slot, stand guard until either ends.
+"""The process the driver starts for one slot: enter the namespaces, fork the slot, stand guard
+until either ends.
 
-The guardian stays outside the slot's pid namespace. When the driver dies, however it dies, the guardian takes the slot
-with it; when the guardian dies, the kernel does (the slot asked for SIGKILL at its parent's death).
+The guardian stays outside the slot's pid namespace. When the driver dies, however it dies, the
+guardian takes the slot with it; when the guardian dies, the kernel does (the slot asked for
+SIGKILL at its parent's death).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from .slot import Slot
 
 
 def main(control_descriptor: int, requests_descriptor: int) -> None:
-    """Run the guardian over the slot's control socket and its children's request socket; never returns normally."""
+    """Run the guardian over the slot's control socket and its children's request socket; never
+    returns normally.
+    """
     driver = os.pidfd_open(os.getppid())
     control = socket.socket(fileno=control_descriptor)
     requests = socket.socket(fileno=requests_descriptor)
@@ -74,15 +78,17 @@ def _refuse(control: socket.socket, error: BaseException) -> None:
 
 
 def _warm_up(plan: Plan) -> None:
-    """Load what programs usually import and touch the pages a run needs, so that children share them."""
+    """Load what programs usually import and touch the pages a run needs, so that children share
+    them.
+    """
     if plan.work:
         os.environ.update(HOME=plan.work, TMPDIR=plan.work)
     sys.path += walls.package_folders(plan)
     for name in plan.preload:
         importlib.import_module(name)
     sys.stdin = _standard(0, "r")
-    sys.stdout = sys.__stdout__ = _standard(1, "w")
-    sys.stderr = sys.__stderr__ = _standard(2, "w")
+    sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _standard(2, "w")  # type: ignore[misc]
     sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
     gc.collect()
     gc.freeze()
@@ -94,6 +100,6 @@ def _warm_up(plan: Plan) -> None:
 
 
 def _standard(number: int, mode: str) -> io.TextIOWrapper:
-    return open(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False)
-
-
+    raw = io.FileIO(number, mode, closefd=False)
+    buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+    return io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape")

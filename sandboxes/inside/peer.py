@@ -1,7 +1,9 @@
-"""One end of the line between the solution's process and the tests': requests, answers, and callbacks in between.
+"""One end of the line between the solution's process and the tests': requests, answers, and
+callbacks in between.
 
-Both ends are alike in form and unlike in trust. The tests' end hands out nothing but callables the tests themselves
-passed as arguments; it never evaluates, compares or formats anything on the solution's side.
+Both ends are alike in form and unlike in trust. The tests' end hands out nothing but callables the
+tests themselves passed as arguments; it never evaluates, compares or formats anything on the
+solution's side.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class Gone(BaseException):
 
 
 class Answer(Exception):
-    """What the other end raised: the name of a built-in exception type, the own type's name, its plain arguments."""
+    """What the other end raised: the name of a built-in exception type, the own type's name, its
+    plain arguments.
+    """
 
     def __init__(self, base: str, name: str, arguments: tuple[object, ...]) -> None:
         super().__init__(base, name, arguments)
@@ -37,7 +41,15 @@ Serve = Callable[[str, list[object]], object]
 class Peer:
     """Sends requests and serves those that arrive while it waits."""
 
-    def __init__(self, descriptor: int, serve: Serve, name: wire.Name, find: wire.Find, *, returns_changes: bool) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        serve: Serve,
+        name: wire.Name,
+        find: wire.Find,
+        *,
+        returns_changes: bool,
+    ) -> None:
         self._line = socket.socket(fileno=descriptor)
         self._serve, self._name, self._find = serve, name, find
         self._returns_changes = returns_changes
@@ -78,7 +90,8 @@ class Peer:
         self._line.close()
 
     def _value(self, tokens: list[wire.Token], known: list[object]) -> object:
-        # only the tests' arguments may be changed by an answer, never what the tests' end holds otherwise
+        # only the tests' arguments may be changed by an answer, never what the tests' end holds
+        # otherwise
         values = list(wire.Decoder(self._find, known).values(tokens))
         if len(values) != 1:
             raise wire.Malformed("an answer is one value")
@@ -110,7 +123,9 @@ class Peer:
             self._depth -= 1
         self.send(answer)
 
-    def _encode_answer(self, result: object, known: list[object], before: list[object]) -> list[wire.Token]:
+    def _encode_answer(
+        self, result: object, known: list[object], before: list[object]
+    ) -> list[wire.Token]:
         encoder = wire.Encoder(self._name, known)
         for number, old in enumerate(before):
             if old is not None and _changed(known[number], old):
@@ -165,13 +180,17 @@ class Peer:
 
 def _snapshots(containers: Sequence[object]) -> list[object]:
     """The content of each container that can change, to see later whether it has."""
-    return [_content(container) if isinstance(container, wire.MUTABLE) else None for container in containers]
+    return [
+        _content(container) if isinstance(container, wire.MUTABLE) else None
+        for container in containers
+    ]
 
 
 def _content(container: object) -> list[object]:
     if isinstance(container, dict):
         return [*container.keys(), *container.values()]
-    return list(container)  # type: ignore[call-overload]
+    items: list[object] = list(container)  # type: ignore[call-overload]
+    return items
 
 
 def _changed(container: object, before: object) -> bool:

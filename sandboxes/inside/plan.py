@@ -1,10 +1,11 @@
-"""What a slot is told at birth, before it enters its walls. It holds paths and numbers, never a secret."""
+"""What a slot is told at birth, before it enters its walls. It holds paths and numbers, never a
+secret.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 ROOT = "slots-root"
 USERNS = "slots-userns"
@@ -12,9 +13,10 @@ LANDLOCK = "slots-landlock"
 UNSAFE = "unsafe"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How one slot is walled in."""
+class Plan(NamedTuple):
+    """How one slot is walled in. (Not a dataclass: their module alone is a megabyte in every
+    child.)
+    """
 
     tier: str
     """One of ROOT, USERNS, LANDLOCK, UNSAFE."""
@@ -25,14 +27,16 @@ class Plan:
     gid: int
     readable: list[str]
     """Host files and folders a program may read and execute, at the same path inside."""
-    packages: list[str] = field(default_factory=list[str])
+    packages: list[str]
     """Site-packages entries (absolute) a program may import, apart from the standard library."""
-    preload: list[str] = field(default_factory=list[str])
+    preload: list[str]
     """Modules imported once in the slot, so that programs find them loaded."""
-    scoped_signals: bool = False
-    """Programs share the slot's identity: each enters a Landlock domain of its own, so that it cannot signal the slot."""
-    cgroup_procs: list[str] = field(default_factory=list[str])
+    cgroup_procs: list[str]
     """`cgroup.procs` files the slot joins; empty where no control group is delegated."""
+    scoped_signals: bool = False
+    """Programs share the slot's identity: each enters a Landlock domain of its own, so that it
+    cannot signal the slot.
+    """
     disk_bytes: int = 64 << 20
     disk_inodes: int = 4096
     processes: int = 0
@@ -42,7 +46,7 @@ class Plan:
 
     def encode(self) -> bytes:
         """As one JSON object."""
-        return json.dumps(dataclasses.asdict(self)).encode()
+        return json.dumps(self._asdict()).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Plan:

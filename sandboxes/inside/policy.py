@@ -27,12 +27,14 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""The whole environment of a slot, given at `execve`: later deletions would stay readable on the first stack page."""
+"""The whole environment of a slot, given at `execve`: later deletions would stay readable on the
+first stack page.
+"""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 ETC_FILES = {
-    "passwd": "root:x:0:0:root:/nonexistent:/bin/false\nsandbox:x:{uid}:{gid}:sandbox:/sandbox:/bin/sh\n",
+    "passwd": "root:x:0:0::/:/bin/false\nsandbox:x:{uid}:{gid}::/sandbox:/bin/sh\n",
     "group": "root:x:0:\nsandbox:x:{gid}:\n",
     "hosts": "127.0.0.1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
@@ -40,7 +42,9 @@ ETC_FILES = {
 """Files written into the slot's own /etc."""
 
 ETC_FROM_HOST = ("ld.so.cache", "alternatives")
-"""What the slot's /etc borrows read-only: the loader's cache and the links of Debian's `cc` and `awk`."""
+"""What the slot's /etc borrows read-only: the loader's cache and the links of Debian's `cc` and
+`awk`.
+"""
 
 DESCRIPTORS = 1024
 """RLIMIT_NOFILE of a program."""
@@ -57,24 +61,36 @@ _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240,
 def seccomp_program(*, mounts: bool, named_sockets: bool) -> bytes:
     """The filter of a slot and of everything it starts.
 
-    It is installed once per slot, so it must let through what the slot itself still does: mounting a fresh work
-    directory and changing identity. A program cannot use those: they need capabilities it no longer has.
+    It is installed once per slot, so it must let through what the slot itself still does: mounting
+    a fresh work directory and changing identity. A program cannot use those: they need
+    capabilities it no longer has.
 
     Args:
-        mounts: the slot renews its work directory by mounting (it has a mount namespace of its own).
-        named_sockets: AF_UNIX sockets may be bound and connected by name; only safe where no socket file of the host
-            is visible. Without it only connected `socketpair`s are left, since a datagram pair may send to a name.
+        mounts: the slot renews its work directory by mounting (it has a mount namespace of its
+            own).
+        named_sockets: AF_UNIX sockets may be bound and connected by name; only safe where no
+            socket file of the host
+            is visible. Without it only connected `socketpair`s are left, since a datagram pair may
+            send to a name.
     """
     allowed = set(ALLOWED.values())
-    allowed |= {_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT}  # a process can only take from itself by these
+    allowed |= {
+        _LANDLOCK_CREATE,
+        _LANDLOCK_ADD,
+        _LANDLOCK_RESTRICT,
+    }  # a process can only take from itself by these
     rules = [seccomp.ArgumentRule(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, 0, errno.EPERM)]
     if mounts:
         allowed |= {_MOUNT, _UMOUNT}
     if named_sockets:
         rules.append(seccomp.ArgumentRule(_SOCKET, 0, 0xFFFF_FFFF, socket.AF_UNIX, errno.EACCES))
     else:
-        connected = 0b1011  # the bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) share
-        rules.append(seccomp.ArgumentRule(_SOCKETPAIR, 1, connected, socket.SOCK_STREAM, errno.EACCES))
+        connected = (
+            0b1011  # the bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) share
+        )
+        rules.append(
+            seccomp.ArgumentRule(_SOCKETPAIR, 1, connected, socket.SOCK_STREAM, errno.EACCES)
+        )
         allowed -= {_SOCKETPAIR, ALLOWED["connect"], ALLOWED["bind"], ALLOWED["listen"]}
     allowed.discard(_SOCKETPAIR if not named_sockets else _SOCKET)
     return seccomp.assemble(allowed, rules, _NEWEST_KNOWN, absent=(_CLONE3, *_SYSV_AND_QUEUES))

@@ -29,7 +29,7 @@ def run(request: Request) -> int:
 
 def give_full_depth() -> None:
     """Frames of ours below a program must not count against its recursion limit."""
-    ours, frame = 0, sys._getframe()
+    ours, frame = 0, sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None:
         ours, frame = ours + 1, frame.f_back
     sys.setrecursionlimit(_RECURSION_LIMIT + ours)
@@ -39,7 +39,9 @@ _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 def touch() -> None:
-    """Copy the pages every run writes to while nobody is waiting yet: a parked child starts faster for it."""
+    """Copy the pages every run writes to while nobody is waiting yet: a parked child starts faster
+    for it.
+    """
     marshal.loads(_SAMPLE_REQUEST)
     exec(compile(_SAMPLE, NAME, "exec", dont_inherit=True), {"__name__": "touch"})
 
@@ -57,7 +59,9 @@ def fresh_main() -> ModuleType:
 
 
 def execute(source: bytes, namespace: dict[str, object]) -> int:
-    """Execute `source`; an uncaught exception is printed as Python prints it. Returns the exit code."""
+    """Execute `source`; an uncaught exception is printed as Python prints it. Returns the exit
+    code.
+    """
     try:
         exec(compile(source, NAME, "exec", dont_inherit=True), namespace)
     except SystemExit as stop:
@@ -91,11 +95,13 @@ def _exit_status(stop: SystemExit) -> int:
 
 
 def finish(code: int) -> int:
-    """What the interpreter does at the end: wait for threads, exit handlers, let go of globals, flush."""
+    """What the interpreter does at the end: wait for threads, exit handlers, let go of globals,
+    flush.
+    """
     try:
         if threading := sys.modules.get("threading"):
             threading._shutdown()
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         _flush(sys.stdout)
         # files the program left open are flushed when its globals go
         sys.modules["__main__"].__dict__.clear()

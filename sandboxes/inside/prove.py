@@ -1,11 +1,12 @@
-"""The tests' side of a grading: run each test against proxies of the solution, and report on a descriptor of its own.
+"""The tests' side of a grading: run each test against proxies of the solution, and report on a
+descriptor of its own.
 
-The solution is another process in another slot. What it can send is data; what passes is decided here.
+The solution is another process in another slot. What it can send is data; what passes is decided
+here.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
 import importlib
 import json
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from types import CodeType
 
 from . import peer, wire
-from .proxies import ClassHandle, Handle, RemoteIterator, raise_here
+from .proxies import ClassHandle, Handle, RemoteIterator, here, token_of
 from .request import Request
 
 PEER, REPORT = 3, 4
@@ -27,7 +28,12 @@ PLAIN = "_ludus_plain"
 
 _DETAIL_LETTERS = 300
 
-_TRUSTED_FUNCTIONS = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
+_TRUSTED_FUNCTIONS = {
+    "isclose": "math",
+    "deepcopy": "copy",
+    "approx": "pytest",
+    "allclose": "numpy",
+}
 """Names tests judge by: taken from here even if the solution offers its own."""
 
 _ALIASES = {"np": "numpy", "pd": "pandas"}
@@ -54,18 +60,22 @@ class Bench:
         self._callbacks: list[object] = []
         self._handles: dict[str, object] = {}
         self._exceptions: dict[str, type[BaseException]] = {}
-        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=False)
+        self.line = peer.Peer(
+            descriptor, self._serve, self._name, self._find, returns_changes=False
+        )
         self._broken = ""
         self.names: dict[str, object] = {"__name__": "tests", PLAIN: plain}
 
     def ask(self, verb: str, *arguments: object) -> object:
-        """Ask the solution. Once it has broken the line, every later test fails too, whatever the tests catch."""
+        """Ask the solution. Once it has broken the line, every later test fails too, whatever the
+        tests catch.
+        """
         if self._broken:
             raise peer.Gone(self._broken)
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
-            raise_here(answer, self._exceptions)
+            raise here(answer, self._exceptions) from None
         except peer.Gone as error:
             self._broken = "the solution ended its process"
             raise peer.Gone(self._broken) from error
@@ -113,12 +123,19 @@ class Bench:
     def _define(self, name: str, kind: tuple[object, ...]) -> None:
         what, *detail = kind
         if what == "module":
-            if isinstance(detail[0], str) and detail[0].partition(".")[0] in sys.stdlib_module_names:
+            if (
+                isinstance(detail[0], str)
+                and detail[0].partition(".")[0] in sys.stdlib_module_names
+            ):
                 self._import(name)
         elif what == "exception":
             base = getattr(builtins, str(detail[1]), Exception)
-            stand_in = type(name, (base,), {}) if isinstance(base, type) and issubclass(base, Exception) else Exception
-            self._exceptions[str(detail[0])] = self.names[name] = stand_in  # type: ignore[assignment]
+            stand_in = (
+                type(name, (base,), {})
+                if isinstance(base, type) and issubclass(base, Exception)
+                else Exception
+            )
+            self._exceptions[str(detail[0])] = self.names[name] = stand_in
         elif what == "class":
             token = str(detail[0])
             self.names[name] = self._handles[token] = ClassHandle(self, token)
@@ -150,7 +167,9 @@ class Bench:
         return self._broken
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
-        """The solution may call what the tests gave it to call, and draw from iterators they passed."""
+        """The solution may call what the tests gave it to call, and draw from iterators they
+        passed.
+        """
         number = arguments[0]
         if type(number) is not int or not 0 <= number < len(self._callbacks):
             raise wire.Malformed("no such callback")
@@ -159,17 +178,19 @@ class Bench:
             return (next(target),)
         if verb == "callback" and callable(target) and not isinstance(target, Iterator):
             positional, named = arguments[1:]
-            return target(*positional, **named)  # type: ignore[misc]
+            return target(*positional, **named)  # type: ignore[misc,arg-type]
         raise wire.Malformed(f"no such request: {verb[:20]!r}")
 
     def _name(self, item: object) -> str:
         """The token of an argument that is not plain."""
         if isinstance(item, Handle):
-            return item._token
+            return token_of(item)
         if isinstance(item, RemoteIterator):
-            return f"h{item._number}"
+            return f"h{item.number}"
         if not callable(item) and not isinstance(item, Iterator):
-            raise TypeError(f"a {type(item).__name__} of the tests cannot be passed to the solution")
+            raise TypeError(
+                f"a {type(item).__name__} of the tests cannot be passed to the solution"
+            )
         if item not in self._callbacks:
             self._callbacks.append(item)
         kind = "j" if isinstance(item, Iterator) else "f"
@@ -201,6 +222,8 @@ _MODULE_NAMES = frozenset({*sys.stdlib_module_names, *_ALIASES})
 
 def _modules_used(sources: list[str]) -> set[str]:
     """Names used only as `name.attribute`: a standard module, where they are called like one."""
+    import ast  # rarely needed, and large in every child
+
     bases: set[str] = set()
     others: set[str] = set()
     for tree in map(ast.parse, sources):
@@ -219,20 +242,22 @@ def _describe(error: BaseException) -> str:
 
 
 def plain(value: object) -> object:
-    """Tuples as lists, at every depth, as tests written in JSON mean them; works through nesting without recursion."""
+    """Tuples as lists, at every depth, as tests written in JSON mean them; works through nesting
+    without recursion.
+    """
     if not isinstance(value, (list, tuple, dict)):
         return value
     root: list[object] = [value]
     work: list[tuple[list[object] | dict[object, object], object]] = [(root, 0)]
     while work:
         place, key = work.pop()
-        item = place[key]  # type: ignore[index,call-overload]
+        item = place[key]  # type: ignore[call-overload]
         if isinstance(item, (list, tuple)):
             fresh: list[object] = list(item)
-            place[key] = fresh  # type: ignore[index,call-overload]
+            place[key] = fresh  # type: ignore[call-overload]
             work += [(fresh, position) for position in range(len(fresh))]
         elif isinstance(item, dict):
             copied: dict[object, object] = dict(item)
-            place[key] = copied  # type: ignore[index,call-overload]
+            place[key] = copied  # type: ignore[call-overload]
             work += [(copied, name) for name in copied]
     return root[0]

@@ -1,9 +1,11 @@
-"""What the tests hold of the solution: functions to call and objects to use, never objects to believe.
+"""What the tests hold of the solution: functions to call and objects to use, never objects to
+believe.
 
-Forwarded: calls, attributes, items, length, iteration. Decided here: comparison (identity), containment (by iterating and
-comparing here), hash, truth, text, `isinstance`. Arithmetic is forwarded only between objects of the solution or on one
-the tests built from its class: forwarded with a plain number it would hand the solution that number and believe what
-comes back (`abs(answer - expected) < 1e-6`).
+Forwarded: calls, attributes, items, length, iteration. Decided here: comparison (identity),
+containment (by iterating and comparing here), hash, truth, text, `isinstance`. Arithmetic is
+forwarded only between objects of the solution or on one the tests built from its class: forwarded
+with a plain number it would hand the solution that number and believe what comes back (`abs(answer
+- expected) < 1e-6`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ class Handle:
 
     __slots__ = ("_built", "_kind", "_line", "_token")
 
+    _line: Line
+    _token: str
+
     def __init__(self, line: Line, token: str) -> None:
         object.__setattr__(self, "_line", line)
         object.__setattr__(self, "_token", "h" + token[1:])
@@ -41,8 +46,14 @@ class Handle:
         return self._line.ask("call", self, arguments, named)
 
     def __getattr__(self, name: str) -> object:
-        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__doc__", "__dict__"):
-            raise AttributeError(name)  # `copy`, `pickle`, `inspect` and numpy look for hooks of their own
+        if (
+            name.startswith("__")
+            and name.endswith("__")
+            and name not in ("__name__", "__doc__", "__dict__")
+        ):
+            raise AttributeError(
+                name
+            )  # `copy`, `pickle`, `inspect` and numpy look for hooks of their own
         return self._line.ask("attribute", self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -94,6 +105,14 @@ class Handle:
         return isinstance(instance, Handle) and instance._kind is self
 
 
+def token_of(handle: Handle) -> str:
+    """What names the object on the line. (Not a method: every attribute of a handle is the
+    solution's.)
+    """
+    token: str = object.__getattribute__(handle, "_token")
+    return token
+
+
 class ClassHandle(Handle):
     """A class of the solution: what it makes was made by the tests."""
 
@@ -108,10 +127,12 @@ class ClassHandle(Handle):
 
 
 class RemoteIterator(Iterator[object]):
-    """A generator or iterator of the solution, drawn lazily: one item first, then more at a time."""
+    """A generator or iterator of the solution, drawn lazily: one item first, then more at a
+    time.
+    """
 
     def __init__(self, line: Line, token: str) -> None:
-        self._line, self._number = line, int(token[1:])
+        self._line, self.number = line, int(token[1:])
         self._items: list[object] = []
         self._more, self._count, self._drawn = True, 1, 0
 
@@ -126,7 +147,7 @@ class RemoteIterator(Iterator[object]):
         return self._items.pop()
 
     def _draw(self) -> None:
-        answer = self._line.ask("advance", self._number, self._count)
+        answer = self._line.ask("advance", self.number, self._count)
         if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
             raise wire.Malformed("items of an iterator")
         items: list[object] = answer[0]
@@ -140,14 +161,30 @@ class RemoteIterator(Iterator[object]):
 
 def _forward(name: str) -> Callable[..., object]:
     def operate(self: Handle, *others: object) -> object:
-        if not (self._built or all(isinstance(other, Handle) for other in others)):
+        built = object.__getattribute__(self, "_built")
+        if not (built or all(isinstance(other, Handle) for other in others)):
             raise TypeError(f"{name} of an object of the solution is not forwarded")
-        return self._line.ask("method", self, name, others, {})
+        line: Line = object.__getattribute__(self, "_line")
+        return line.ask("method", self, name, others, {})
 
     return operate
 
 
-for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"):
+for _operation in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+):
     for _name in (f"__{_operation}__", f"__r{_operation}__", f"__i{_operation}__"):
         setattr(Handle, _name, _forward(_name))
 for _name in ("__neg__", "__pos__", "__abs__", "__invert__", "__next__"):
@@ -155,16 +192,21 @@ for _name in ("__neg__", "__pos__", "__abs__", "__invert__", "__next__"):
 
 
 _CONTROL = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Raised by a call, these would silently end a `map` or a loop of the tests; from a plain call they are errors."""
+"""Raised by a call, these would silently end a `map` or a loop of the tests; from a plain call
+they are errors.
+"""
 
 
-def raise_here(answer: peer.Answer, known: dict[str, type[BaseException]]) -> None:
-    """Raise what the solution raised: a built-in exception, or the tests' stand-in for one of the solution's own."""
+def here(answer: peer.Answer, known: dict[str, type[BaseException]]) -> BaseException:
+    """What to raise for it: a built-in exception, or the tests' stand-in for one of the
+    solution's own.
+    """
     kind = known.get(answer.name) or getattr(builtins, answer.base, RuntimeError)
-    if not (isinstance(kind, type) and issubclass(kind, BaseException)) or issubclass(kind, _CONTROL):
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)) or issubclass(
+        kind, _CONTROL
+    ):
         kind = RuntimeError
     try:
-        error = kind(*answer.arguments)
+        return kind(*answer.arguments)
     except TypeError:
-        error = RuntimeError(answer.name, *answer.arguments)
-    raise error
+        return RuntimeError(answer.name, *answer.arguments)

@@ -1,7 +1,8 @@
 """Does in the slot, before it serves, what each child will do.
 
-The interpreter specialises its bytecode, fills its caches and touches its pages on the first calls. Done here once, the
-children share the result; left to them, each would copy those pages again (about half the cost of a run).
+The interpreter specialises its bytecode, fills its caches and touches its pages on the first
+calls. Done here once, the children share the result; left to them, each would copy those pages
+again (about half the cost of a run).
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from . import children, program, prove, serve, syscalls as sc, wire
 from .request import PYTHON, Request, encode, receive
 
 _TIMES = 40
-_PROGRAM = b"import sys\nx = [1, 'a', 2.5, {'k': (1,)}]\ndef f(n):\n    return n + 1\nprint('warm', f(1), x)\n"
+_PROGRAM = b"""
+import sys
+x = [1, 'a', 2.5, {'k': (1,)}]
+def f(n):
+    return n + 1
+print('warm', f(1), x)
+"""
 
 
 def run() -> None:
@@ -51,7 +58,7 @@ def _rehearse_grading() -> None:
     server = serve.Server(near.detach(), _SOLUTION)
     bench = prove.Bench(far.detach())
     names = prove.needed_names([compile(_TEST, "tests", "exec")])
-    server.line.send(["!", *_tokens({name: ("function", "h0") for name in names})])
+    server.line.send(["!", *_tokens(dict.fromkeys(names, ("function", "h0")))])
     bench.resolve(sorted(names))
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
     bench.run(compile(_TEST, "tests", "exec"))

@@ -1,7 +1,9 @@
-"""One request on its way to a parked child, as one `marshal` datagram (the driver is trusted, and it is fast).
+"""One request on its way to a parked child, as one `marshal` datagram (the driver is trusted, and
+it is fast).
 
-Requests go from the driver straight to the child over its own socket, never through the slot, so that the slot's memory
-(which every later child inherits) holds nothing of any run. Large ones travel in a memory file.
+Requests go from the driver straight to the child over its own socket, never through the slot, so
+that the slot's memory (which every later child inherits) holds nothing of any run. Large ones
+travel in a memory file.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import array
 import marshal
 import os
 import socket
-from dataclasses import dataclass, field
 
 INLINE_BYTES = 64 << 10
 """Requests up to this size are sent in the datagram itself."""
@@ -27,19 +28,33 @@ MARSHAL_VERSION = 2
 PYTHON, COMMAND, FETCH, SERVE, PROVE, REPL = "python", "command", "fetch", "serve", "prove", "repl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one child is to do."""
+    """What one child is to do.
 
-    mode: str
-    """PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read `options["paths"]`.
-    SERVE and PROVE: the two sides of a grading. REPL: a session."""
-    blobs: list[bytes] = field(default_factory=list[bytes])
-    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """Written below the work directory first, by the child itself."""
-    options: dict[str, object] = field(default_factory=dict[str, object])
-    streams: list[str] = field(default_factory=list[str])
-    """What the descriptors sent along are, in order: "out", "err", "in", "peer", "report"."""
+    Args:
+        mode: PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read
+            `options["paths"]`. SERVE and PROVE: the two sides of a grading. REPL: a session.
+        files: written below the work directory first, by the child itself.
+        streams: what the descriptors sent along are, in order: "out", "err", "in", "peer",
+            "report".
+    """
+
+    __slots__ = ("blobs", "files", "mode", "options", "streams")
+
+    def __init__(
+        self,
+        *,
+        mode: str,
+        blobs: list[bytes] | None = None,
+        files: dict[str, bytes] | None = None,
+        options: dict[str, object] | None = None,
+        streams: list[str] | None = None,
+    ) -> None:
+        self.mode = mode
+        self.blobs = blobs or []
+        self.files = files or {}
+        self.options = options or {}
+        self.streams = streams or []
 
 
 def encode(request: Request, number: int) -> bytes:
@@ -51,7 +66,8 @@ def encode(request: Request, number: int) -> bytes:
 def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int]]:
     """Wait for the request of run `number`; returns it with its descriptors by name.
 
-    A request left behind by a child that was killed before it could read is dropped with its descriptors.
+    A request left behind by a child that was killed before it could read is dropped with its
+    descriptors.
     """
     while True:
         data, ancillary, _, _ = channel.recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)

@@ -1,4 +1,6 @@
-"""Assembles the system-call filter as classic BPF; which calls are allowed is `policy`'s business."""
+"""Assembles the system-call filter as classic BPF; which calls are allowed is `policy`'s
+business.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,18 @@ def refuse(error: int) -> int:
 
 
 class ArgumentRule:
-    """Decides one call by the lower half of one argument: refuse unless `(value & mask) == expected`."""
+    """Decides one call by the lower half of one argument: refuse unless `(value & mask) ==
+    expected`.
+    """
 
     def __init__(self, number: int, argument: int, mask: int, expected: int, error: int) -> None:
-        self.number, self.argument, self.mask, self.expected, self.error = number, argument, mask, expected, error
+        self.number, self.argument, self.mask, self.expected, self.error = (
+            number,
+            argument,
+            mask,
+            expected,
+            error,
+        )
 
     def code(self) -> list[tuple[int, int, int, int]]:
         """Instructions that return an action; entered only when the call number matched."""
@@ -37,11 +47,14 @@ class ArgumentRule:
         ]
 
 
-def assemble(allowed: Iterable[int], rules: Iterable[ArgumentRule], newest: int, absent: Iterable[int]) -> bytes:
+def assemble(
+    allowed: Iterable[int], rules: Iterable[ArgumentRule], newest: int, absent: Iterable[int]
+) -> bytes:
     """The filter: calls in `allowed` pass, `rules` look at an argument, anything else is refused.
 
-    A foreign architecture or the x32 entry kills, since their numbers mean other calls. Calls in `absent` and those
-    above `newest` say ENOSYS, which makes a C library fall back; the rest say EPERM.
+    A foreign architecture or the x32 entry kills, since their numbers mean other calls. Calls in
+    `absent` and those above `newest` say ENOSYS, which makes a C library fall back; the rest say
+    EPERM.
     """
     code = [
         (_LOAD, 0, 0, _OFFSET_ARCHITECTURE),

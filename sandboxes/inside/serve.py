@@ -1,6 +1,7 @@
 """The solution's side of a grading: load it, then answer calls.
 
-It is given function names and arguments, and nothing else: no test, no expected value, no other descriptor.
+It is given function names and arguments, and nothing else: no test, no expected value, no other
+descriptor.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ class Server:
             return self._objects[number]
         if token[0] == "j":
             return self._draw(number)
-        return lambda *arguments, **named: self._ask("callback", number, arguments, named)
+
+        def callback(*arguments: object, **named: object) -> object:
+            return self._ask("callback", number, arguments, named)
+
+        return callback
 
     def _draw(self, number: int) -> Iterator[object]:
         """The items of an iterator the tests passed."""
@@ -102,12 +107,16 @@ class Server:
             return "class" if isinstance(item, type) else "function", self._name(item)
         return "value", item
 
-    def call(self, target: object, arguments: tuple[object, ...], named: dict[str, object]) -> object:
+    def call(
+        self, target: object, arguments: tuple[object, ...], named: dict[str, object]
+    ) -> object:
         """Call an object the tests hold."""
         program.give_full_depth()
         return target(*arguments, **named)  # type: ignore[operator]
 
-    def method(self, target: object, name: str, arguments: tuple[object, ...], named: dict[str, object]) -> object:
+    def method(
+        self, target: object, name: str, arguments: tuple[object, ...], named: dict[str, object]
+    ) -> object:
         """Call a method; special ones are looked up on the type, as Python does."""
         if name.startswith("__") and name.endswith("__"):
             return getattr(type(target), name)(target, *arguments, **named)

@@ -1,11 +1,12 @@
 """A slot: a warm interpreter behind walls that forks one child per run.
 
-The slot is PID 1 of its namespace where the tier has one. It never reads a program, its input or its output: those go
-by descriptor between the driver and the child. What passes through here is a run number and an exit status.
+The slot is PID 1 of its namespace where the tier has one. It never reads a program, its input or
+its output: those go by descriptor between the driver and the child. What passes through here is a
+run number and an exit status.
 
-Per run: one fork, done beforehand (the child is parked, already locked down, waiting for its request); when it ends,
-everything else that still lives is killed and reaped, the status is sent, the work directory is renewed if anything in
-it changed, and the next child is parked.
+Per run: one fork, done beforehand (the child is parked, already locked down, waiting for its
+request); when it ends, everything else that still lives is killed and reaped, the status is sent,
+the work directory is renewed if anything in it changed, and the next child is parked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from . import children, policy, walls
 from .plan import LANDLOCK, UNSAFE, USERNS, Plan
 
 REPORT = struct.Struct("<cIiQQQI")
-"""kind (b"R"), run number, wait status, user and system microseconds, peak resident bytes, leftovers killed."""
+"""kind (b"R"), run number, wait status, user and system microseconds, peak resident bytes,
+leftovers killed.
+"""
 
 ORDER = struct.Struct("<cI")
 """kind (b"K": kill the run, b"P": preserve its files), run number."""
@@ -39,7 +42,9 @@ class Slot:
         self.number = 0
         self.preserved: set[int] = set()
         self.alone = plan.tier != UNSAFE
-        """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or Landlock domain ends there."""
+        """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or
+        Landlock domain ends there.
+        """
         self.clean_mark = self._mark()
 
     def serve(self) -> None:
@@ -84,7 +89,9 @@ class Slot:
             self.preserved.add(number)
 
     def _kill_all(self) -> None:
-        """Send SIGKILL to everything but this process, in one sweep that no fork can slip through."""
+        """Send SIGKILL to everything but this process, in one sweep that no fork can slip
+        through.
+        """
         if not self.alone:
             children.kill_children()
             return
@@ -116,7 +123,8 @@ class Slot:
         if self.plan.tier in (LANDLOCK, UNSAFE):
             return None
         space, folder = os.statvfs(policy.WORK), os.stat(policy.WORK)
-        # the time alone could miss a change within its granularity, so the free inodes and the attributes count too
+        # the time alone could miss a change within its granularity, so the free inodes and the
+        # attributes count too
         attributes = tuple(os.listxattr(policy.WORK)) if self.plan.tier == USERNS else ()
         return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
 

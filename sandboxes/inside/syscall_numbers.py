@@ -1,7 +1,8 @@
 """The x86-64 numbers of every system call a sandboxed program may make, by purpose.
 
-Numbers are kernel ABI (arch/x86/entry/syscalls/syscall_64.tbl): they never change. A call that is not named here is
-refused, so a call added by a newer kernel is refused until somebody has thought about it.
+Numbers are kernel ABI (arch/x86/entry/syscalls/syscall_64.tbl): they never change. A call that is
+not named here is refused, so a call added by a newer kernel is refused until somebody has thought
+about it.
 """
 
 from __future__ import annotations

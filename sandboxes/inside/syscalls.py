@@ -1,6 +1,8 @@
-"""The system calls Python does not wrap, one thin function each; a failure is an `OSError` that names the call.
+"""The system calls Python does not wrap, one thin function each; a failure is an `OSError` that
+names the call.
 
-This is the only file that uses ctypes. It decides nothing: what is called with which arguments is in `policy` and `walls`.
+This is the only file that uses ctypes. It decides nothing: what is called with which arguments is
+in `policy` and `walls`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ import struct
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
-_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+_libc.mount.argtypes = [
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_ulong,
+    ctypes.c_char_p,
+]
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUTS = 0x0400_0000
@@ -51,7 +59,9 @@ def _check(result: int, call: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces in `flags` for new ones (a new pid namespace starts with the next child)."""
+    """Leave the namespaces in `flags` for new ones (a new pid namespace starts with the next
+    child).
+    """
     _check(_libc.unshare(flags), f"unshare({flags:#x})")
 
 
@@ -62,7 +72,9 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
-    """Add mount attributes (read-only, nosuid, ...) to `target`, and to all mounts below it if `recursive`."""
+    """Add mount attributes (read-only, nosuid, ...) to `target`, and to all mounts below it if
+    `recursive`.
+    """
     change = ctypes.create_string_buffer(struct.pack("QQQQ", attributes, 0, 0, 0))
     flags = _AT_RECURSIVE if recursive else 0
     result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, change, 32)
@@ -102,7 +114,9 @@ def drop_bounding_set() -> None:
 
 
 def install_seccomp(program: bytes) -> None:
-    """Filter every later system call of this process and its descendants by a classic BPF program."""
+    """Filter every later system call of this process and its descendants by a classic BPF
+    program.
+    """
     code = ctypes.create_string_buffer(program, len(program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
@@ -113,7 +127,7 @@ def install_seccomp(program: bytes) -> None:
 
 def landlock_version() -> int:
     """The Landlock ABI of this kernel; 0 where it is off."""
-    return max(0, _libc.syscall(_NR_LANDLOCK_CREATE, None, 0, 1))
+    return max(0, int(_libc.syscall(_NR_LANDLOCK_CREATE, None, 0, 1)))
 
 
 def landlock_restrict(
@@ -125,7 +139,9 @@ def landlock_restrict(
         network: TCP rights given up (bind 1, connect 2). scoped: abstract sockets 1, signals 2.
     """
     attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, network, scoped))
-    ruleset = _check(_libc.syscall(_NR_LANDLOCK_CREATE, attributes, 24, 0), "landlock_create_ruleset")
+    ruleset = _check(
+        _libc.syscall(_NR_LANDLOCK_CREATE, attributes, 24, 0), "landlock_create_ruleset"
+    )
     try:
         for path, rights in allowed:
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)

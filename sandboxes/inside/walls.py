@@ -1,7 +1,8 @@
 """Builds the walls around a slot, once: root file system, identity, limits, system-call filter.
 
-The order matters. Namespaces first (the guardian has entered them), then the root file system while mounting is still
-allowed, then limits, and the system-call filter last, since it takes away what the steps before it need.
+The order matters. Namespaces first (the guardian has entered them), then the root file system
+while mounting is still allowed, then limits, and the system-call filter last, since it takes away
+what the steps before it need.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _STAGING = ("/sys", "/mnt", "/tmp")
 
 _READ = 0b1101  # Landlock: execute, read file, read directory
 _WRITE = 0xFFFF
-_ACCESS_FILE_BITS = 0b100_0000_0000_0111  # execute, write, read, truncate: what makes sense for one file
+_ACCESS_FILE_BITS = (
+    0b100_0000_0000_0111  # execute, write, read, truncate: what makes sense for one file
+)
 
 
 def namespaces(tier: str) -> int:
@@ -45,14 +48,17 @@ def _map_one_identity(uid: int, gid: int) -> None:
 
 
 def build(plan: Plan) -> None:
-    """Wall this process in for good. Call in the slot, which is PID 1 where the tier has a pid namespace.
+    """Wall this process in for good. Call in the slot, which is PID 1 where the tier has a pid
+    namespace.
 
     Raises:
         OSError: a step was refused; the slot must not serve.
     """
     for procs in plan.cgroup_procs:
         _write(procs, "0")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a handler would let PID 1 be signalled from inside
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a handler would let PID 1 be signalled from inside
     if plan.tier == UNSAFE:
         os.chdir(plan.work)
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
@@ -132,7 +138,9 @@ def _make_place(source: str, target: str) -> str:
 
 
 def _link_system_folders(root: str) -> None:
-    """/bin, /lib and /lib64 are links into /usr on a merged system, and folders of their own elsewhere."""
+    """/bin, /lib and /lib64 are links into /usr on a merged system, and folders of their own
+    elsewhere.
+    """
     for name in ("/bin", "/sbin", "/lib", "/lib64"):
         if os.path.islink(name):
             os.symlink(os.readlink(name), root + name)
@@ -162,7 +170,9 @@ def _fill_dev(root: str) -> None:
 
 
 def _mount_proc(root: str) -> None:
-    """A /proc of this pid namespace that shows a program its own processes and no kernel settings."""
+    """A /proc of this pid namespace that shows a program its own processes and no kernel
+    settings.
+    """
     os.mkdir(root + "/proc")
     flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC
     sc.mount("proc", root + "/proc", "proc", flags, "subset=pid,hidepid=invisible")
@@ -183,7 +193,9 @@ def _limit(plan: Plan) -> None:
 
 
 def _give_up_identity(plan: Plan) -> None:
-    """Group and supplementary groups go now; the user id goes in each child, so that the slot can still kill it."""
+    """Group and supplementary groups go now; the user id goes in each child, so that the slot can
+    still kill it.
+    """
     if plan.tier == USERNS or os.getuid() != 0:
         return
     os.setgroups([])
@@ -194,8 +206,12 @@ def _give_up_identity(plan: Plan) -> None:
 def _restrict_files(plan: Plan) -> None:
     version = sc.landlock_version()
     if version < 6:
-        raise OSError(f"Landlock ABI {version} has no signal and socket scopes; 6 (Linux 6.12) is needed")
-    allowed = [(place, _READ if os.path.isdir(place) else 0b101) for place in plan.readable + plan.packages]
+        raise OSError(
+            f"Landlock ABI {version} has no signal and socket scopes; 6 (Linux 6.12) is needed"
+        )
+    allowed = [
+        (place, _READ if os.path.isdir(place) else 0b101) for place in plan.readable + plan.packages
+    ]
     allowed += [(os.path.dirname(place), 0b1000) for place in plan.packages]
     allowed += [("/dev/" + name, 0b110) for name in policy.DEVICES]
     allowed.append((plan.work, _WRITE))

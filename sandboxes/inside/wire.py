@@ -1,12 +1,15 @@
-"""Plain values between the solution's process and the tests': tagged, exact, bounded, never pickled.
+"""Plain values between the solution's process and the tests': tagged, exact, bounded, never
+pickled.
 
-A value is a flat JSON list of tokens, worked off on a stack, so that neither side recurses and nesting costs nothing:
+A value is a flat JSON list of tokens, worked off on a stack, so that neither side recurses and
+nesting costs nothing:
 
     [1, (2.5, "a")]   ->   [1, 2.5, "sa", "(2", "[2"]
 
-A bare number, bool or null is itself; a string's first letter is its tag. Subclasses are sent as their base type, so that
-no method of theirs travels. What is not plain stays where it is and is named by a handle. Containers are numbered in the
-order they are completed; `@3` is the fourth again, which keeps aliases.
+A bare number, bool or null is itself; a string's first letter is its tag. Subclasses are sent as
+their base type, so that no method of theirs travels. What is not plain stays where it is and is
+named by a handle. Containers are numbered in the order they are completed; `@3` is the fourth
+again, which keeps aliases.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 MAX_BYTES = 16 << 20
 """A longer message is refused."""
@@ -31,11 +35,26 @@ Find = Callable[[str], object]
 
 MUTABLE = (list, dict, set, bytearray, deque)
 _SMALL = 1 << 53
-_OPEN = {list: "[", tuple: "(", set: "{", frozenset: "<"}
+_OPEN: dict[Any, str] = {list: "[", tuple: "(", set: "{", frozenset: "<"}
 _TIMES = (datetime.datetime, datetime.date, datetime.time)
-PLAIN_TYPES = {
+PLAIN_TYPES: dict[str, type] = {
     kind.__name__: kind
-    for kind in (int, float, str, bytes, bool, list, tuple, dict, set, frozenset, complex, type(None), object, type)
+    for kind in (
+        int,
+        float,
+        str,
+        bytes,
+        bool,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        complex,
+        type(None),
+        object,
+        type,
+    )
 }
 
 
@@ -95,7 +114,9 @@ class Encoder:
         self.containers.append(item)  # also keeps it alive, so that its id stays its own
 
     def update(self, number: int) -> None:
-        """Append the present content of container `number`, to replace what the other side has in it."""
+        """Append the present content of container `number`, to replace what the other side has in
+        it.
+        """
         opened = _parts(self.containers[number])
         if opened is not None:
             for part in opened[1]:
@@ -149,10 +170,11 @@ def _array(item: object) -> object:
     kind = type(item)
     if kind.__module__ != "numpy" or not hasattr(item, "dtype"):
         return _NOT_SCALAR
-    if item.dtype.hasobject or item.dtype.names:
+    array: Any = item  # numpy is loaded only where a program uses it
+    if array.dtype.hasobject or array.dtype.names:
         return _NOT_SCALAR
-    shape = "x".join(map(str, item.shape)) if kind.__name__ == "ndarray" else "-"
-    return f"n{item.dtype.str} {shape} {base64.b64encode(item.tobytes()).decode()}"  # type: ignore[attr-defined]
+    shape = "x".join(map(str, array.shape)) if kind.__name__ == "ndarray" else "-"
+    return f"n{array.dtype.str} {shape} {base64.b64encode(array.tobytes()).decode()}"
 
 
 def _parts(item: object) -> tuple[str, list[object]] | None:
@@ -160,7 +182,9 @@ def _parts(item: object) -> tuple[str, list[object]] | None:
     if isinstance(item, Counter):
         return "C", [part for pair in dict.items(item) for part in pair]
     if isinstance(item, dict):
-        return "O" if isinstance(item, OrderedDict) else ":", [part for pair in dict.items(item) for part in pair]
+        return "O" if isinstance(item, OrderedDict) else ":", [
+            part for pair in dict.items(item) for part in pair
+        ]
     if isinstance(item, deque):
         return "d", [item.maxlen, *deque.__iter__(item)]
     if isinstance(item, type({}.keys())):
@@ -274,12 +298,14 @@ def _deque(parts: list[object]) -> deque[object]:
 
 def _counter(parts: list[object]) -> Counter[object]:
     counted: Counter[object] = Counter()
-    dict.update(counted, _pairs(parts))
+    values: Any = _pairs(parts)  # a count may be any value
+    dict.update(counted, values)
     return counted
 
 
 _BUILD: dict[str, Callable[[list[object]], object]] = {
-    "[": list, "(": tuple, "{": set, "<": frozenset, ":": _pairs, "O": lambda parts: OrderedDict(_pairs(parts)),
+    "[": list, "(": tuple, "{": set, "<": frozenset, ":": _pairs, 
+    "O": lambda parts: OrderedDict(_pairs(parts)),
     "C": _counter, "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
 }  # fmt: skip
 
@@ -336,7 +362,8 @@ def _read_array(text: str) -> object:
 
 
 _READ: dict[str, Callable[[str], object]] = {
-    "i": _big, "b": base64.b64decode, "B": lambda text: bytearray(base64.b64decode(text)), "c": _complex,
+    "i": _big, "b": base64.b64decode, "c": _complex,
+    "B": lambda text: bytearray(base64.b64decode(text)),
     "D": Decimal, "F": Fraction, "t": _time, "r": _range, "e": lambda _: Ellipsis,
     "T": PLAIN_TYPES.__getitem__, "n": _read_array,
 }  # fmt: skip

@@ -4,6 +4,7 @@ Each is held against the same tests; the honest solution at the top is the contr
 naive grader at the bottom (solution and asserts in one process) is the control that the attacks work somewhere.
 """
 
+# ruff: noqa: E501 - the attacks are programs, one to a line
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ludus.sandboxes import ExecutionStatus, GradeOptions, SlotSandbox, grade_in_detail, open_sandbox
+from ludus.sandboxes import (
+    ExecutionStatus,
+    GradeOptions,
+    SlotSandbox,
+    grade_in_detail,
+    open_sandbox,
+)
 
 pytestmark = [
     pytest.mark.root,
@@ -22,7 +29,11 @@ pytestmark = [
 ]
 
 HONEST = "def f(n):\n    return n * n + 7\n"
-TESTS = ["assert f(2) == 11", "assert f(5) == 32, 'five'", "xs = [f(i) for i in range(4)]\nassert xs == [7, 8, 11, 16]"]
+TESTS = [
+    "assert f(2) == 11",
+    "assert f(5) == 32, 'five'",
+    "xs = [f(i) for i in range(4)]\nassert xs == [7, 8, 11, 16]",
+]
 OPTIONS = GradeOptions(timeout_s=1.5)
 
 ATTACKS = {
@@ -97,7 +108,11 @@ async def test_no_attack_is_rewarded_or_excused(sandbox: SlotSandbox) -> None:
 
     busy = asyncio.Semaphore(2)
     outcomes = await asyncio.gather(*map(grade_one, ATTACKS.values()))
-    assert {name: outcome for name, outcome in zip(ATTACKS, outcomes, strict=True) if outcome != ("ok", 0.0)} == {}
+    assert {
+        name: outcome
+        for name, outcome in zip(ATTACKS, outcomes, strict=True)
+        if outcome != ("ok", 0.0)
+    } == {}
 
 
 async def test_a_later_honest_grading_is_not_disturbed(sandbox: SlotSandbox) -> None:
@@ -107,7 +122,13 @@ async def test_a_later_honest_grading_is_not_disturbed(sandbox: SlotSandbox) -> 
 
 async def test_a_grader_in_one_process_is_fooled_by_some_of_them(sandbox: SlotSandbox) -> None:
     fooled = []
-    for name in ("exit early", "exit in the call", "always equal", "always equal int", "always equal class"):
+    for name in (
+        "exit early",
+        "exit in the call",
+        "always equal",
+        "always equal int",
+        "always equal class",
+    ):
         together = ATTACKS[name] + "\n" + "\n".join(TESTS[:2])
         done = await sandbox.execute(together)
         fooled += [name] if done.status is ExecutionStatus.OK else []

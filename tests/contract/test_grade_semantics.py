@@ -1,5 +1,6 @@
 """What honest solutions and honest tests may rely on across the two processes."""
 
+# ruff: noqa: E501 - the attacks are programs, one to a line
 from __future__ import annotations
 
 import asyncio
@@ -59,18 +60,27 @@ HONEST = {
 
 async def test_honest_solutions_pass(sandbox: SlotSandbox) -> None:
     verdicts = {name: await grade(sandbox, code, tests) for name, (code, tests) in HONEST.items()}
-    assert {name: verdict.detail for name, verdict in verdicts.items() if verdict.reward != 1.0} == {}
+    assert {
+        name: verdict.detail for name, verdict in verdicts.items() if verdict.reward != 1.0
+    } == {}
 
 
 async def test_a_trusted_helper_wins_over_the_solution_s(sandbox: SlotSandbox) -> None:
     cheat = "def poly(*_):\n    return 0\ndef f():\n    return 'junk'\n"
-    options = GradeOptions(prelude="def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n")
+    options = GradeOptions(
+        prelude="def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n"
+    )
     verdict = await grade(sandbox, cheat, ["assert abs(poly([1, 2], f())) < 1e-9"], options=options)
     assert verdict.reward == 0.0
 
 
-async def test_partial_credit_counts_tests_and_early_stop_ends_at_the_first_failure(sandbox: SlotSandbox) -> None:
-    code, tests = "def f(n):\n    return n\n", ["assert f(1) == 1", "assert f(1) == 2", "assert f(3) == 3"]
+async def test_partial_credit_counts_tests_and_early_stop_ends_at_the_first_failure(
+    sandbox: SlotSandbox,
+) -> None:
+    code, tests = (
+        "def f(n):\n    return n\n",
+        ["assert f(1) == 1", "assert f(1) == 2", "assert f(3) == 3"],
+    )
     partial = await grade_in_detail(sandbox, code, tests, options=GradeOptions(partial=True))
     assert partial.verdict.reward == pytest.approx(2 / 3)
     assert [result.passed for result in partial.results] == [True, False, True]
@@ -80,7 +90,13 @@ async def test_partial_credit_counts_tests_and_early_stop_ends_at_the_first_fail
 
 
 async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandbox) -> None:
-    for tests, kind in (([], "assert"), (["assert f("], "assert"), ([3], "assert"), (["x"], "stdin"), ([{"input": []}], "function_call")):
+    for tests, kind in (
+        ([], "assert"),
+        (["assert f("], "assert"),
+        ([3], "assert"),
+        (["x"], "stdin"),
+        ([{"input": []}], "function_call"),
+    ):
         verdict = await grade(sandbox, "def f(): pass", tests, kind=kind)
         assert verdict.status is Status.INVALID, (tests, kind)
     with pytest.raises(ConfigError, match="no kind of tests"):
@@ -90,15 +106,28 @@ async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandb
 async def test_function_calls_compare_tuples_as_json_lists(sandbox: SlotSandbox) -> None:
     code = "class Solution:\n    pass\ndef f(a, b):\n    return (a, {'k': (b,)})\n"
     options = GradeOptions(entry_point="f")
-    tests: list[object] = [{"input": [1, "x"], "output": [1, {"k": ["x"]}]}, {"input": '2\n"y"', "output": '[2, {"k": ["y"]}]'}]
+    tests: list[object] = [
+        {"input": [1, "x"], "output": [1, {"k": ["x"]}]},
+        {"input": '2\n"y"', "output": '[2, {"k": ["y"]}]'},
+    ]
     assert (await grade(sandbox, code, tests, kind="function_call", options=options)).reward == 1.0
 
 
 async def test_outputs_compare_as_asked(sandbox: SlotSandbox) -> None:
     code = "print(1/3, 'a')\nprint(2)\n"
-    expected = {"exact": "0.3333333333333333 a\n2", "tokens": "0.3333333333333333\na 2", "float:1e-6": "0.333333 a 2"}
+    expected = {
+        "exact": "0.3333333333333333 a\n2",
+        "tokens": "0.3333333333333333\na 2",
+        "float:1e-6": "0.333333 a 2",
+    }
     for compare, output in expected.items():
-        verdict = await grade(sandbox, code, [{"input": "", "output": output}], kind="stdin", options=GradeOptions(compare=compare))
+        verdict = await grade(
+            sandbox,
+            code,
+            [{"input": "", "output": output}],
+            kind="stdin",
+            options=GradeOptions(compare=compare),
+        )
         assert verdict.reward == 1.0, compare
     wrong = await grade(sandbox, code, [{"input": "", "output": "0.333333 a 2"}], kind="stdin")
     assert wrong.reward == 0.0
@@ -107,7 +136,9 @@ async def test_outputs_compare_as_asked(sandbox: SlotSandbox) -> None:
 async def test_a_check_function_is_called_with_the_entry_point(sandbox: SlotSandbox) -> None:
     tests = ["def check(candidate):\n    assert candidate(2) == 4\n"]
     options = GradeOptions(entry_point="f")
-    assert (await grade(sandbox, "def f(n):\n    return n * 2\n", tests, options=options)).reward == 1.0
+    assert (
+        await grade(sandbox, "def f(n):\n    return n * 2\n", tests, options=options)
+    ).reward == 1.0
     assert (await grade(sandbox, "def f(n):\n    return n\n", tests, options=options)).reward == 0.0
 
 
@@ -116,7 +147,10 @@ DATA = os.environ.get("LUDUS_DATA_DIR")
 
 @pytest.mark.skipif(not DATA, reason="LUDUS_DATA_DIR is not set")
 async def test_no_wrong_verdict_on_the_development_set(sandbox: SlotSandbox) -> None:
-    rows = [json.loads(line) for line in Path(str(DATA), "code", "grade_dev.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in Path(str(DATA), "code", "grade_dev.jsonl").read_text().splitlines()
+    ]
     busy = asyncio.Semaphore(2)
 
     async def grade_row(row: dict[str, object]) -> bool:

@@ -4,6 +4,7 @@ An attack is a program that prints BROKEN when it got what it wanted. The same t
 as root and as an ordinary user, and (the positive control) on `unsafe` inside throwaway namespaces, where it must succeed.
 """
 
+# ruff: noqa: E501 - the attacks are programs, one to a line
 from __future__ import annotations
 
 import asyncio
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,7 +191,9 @@ class Targets:
         (self.folder / "witness").chmod(0o644)
         os.environ["LUDUS_ATTACK_SECRET"] = "secret"
         abstract = self.folder.name
-        self.sockets = [socket.socket(family) for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)]
+        self.sockets = [
+            socket.socket(family) for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
+        ]
         self.sockets[0].bind(("127.0.0.1", 0))
         self.sockets[1].bind(str(self.folder / "stream"))
         self.sockets[2].bind("\0" + abstract)
@@ -225,13 +229,17 @@ def _serve(service: socket.socket) -> None:
 
 async def run_attacks(tier: str) -> dict[str, str]:
     """attack -> what became of it."""
-    attacks = {name: body for name, body in ATTACKS.items() if tier != "unsafe" or name not in NO_CONTROL}
+    attacks = {
+        name: body for name, body in ATTACKS.items() if tier != "unsafe" or name not in NO_CONTROL
+    }
     results: dict[str, str] = {}
     sandbox = SlotSandbox(tier, size=2)
     try:
         with Targets() as targets:
             for name, body in attacks.items():
-                done = await sandbox.execute(program(body), argv=[json.dumps(targets)], limits=LIMITS)
+                done = await sandbox.execute(
+                    program(body), argv=[json.dumps(targets)], limits=LIMITS
+                )
                 results[name] = f"{done.status}|{done.stdout}{done.stderr[-200:]}{done.detail}"
             results["a run after all of them"] = (await sandbox.execute("print('fine')")).stdout
     finally:
@@ -239,7 +247,7 @@ async def run_attacks(tier: str) -> dict[str, str]:
     return results
 
 
-def run_elsewhere(tier: str, *wrapper: str, **options: object) -> dict[str, str]:
+def run_elsewhere(tier: str, *wrapper: str, **options: Any) -> dict[str, str]:
     """Run the table in another process (other namespaces, another user)."""
     code = (
         "import asyncio, json, importlib.util, sys\n"
@@ -249,7 +257,9 @@ def run_elsewhere(tier: str, *wrapper: str, **options: object) -> dict[str, str]
     )
     command = [*wrapper, _python(bool(options)), "-c", code, __file__, tier]
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd="/tmp", **options)  # type: ignore[call-overload]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment, cwd="/tmp", **options
+    )
     found = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert found, done.stdout[-2000:] + done.stderr[-2000:]
     return json.loads(found[-1].removeprefix("RESULT"))
@@ -263,16 +273,29 @@ def _python(as_nobody: bool) -> str:
     for candidate in (sys.executable, system):
         with contextlib.suppress(OSError):
             trial = [candidate, "-c", "import ctypes"]
-            if subprocess.run(trial, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/").returncode == 0:
+            if (
+                subprocess.run(
+                    trial, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/"
+                ).returncode
+                == 0
+            ):
                 return candidate
     pytest.skip("no interpreter of this version that an ordinary user may run")
 
 
 def check_held(tier: str, results: dict[str, str]) -> None:
     excused = WEAKER_TIER.get(tier, {})
-    broken = {name: result for name, result in results.items() if "BROKEN" in result and name not in excused}
+    broken = {
+        name: result
+        for name, result in results.items()
+        if "BROKEN" in result and name not in excused
+    }
     assert broken == {}
-    odd = {name: result for name, result in results.items() if result.startswith(ExecutionStatus.INFRA_ERROR)}
+    odd = {
+        name: result
+        for name, result in results.items()
+        if result.startswith(ExecutionStatus.INFRA_ERROR)
+    }
     assert odd == {}, "a program must not be able to cause an infra_error"
     assert results["a run after all of them"] == "fine\n"
 
@@ -294,10 +317,24 @@ def test_no_attack_succeeds_as_an_ordinary_user(tier: str) -> None:
 @pytest.mark.root
 @pytest.mark.skipif(not ROOT or not shutil.which("unshare"), reason="needs root and unshare")
 def test_each_attack_works_where_there_are_no_walls() -> None:
-    namespaces = ("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc", "--")
+    namespaces = (
+        "unshare",
+        "--mount",
+        "--pid",
+        "--net",
+        "--ipc",
+        "--uts",
+        "--fork",
+        "--mount-proc",
+        "--",
+    )
     inside = ("sh", "-c", 'mount -t tmpfs x /mnt && ip link set lo up 2>/dev/null; exec "$@"', "sh")
     results = run_elsewhere("unsafe", *namespaces, *inside)
     # an attack on the keeper that took the slot down has worked, too
-    void = {name: result for name, result in results.items() if "BROKEN" not in result and "infra_error" not in result}
+    void = {
+        name: result
+        for name, result in results.items()
+        if "BROKEN" not in result and "infra_error" not in result
+    }
     void.pop("a run after all of them")
     assert void == {}

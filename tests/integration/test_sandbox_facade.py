@@ -9,7 +9,10 @@ import pytest
 import ludus.sandboxes
 from ludus.errors import ConfigError
 
-pytestmark = [pytest.mark.root, pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root")]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root"),
+]
 
 
 def test_the_module_level_function_needs_no_setting_up() -> None:

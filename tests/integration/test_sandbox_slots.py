@@ -1,5 +1,6 @@
 """What a run in a slot does and says, limits and faults included; faults are made for real."""
 
+# ruff: noqa: E501 - programs and values, one to a line
 from __future__ import annotations
 
 import asyncio
@@ -80,7 +81,9 @@ async def test_output_beyond_the_limit_is_cut_there(sandbox: SlotSandbox) -> Non
     assert (done.status, len(done.stdout)) == (ExecutionStatus.OUTPUT_LIMIT, 1000)
 
 
-async def test_a_background_child_that_holds_stdout_does_not_delay_the_answer(sandbox: SlotSandbox) -> None:
+async def test_a_background_child_that_holds_stdout_does_not_delay_the_answer(
+    sandbox: SlotSandbox,
+) -> None:
     code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(30)\nprint('done')"
     started = time.monotonic()
     done = await sandbox.execute(code)
@@ -98,7 +101,10 @@ async def test_nothing_of_one_run_is_left_for_the_next(sandbox: SlotSandbox) -> 
 
 
 async def test_randomness_differs_between_runs(sandbox: SlotSandbox) -> None:
-    for module in ("import random; print(random.random())", "import numpy; print(numpy.random.random())"):
+    for module in (
+        "import random; print(random.random())",
+        "import numpy; print(numpy.random.random())",
+    ):
         assert len({(await sandbox.execute(module)).stdout for _ in range(4)}) == 4, module
 
 
@@ -113,15 +119,43 @@ os.mkdir('closed'); open('closed/f', 'w').write('x'); os.chmod('closed', 0)
 
 
 async def test_only_regular_files_are_fetched(sandbox: SlotSandbox) -> None:
-    asked = ["fifo", "link", "dir", "dirlink/passwd", "sparse", "sock", "zero", "good", "closed/f", "missing"]
+    asked = [
+        "fifo",
+        "link",
+        "dir",
+        "dirlink/passwd",
+        "sparse",
+        "sock",
+        "zero",
+        "good",
+        "closed/f",
+        "missing",
+    ]
     done = await sandbox.execute(ODD_FILES, fetch_files=asked)
     assert done.status is ExecutionStatus.OK, done.stderr
     assert done.files == {"good": b"\xff\0"}
     assert sorted(done.refused) == sorted(set(asked) - {"good"})
 
 
-@pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a//b", "./a", "a\0b", "a\nb", "\ud800", "x" * 300, "a/" * 600 + "b"])
-async def test_a_path_that_leaves_or_cannot_be_is_refused_both_ways(sandbox: SlotSandbox, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/etc/x",
+        "../x",
+        "a/../../x",
+        "a//b",
+        "./a",
+        "a\0b",
+        "a\nb",
+        "\ud800",
+        "x" * 300,
+        "a/" * 600 + "b",
+    ],
+)
+async def test_a_path_that_leaves_or_cannot_be_is_refused_both_ways(
+    sandbox: SlotSandbox, path: str
+) -> None:
     with pytest.raises(ConfigError, match="file path"):
         await sandbox.execute("", files={path: b""})
     with pytest.raises(ConfigError, match="file path"):
@@ -129,7 +163,11 @@ async def test_a_path_that_leaves_or_cannot_be_is_refused_both_ways(sandbox: Slo
 
 
 async def test_uploaded_files_and_modules_are_there(sandbox: SlotSandbox) -> None:
-    files = {"data/in.txt": "hello", "helper.py": "def up(s): return s.upper()", "big": bytes(1 << 20)}
+    files = {
+        "data/in.txt": "hello",
+        "helper.py": "def up(s): return s.upper()",
+        "big": bytes(1 << 20),
+    }
     code = "import os, helper\nprint(helper.up(open('data/in.txt').read()), os.path.getsize('big'))"
     assert (await sandbox.execute(code, files=files)).stdout == "HELLO 1048576\n"
 
@@ -149,11 +187,16 @@ async def test_other_languages_run(sandbox: SlotSandbox, language: str) -> None:
     assert (done.exit_code, done.stderr) == (4, "got in\n")
 
 
-async def test_a_compiler_cannot_read_or_write_outside(sandbox: SlotSandbox, tmp_path: Path) -> None:
+async def test_a_compiler_cannot_read_or_write_outside(
+    sandbox: SlotSandbox, tmp_path: Path
+) -> None:
     witness = tmp_path / "witness"
     witness.write_text("secret")
     tmp_path.chmod(0o755)
-    attempts = [f'#include "{witness}"\nint main(){{}}', f'__asm__(".incbin \\"{witness}\\"");\nint main(){{}}']
+    attempts = [
+        f'#include "{witness}"\nint main(){{}}',
+        f'__asm__(".incbin \\"{witness}\\"");\nint main(){{}}',
+    ]
     for attempt in attempts:
         done = await sandbox.execute(attempt, "c")
         assert not done.compiled
@@ -166,7 +209,9 @@ async def test_an_unknown_language_names_the_near_miss(sandbox: SlotSandbox) -> 
 
 
 async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSandbox) -> None:
-    running = asyncio.ensure_future(sandbox.execute("import time; time.sleep(0.5); print('survived')"))
+    running = asyncio.ensure_future(
+        sandbox.execute("import time; time.sleep(0.5); print('survived')")
+    )
     await asyncio.sleep(0.2)
     for slot in list(sandbox.pool()._of):  # pyright: ignore[reportPrivateUsage]
         slot._guardian.send_signal(signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
@@ -203,7 +248,7 @@ async def test_slots_die_with_their_driver_and_leave_nothing_that_stays() -> Non
     assert left == []
     again = await open_sandbox("slots-root", size=1)  # removes the leftovers of dead drivers
     await again.close()
-    assert [path for path in Path("/sys/fs/cgroup").glob(f"*/**/ludus-{pid}-*")] == []
+    assert list(Path("/sys/fs/cgroup").glob(f"*/**/ludus-{pid}-*")) == []
 
 
 def _guardians_of(pid: int) -> list[str]:

@@ -1,5 +1,8 @@
-"""The plain-value wire: exact round trips, aliases, and refusal of everything that is not a value."""
+"""The plain-value wire: exact round trips, aliases, and refusal of everything that is not a
+value.
+"""
 
+# ruff: noqa: E501 - programs and values, one to a line
 from __future__ import annotations
 
 import datetime
@@ -7,6 +10,7 @@ import math
 from collections import Counter, OrderedDict, deque
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -54,7 +58,7 @@ def test_nan_arrives_as_nan() -> None:
 def test_numpy_arrays_and_scalars_arrive_with_type_and_shape() -> None:
     numpy = pytest.importorskip("numpy")
     sent = numpy.arange(6, dtype="int16").reshape(2, 3), numpy.float32(0.5)
-    arrived = send(*sent)
+    arrived: list[Any] = send(*sent)
     assert arrived[0].dtype == sent[0].dtype
     assert arrived[0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert type(arrived[1]) is numpy.float32
@@ -94,8 +98,17 @@ def test_nesting_of_any_depth_neither_recurses_nor_fails() -> None:
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text() | st.integers(), inner)
+    ),
 )
 
 
@@ -105,10 +118,14 @@ def test_any_nest_of_plain_values_makes_the_round_trip(value: object) -> None:
     assert send(value) == [value]
 
 
+def _joined(tag: str, rest: str) -> str:
+    return tag + rest
+
+
 TOKENS = st.lists(
     st.one_of(
         st.none(), st.booleans(), st.integers(-10, 10), st.floats(), st.text(max_size=8),
-        st.builds(lambda tag, rest: tag + rest, st.sampled_from("s@=[({<:OCdkibBcDFtreTnhfj"), st.text("0123456789abc ./", max_size=6)),
+        st.builds(_joined, st.sampled_from("s@=[({<:OCdkibBcDFtreTnhfj"), st.text("0123456789abc ./", max_size=6)),
     ),
     max_size=12,
 )  # fmt: skip
