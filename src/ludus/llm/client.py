@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.utils
 import os
 import random
@@ -13,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.errors import ConfigError, LudusError, ServerUnreachable
+from ludus.errors import ConfigError, LudusError, ServerFault, ServerUnreachable
 from ludus.messages import Message
 from ludus.wire.async_transport import AsyncTransport
 from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
@@ -105,7 +106,8 @@ class ChatClient:
         key = DiskCache.key([self.url, seed, request]) if self._cache else ""
         kept = self._cache.get(key) if self._cache else None
         if kept is not None:
-            return msgspec.structs.replace(read_reply(kept), cached=True)
+            with contextlib.suppress(ServerFault):  # a damaged file is asked for again
+                return msgspec.structs.replace(read_reply(kept), cached=True)
         completion, body = await self._ask(request)
         self._count(completion.usage)
         if self._cache:

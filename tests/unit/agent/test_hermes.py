@@ -26,7 +26,9 @@ def test_plain_text_is_kept_as_it_is() -> None:
 def test_a_call_and_the_text_around_it() -> None:
     message = hermes.parse(f"Let me see.\n{call(ADD)}\nSo.")
     assert message.text == "Let me see.\n\nSo."
-    assert message.tool_calls == [ToolCall(name="add", arguments={"a": 1, "b": [2.5, None]}, id="call_0")]
+    assert message.tool_calls == [
+        ToolCall(name="add", arguments={"a": 1, "b": [2.5, None]}, id="call_0")
+    ]
 
 
 def test_several_calls_are_kept_in_order_with_ids_of_their_own() -> None:
@@ -87,7 +89,9 @@ def test_a_call_that_was_cut_is_never_executed() -> None:
 
 
 def test_a_missing_closing_tag_at_the_end_of_a_turn_is_forgiven() -> None:
-    assert hermes.parse('<tool_call>\n{"name": "f"}').tool_calls == [ToolCall(name="f", id="call_0")]
+    assert hermes.parse('<tool_call>\n{"name": "f"}').tool_calls == [
+        ToolCall(name="f", id="call_0")
+    ]
 
 
 def test_a_good_call_before_a_cut_one_stays_good() -> None:
@@ -105,20 +109,30 @@ utf8 = st.text(st.characters(codec="utf-8"))
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(utf8, st.dictionaries(utf8, json_values, max_size=3)), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.tuples(utf8, st.dictionaries(utf8, json_values, max_size=3)), min_size=1, max_size=3
+    )
+)
 def test_what_is_rendered_is_read_back(drawn: list[tuple[str, dict[str, object]]]) -> None:
     calls = [ToolCall(name=n, arguments=a, id=f"call_{i}") for i, (n, a) in enumerate(drawn)]
     assert hermes.parse(hermes.render(calls)).tool_calls == calls
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from(["<tool_call>", "</tool_call>", '{"name": "f"}', "{", "}", "x", "\n", '"'])))
+@given(
+    st.lists(
+        st.sampled_from(["<tool_call>", "</tool_call>", '{"name": "f"}', "{", "}", "x", "\n", '"'])
+    )
+)
 def test_no_text_breaks_the_parser(parts: list[str]) -> None:
     for complete in (True, False):
         hermes.parse("".join(parts), complete=complete)
 
 
-@pytest.mark.parametrize("unit", ["<tool_call>", "<tool_call>{</tool_call>", '<tool_call>{"name":"a"}'])
+@pytest.mark.parametrize(
+    "unit", ["<tool_call>", "<tool_call>{</tool_call>", '<tool_call>{"name":"a"}']
+)
 def test_long_hostile_text_is_read_in_time(unit: str) -> None:
     started = time.process_time()
     hermes.parse(unit * 4000)

@@ -65,7 +65,13 @@ async def test_the_policy_sees_the_briefing_and_a_conversation_that_grows() -> N
 
     episode = await play(EnvSession(Walk()), ScriptedPolicy(script), task="train/3", seed=5)
     assert seen[0] == ["system: Walk.\nSay go.", "user: begin"]
-    assert seen[2] == [*seen[0], "assistant: go 1", "user: after 1", "assistant: go 2", "user: after 2"]
+    assert seen[2] == [
+        *seen[0],
+        "assistant: go 1",
+        "user: after 1",
+        "assistant: go 2",
+        "user: after 2",
+    ]
     assert (episode.task, episode.seed, episode.split) == ("train/3", 5, "train")
 
 
@@ -141,7 +147,9 @@ async def test_an_episode_that_takes_too_long_is_cut_off() -> None:
         return "late"
 
     limits = Limits(episode_timeout_s=0.05)
-    trajectory = (await play(EnvSession(Walk()), ScriptedPolicy(slow), limits=limits)).trajectories[0]
+    trajectory = (await play(EnvSession(Walk()), ScriptedPolicy(slow), limits=limits)).trajectories[
+        0
+    ]
     assert trajectory.stop is Stop.TIMEOUT
     assert trajectory.verdict == Verdict.unavailable("no end within 0.05 s")
     assert trajectory.exclude_from_loss

@@ -110,7 +110,9 @@ class Said:
         made = self.chat.tokenizer.encode(self.answers.pop(0), add_special_tokens=False)
         kept = made[: sampling.max_tokens]
         finish = Finish.STOP if kept[-1] in sampling.stop_token_ids else Finish.LENGTH
-        return Generation(ids=kept, logprobs=[-0.5] * len(kept), finish=finish, versions=[3] * len(kept))
+        return Generation(
+            ids=kept, logprobs=[-0.5] * len(kept), finish=finish, versions=[3] * len(kept)
+        )
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
         return [0.0] * len(ids)
@@ -252,7 +254,9 @@ def test_a_rows_tokens_by_hand() -> None:
     segment = Segment(prompt_ids=[1, 2], turns=turns)
     assert segment.ids() == [1, 2, 3, 4, 5, 6]
     assert [start for start, _ in segment.spans()] == [2, 5]
-    trajectory = Trajectory(verdict=Verdict.of(1.5), segments=[segment, Segment(turns=[Turn(reward=2.0)])])
+    trajectory = Trajectory(
+        verdict=Verdict.of(1.5), segments=[segment, Segment(turns=[Turn(reward=2.0)])]
+    )
     assert (trajectory.ret, trajectory.sampled_tokens, len(trajectory.turns)) == (3.5, 3, 3)
 
 

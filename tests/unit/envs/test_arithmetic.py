@@ -66,7 +66,12 @@ def _numbers(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [(" -14/6 ", Fraction(-7, 3)), ("0.5", Fraction(1, 2)), ("42", Fraction(42)), ("+3", Fraction(3))],
+    [
+        (" -14/6 ", Fraction(-7, 3)),
+        ("0.5", Fraction(1, 2)),
+        ("42", Fraction(42)),
+        ("+3", Fraction(3)),
+    ],
 )
 def test_answers_that_are_numbers(text: str, value: Fraction) -> None:
     assert read_answer(text) == value

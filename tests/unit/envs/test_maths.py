@@ -32,7 +32,11 @@ DATA = os.environ.get("LUDUS_DATA_DIR", "")
         ({"problem": "P", "answer": 2.5}, "P", "2.5"),
         ({"problem": "P", "expected_answer": "70"}, "P", "70"),
         ({"question": "Q", "final_answer": ["2"], "solution": ["long"]}, "Q", ["2"]),
-        ({"Body": "There are 3.", "Question": "How many?", "Answer": 3.0}, "There are 3. How many?", "3"),
+        (
+            {"Body": "There are 3.", "Question": "How many?", "Answer": 3.0},
+            "There are 3. How many?",
+            "3",
+        ),
         ({"problem": "P", "answer": 0}, "P", "0"),
     ],
 )
@@ -67,7 +71,12 @@ def test_named_fields_are_read_instead() -> None:
 
 @pytest.mark.parametrize(
     ("text", "inside"),
-    [("\\boxed{1}", "1"), ("\\boxed{\\frac{1}{2}} .", "\\frac{1}{2}"), ("none", ""), ("\\boxed{1", "")],
+    [
+        ("\\boxed{1}", "1"),
+        ("\\boxed{\\frac{1}{2}} .", "\\frac{1}{2}"),
+        ("none", ""),
+        ("\\boxed{1", ""),
+    ],
 )
 def test_the_last_box_is_read_with_its_braces_balanced(text: str, inside: str) -> None:
     assert last_boxed(text) == inside

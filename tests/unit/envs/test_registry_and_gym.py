@@ -143,7 +143,10 @@ async def test_both_work_under_a_running_loop() -> None:
 async def test_make_async_awaits() -> None:
     session = ludus.make_async("ludus/arithmetic-v0")
     observation, info = await session.reset(seed=3)
-    assert (observation, info["task"]) == (ludus.make("ludus/arithmetic-v0").reset(seed=3)[0], "train/3")
+    assert (observation, info["task"]) == (
+        ludus.make("ludus/arithmetic-v0").reset(seed=3)[0],
+        "train/3",
+    )
 
 
 def test_without_a_seed_episodes_differ_and_the_first_seed_fixes_them_all() -> None:

@@ -67,7 +67,9 @@ class Shop(TextEnv):
 
 
 def calls(*named: tuple[str, dict[str, Any]]) -> Message:
-    return assistant("", [ToolCall(name=n, arguments=a, id=f"c{i}") for i, (n, a) in enumerate(named)])
+    return assistant(
+        "", [ToolCall(name=n, arguments=a, id=f"c{i}") for i, (n, a) in enumerate(named)]
+    )
 
 
 async def test_reset_names_the_task_and_gives_the_briefing() -> None:
@@ -164,7 +166,13 @@ async def test_an_option_of_a_wrong_type_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"task": "train/x"}, {"task": "nowhere/1"}, {"split": "tset"}, {"task": "9" * 5000}, {"task": 3}],
+    [
+        {"task": "train/x"},
+        {"task": "nowhere/1"},
+        {"split": "tset"},
+        {"task": "9" * 5000},
+        {"task": 3},
+    ],
 )
 async def test_unknown_tasks_and_splits_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UnknownTask):
