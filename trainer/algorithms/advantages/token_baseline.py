@@ -179,8 +179,9 @@ def _column_sums(values: Tensor, groups: Tensor) -> Tensor:
 
 
 def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
-    """The second greatest length in each row's group (the greatest, where two rows have it); -1 in
-    a group of one.
+    """The second greatest length in each row's group: the greatest, where two rows have it.
+
+    Of no meaning in a group of one.
     """
     index = group_index(groups)
     order = torch.argsort(lengths, descending=True, stable=True)
