@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from .judge import EXACT, Judge
 from .matrices import worked_out
-from .nodes import Node, add, has, is_scalar, neg, walk
-from .quantities import MARKS, same_value
+from .nodes import SCALAR_OPS, Node, add, has, is_scalar, neg, shape, walk
+from .quantities import MARKS, same_number, same_value
 from .regions import is_regional, same_region, to_region
 from .relations import aligned, assigned, same_parameter, same_relation, true_chain
 from .wording import same_text
@@ -27,6 +27,11 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("identical", True)
     if gold.op in EXACT and answer.op in EXACT:
         return same_value(gold, answer, judge)
+    first, second = shape(gold), shape(answer)
+    if first.ops <= SCALAR_OPS and second.ops <= SCALAR_OPS:
+        if first.names != second.names:
+            answer = same_parameter(gold, answer)
+        return same_number(gold, answer, judge)
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):

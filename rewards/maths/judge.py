@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .canonical import difference
 from .conventions import Conventions
-from .nodes import Node, TooBig, num, sym, walk
+from .nodes import Node, TooBig, num, shape, sym
 from .probe import approximate, differ
 from .sums import MAX_PRODUCTS
 
@@ -65,18 +65,18 @@ class Judge:
         infinite = infinity(left), infinity(right)
         if infinite != (0, 0):
             return self.decided("infinity", infinite[0] == infinite[1], "one side is infinite")
-        self._spend(left, right)
-        left, right = _opaque_calls(left), _opaque_calls(right)
+        first, second = shape(left), shape(right)
+        self._spend(first.size + second.size)
+        if first.opaque or second.opaque:
+            left, right = _opaque_calls(left), _opaque_calls(right)
         if differ(left, right):
             return self.decided("numeric", False, _values(left, right))
         return self._proven(left, right)
 
-    def _spend(self, left: Node, right: Node) -> None:
-        """In the caller, work is bounded by the nodes looked at, whatever the structure around
-        them.
-        """
+    def _spend(self, nodes: int) -> None:
+        """In the caller, work is bounded by the nodes looked at, whatever the structure."""
         if self.deep is None:
-            self.left -= sum(1 for side in (left, right) for _ in walk(side))
+            self.left -= nodes
             if self.left < 0:
                 raise NeedsPool
 
@@ -123,12 +123,12 @@ def infinity(node: Node) -> int:
 
 def _opaque_calls(node: Node) -> Node:
     """Calls of unknown functions as variables named by how they look."""
-    if not any(_is_opaque(part) for part in walk(node)):
-        return node
     if node.op == "func" and _is_opaque(node):
         return sym(f"series{sorted(map(repr, node.args))}")
     if _is_opaque(node):
         return sym(f"{node.note}{node.args!r}")
+    if not node.args:
+        return node
     return node._replace(args=tuple(_opaque_calls(arg) for arg in node.args))
 
 

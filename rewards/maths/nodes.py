@@ -122,6 +122,36 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(current.args)
 
 
+class Shape(NamedTuple):
+    """What a tree holds, gathered in one pass."""
+
+    ops: set[str]
+    names: set[str]
+    size: int
+    imaginary: bool
+    opaque: bool
+    """Whether it calls functions that only have a name, or sums written with dots."""
+
+
+def shape(node: Node) -> Shape:
+    """What `node` holds."""
+    ops, names, size = set[str](), set[str](), 0
+    imaginary = opaque = False
+    stack = [node]
+    while stack:
+        op, args, _, note = stack.pop()
+        size += 1
+        ops.add(op)
+        if args:
+            stack.extend(args)
+            opaque = opaque or op == "call" or note == "series"
+        elif op == "sym":
+            names.add(note)
+        elif op == "const":
+            imaginary = imaginary or note == "i"
+    return Shape(ops, names, size, imaginary, opaque)
+
+
 def symbols(node: Node) -> set[str]:
     """The names of the variables in `node`."""
     return {part.note for part in walk(node) if part.op == "sym"}

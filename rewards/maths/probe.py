@@ -13,7 +13,7 @@ import cmath
 import math
 from collections.abc import Callable
 
-from .nodes import Node, symbols, walk
+from .nodes import Node, shape
 
 EPSILON = 2.3e-16
 HUGE = 1e150
@@ -37,10 +37,11 @@ def differ(left: Node, right: Node) -> bool:
     >>> differ(read("x+1"), read("1+x")), differ(read("x+1"), read("x-1"))
     (False, True)
     """
-    names = sorted(symbols(left) | symbols(right))
+    first_shape, second_shape = shape(left), shape(right)
+    names = sorted(first_shape.names | second_shape.names)
     if len(names) > len(_GENERIC):
         return False
-    imaginary = _imaginary(left) or _imaginary(right)
+    imaginary = first_shape.imaginary or second_shape.imaginary
     for point in POINTS if names else POINTS[:1]:
         values = dict(zip(names, point, strict=False))
         try:
@@ -56,16 +57,12 @@ def differ(left: Node, right: Node) -> bool:
 def approximate(node: Node) -> float | None:
     """The real value of a formula without variables, or None."""
     try:
-        value, error = evaluate(node, {}, _imaginary(node))
+        value, error = evaluate(node, {}, shape(node).imaginary)
     except (Undefined, ZeroDivisionError, OverflowError, ValueError):
         return None
     if abs(value.imag) > error or error > 1e-6 * max(1.0, abs(value)):
         return None
     return value.real
-
-
-def _imaginary(node: Node) -> bool:
-    return any(part.op == "const" and part.note == "i" for part in walk(node))
 
 
 def evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from . import nodes
 from .atoms import AtomParser
@@ -30,6 +31,7 @@ _NAMED_SETS = {
     "the real numbers": "set R",
     "all integers": "set Z", "integers": "set Z", "all real": "set R", "any real number": "set R",
 }  # fmt: skip
+_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _SEPARATORS = frozenset({"sep", "row"})
 
@@ -59,6 +61,11 @@ def read_cleaned(cleaned: str) -> Node:
         raise Unreadable("the answer is empty")
     if _INTEGER.match(cleaned):
         return nodes.num(int(cleaned))
+    if fraction := _FRACTION.match(cleaned):
+        bottom = int(fraction[3])
+        if bottom:
+            value = Fraction(int(fraction[1] + fraction[2]), bottom)
+            return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
     try:

@@ -89,7 +89,7 @@ _WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 
 def same_parameter(gold: Node, answer: Node) -> Node:
     """`answer` with its whole-number parameter renamed: pi/6 + n pi is pi/6 + k pi. Only in
-    families with pi.
+    families with pi. The constant of an integral may have any of its usual names.
     """
     mine, theirs = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(mine) == len(theirs) == 1 and mine | theirs <= _WHOLE_NUMBER_NAMES:
@@ -99,9 +99,20 @@ def same_parameter(gold: Node, answer: Node) -> Node:
         )
         if periodic:
             return rename(answer, {mine.pop(): theirs.pop()})
-    if len(mine) == len(theirs) == 1 and mine | theirs <= _CONSTANT_NAMES:
+    if (
+        len(mine) == len(theirs) == 1
+        and mine <= _added_constants(answer)
+        and theirs <= _added_constants(gold)
+    ):
         return rename(answer, {mine.pop(): theirs.pop()})
     return answer
+
+
+def _added_constants(node: Node) -> set[str]:
+    """Names like the constant of an integral, added at the top: x^2 + C."""
+    if node.op != "add":
+        return set()
+    return {term.note for term in node.args if term.op == "sym" and term.note in _CONSTANT_NAMES}
 
 
 def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:

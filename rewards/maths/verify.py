@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ludus.verdict import Verdict
 
@@ -34,6 +35,10 @@ _CHOICE_ANSWER = re.compile(
 CALLER_CHARACTERS = 240
 """Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
 character."""
+
+
+GOLDS = 1024
+"""Golds whose reading is remembered (golds only: never an answer or a pair)."""
 
 
 @dataclass(slots=True)
@@ -76,14 +81,21 @@ def gold_meaning(gold: str, cleaned: str) -> Node | None:
     Raises:
         BadGold: it cannot be read at all.
     """
+    meaning = _read_gold(cleaned)
+    if isinstance(meaning, str):
+        raise BadGold(f"the gold {gold[:80]!r} cannot be read: {meaning}")
+    return meaning
+
+
+@lru_cache(maxsize=GOLDS)
+def _read_gold(cleaned: str) -> Node | str | None:
+    """The meaning of a gold, or why it has none. A group of rollouts shares its gold."""
     try:
-        if len(cleaned) > MAX_CHARACTERS:
-            return None
-        return read_cleaned(cleaned)
+        return read_cleaned(cleaned) if len(cleaned) <= MAX_CHARACTERS else None
     except TooBig:
         return None
     except Unreadable as error:
-        raise BadGold(f"the gold {gold[:80]!r} cannot be read: {error}") from error
+        return str(error)
 
 
 def _unboxed(gold: str) -> str:
@@ -158,7 +170,7 @@ def _by_meaning(
 
 def _choice(gold: str, answer: str, conventions: Conventions) -> Decision | None:
     """Multiple choice: the gold is one letter and the answer is one too, perhaps with its text."""
-    if not conventions.choice_letters:
+    if not conventions.choice_letters or len(gold) > 60 or gold[-1:].isdigit():
         return None
     words, said = as_words(gold).upper(), as_words(answer).upper()
     if _LETTERS.match(words) and _LETTERS.match(said):
