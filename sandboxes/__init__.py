@@ -6,6 +6,7 @@ from .facade import close_default, execute, execute_async, grade, grade_async
 from .grading import GradeOptions, Grading, TestResult, grade_in_detail
 from .languages import LANGUAGES, UnknownLanguage
 from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
+from .sessions import Session
 from .slot_sandbox import SlotSandbox
 from .tiers import TIERS, Finding, examine, open_sandbox
 
@@ -19,6 +20,7 @@ __all__ = [
     "Grading",
     "Limits",
     "Sandbox",
+    "Session",
     "SlotSandbox",
     "TestResult",
     "UnknownLanguage",

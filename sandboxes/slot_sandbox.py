@@ -34,7 +34,7 @@ from .slots import Outcome, Slot, SlotLost
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
-LIGHT, NUMERIC = "light", "numeric"
+LIGHT, NUMERIC, SESSION = "light", "numeric", "session"
 """Kinds of slot: with the usual standard-library modules loaded, and with numpy as well (a dearer
 fork).
 """
@@ -68,6 +68,7 @@ class SlotSandbox:
         packages: Sequence[str] = ("numpy",),
         disk_bytes: int = 64 * MIB,
         processes: int = 64,
+        max_sessions: int = 32,
     ) -> None:
         if tier not in SLOT_TIERS:
             raise ConfigError(f"no slot tier named {tier!r}; known: {', '.join(SLOT_TIERS)}")
@@ -90,6 +91,7 @@ class SlotSandbox:
         self.no_groups = groups if isinstance(groups, str) else ""
         self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
         self._size = size or default_size()
+        self._max_sessions = max_sessions
         self._pools: dict[str, SlotPool] = {}
         self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
 
@@ -101,10 +103,9 @@ class SlotSandbox:
     def pool(self, kind: str = LIGHT) -> SlotPool:
         """The slots of one kind, started as they are needed."""
         if kind not in self._pools:
-            first = self._size * len(self._pools)
-            self._pools[kind] = SlotPool(
-                lambda number: self._make(kind, first + number), self._size
-            )
+            first = {LIGHT: 0, NUMERIC: self._size, SESSION: 2 * self._size}[kind]
+            size = self._max_sessions if kind == SESSION else self._size
+            self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), size)
         return self._pools[kind]
 
     def kind_for(self, *sources: bytes) -> str:
@@ -214,7 +215,10 @@ class SlotSandbox:
             gid=gid,
             readable=readable_places(),
             packages=self._packages,
-            preload=[*_PRELOAD, *(("numpy",) if kind == NUMERIC else ())],
+            preload=[
+                *_PRELOAD,
+                *(("numpy",) if kind in (NUMERIC, SESSION) and self._has_numpy else ()),
+            ],
             scoped_signals=uid == os.getuid()
             and self._tier != UNSAFE
             and syscalls.landlock_version() >= 6,

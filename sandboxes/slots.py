@@ -208,6 +208,11 @@ class Slot:
         with suppress(OSError):
             self._control.send(ORDER.pack(b"K", self.number))
 
+    def interrupt_run(self) -> None:
+        """Send the run's first process SIGINT."""
+        with suppress(OSError):
+            self._control.send(ORDER.pack(b"I", self.number))
+
     def new_oom_kills(self) -> int:
         """Kills for want of memory since the last call."""
         if self.group is None:

@@ -8,9 +8,9 @@ import signal
 import socket
 from collections.abc import Callable
 
-from . import command, fetch, program, prove, serve, syscalls as sc
+from . import command, fetch, program, prove, repl, serve, syscalls as sc
 from .plan import UNSAFE, USERNS, Plan
-from .request import COMMAND, FETCH, PROVE, PYTHON, SERVE, Request, receive
+from .request import COMMAND, FETCH, PROVE, PYTHON, REPL, SERVE, Request, receive
 
 _exit = os._exit  # a program may replace the one in `os`
 
@@ -22,6 +22,7 @@ MODES: dict[str, Mode] = {
     FETCH: fetch.run,
     SERVE: serve.run,
     PROVE: prove.run,
+    REPL: repl.run,
 }
 """mode -> what does it; returns the exit code."""
 

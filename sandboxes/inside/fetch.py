@@ -24,7 +24,7 @@ def run(request: Request) -> int:
     room: int = request.options["limit_bytes"]  # type: ignore[assignment]
     with os.fdopen(1, "wb", closefd=False) as out:
         for path in paths:
-            data = _read(path, room)
+            data = read(path, room)
             answer = (
                 {"path": path, "refused": data}
                 if isinstance(data, str)
@@ -37,7 +37,8 @@ def run(request: Request) -> int:
     return 0
 
 
-def _read(path: str, room: int) -> bytes | str:
+def read(path: str, room: int) -> bytes | str:
+    """The content of a regular file below the work directory, or why it is refused."""
     try:
         descriptor = _open(path)
     except FileNotFoundError:

@@ -81,7 +81,7 @@ def report(error: BaseException, source: bytes) -> None:
     while frames is not None and frames.tb_frame.f_code.co_filename == hidden:
         frames = frames.tb_next
     error.__traceback__ = frames
-    _flush(sys.stdout)
+    flush(sys.stdout)
     traceback.print_exception(error)
 
 
@@ -102,18 +102,19 @@ def finish(code: int) -> int:
         if threading := sys.modules.get("threading"):
             threading._shutdown()
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-        _flush(sys.stdout)
+        flush(sys.stdout)
         # files the program left open are flushed when its globals go
         sys.modules["__main__"].__dict__.clear()
         gc.collect()
     except BaseException as error:
         traceback.print_exception(error)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        _flush(stream)
+        flush(stream)
     return code
 
 
-def _flush(stream: object) -> None:
+def flush(stream: object) -> None:
+    """Flush `stream`, if the program has left one that can be."""
     try:
         stream.flush()  # type: ignore[attr-defined]
     except BaseException:

@@ -27,7 +27,7 @@ leftovers killed.
 """
 
 ORDER = struct.Struct("<cI")
-"""kind (b"K": kill the run, b"P": preserve its files), run number."""
+"""kind (b"K": kill the run, b"I": interrupt its first process, b"P": preserve its files), run number."""
 
 READY, READY_FOR = b"ready", b"ready for run"
 
@@ -40,6 +40,7 @@ class Slot:
         self.control = control
         self.requests = requests
         self.number = 0
+        self.child = 0
         self.preserved: set[int] = set()
         self.alone = plan.tier != UNSAFE
         """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or
@@ -52,10 +53,10 @@ class Slot:
         self.control.send(READY)
         while True:
             self.number += 1
-            child = os.fork()
-            if child == 0:
+            self.child = os.fork()
+            if self.child == 0:
                 children.main(self.plan, self.requests, self.number)
-            self._finish(child)
+            self._finish(self.child)
 
     def _finish(self, child: int) -> None:
         ended = os.pidfd_open(child)
@@ -85,6 +86,8 @@ class Slot:
             return  # meant for a run that ended meanwhile
         if kind == b"K":
             self._kill_all()
+        elif kind == b"I":
+            os.kill(self.child, signal.SIGINT)
         else:
             self.preserved.add(number)
 

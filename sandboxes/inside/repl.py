@@ -1,0 +1,108 @@
+"""A session: cells run one after another in one namespace, as at Python's prompt.
+
+The line carries requests in and answers out; what a cell prints goes to the output pipes. Interrupts
+reach a cell, never the wait between cells.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+
+from . import fetch, program
+from .request import Request
+
+PEER = 3
+LENGTH = struct.Struct("<I")
+
+
+def run(request: Request) -> int:
+    """Serve the session until the driver closes the line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = socket.socket(fileno=PEER)
+    namespace = program.fresh_main().__dict__
+    sys.argv = [""]
+    gc.enable()
+    program.give_full_depth()
+    while (message := _receive(line)) is not None:
+        answer = json.dumps(_DO[message["do"]](message, namespace)).encode()
+        line.sendall(LENGTH.pack(len(answer)) + answer)
+    return 0
+
+
+def _receive(line: socket.socket) -> dict[str, object] | None:
+    header = _exactly(line, LENGTH.size)
+    if header is None:
+        return None
+    body = _exactly(line, LENGTH.unpack(header)[0])
+    return None if body is None else json.loads(body)  # type: ignore[no-any-return]
+
+
+def _exactly(line: socket.socket, size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        part = line.recv(min(size - len(data), 1 << 16))
+        if not part:
+            return None
+        data += part
+    return data
+
+
+def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str, object]:
+    source = str(message["code"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _execute(source, namespace)
+    except BaseException as error:
+        program.report(error, source.encode("utf-8", "replace"))
+        return {"ok": False}
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        program.flush(sys.stdout)
+        program.flush(sys.stderr)
+    return {"ok": True}
+
+
+def _execute(source: str, namespace: dict[str, object]) -> None:
+    """Run a cell; the value of a last expression is shown, as at the prompt."""
+    import ast  # kept out of every other kind of child
+
+    tree = ast.parse(source, program.NAME)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    exec(compile(tree, program.NAME, "exec", dont_inherit=True), namespace)
+    if isinstance(last, ast.Expr):
+        shown = compile(ast.Expression(last.value), program.NAME, "eval", dont_inherit=True)
+        sys.displayhook(eval(shown, namespace))
+
+
+def _write(message: dict[str, object], _: dict[str, object]) -> dict[str, object]:
+    files: dict[str, str] = message["files"]  # type: ignore[assignment]
+    try:
+        for name, data in files.items():
+            if folder := os.path.dirname(name):
+                os.makedirs(folder, exist_ok=True)
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o755)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(base64.b64decode(data))
+    except OSError as error:
+        return {"ok": False, "reason": str(error)}
+    return {"ok": True}
+
+
+def _read(message: dict[str, object], _: dict[str, object]) -> dict[str, object]:
+    room: int = message["limit_bytes"]  # type: ignore[assignment]
+    data = fetch.read(str(message["path"]), room)
+    if isinstance(data, str):
+        return {"ok": False, "reason": data}
+    return {"ok": True, "data": base64.b64encode(data).decode()}
+
+
+_DO = {"cell": _cell, "write": _write, "read": _read}

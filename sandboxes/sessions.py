@@ -1,0 +1,267 @@
+"""Sessions: a Python prompt that keeps its state, for agents that work over several turns.
+
+    async with await Session.open(sandbox) as session:
+        await session.run("x = 6")
+        (await session.run("x * 7")).stdout          # "42\\n"
+
+A session holds one slot from `open` to `close`, with its own files and limits. It ends by itself when
+it is idle for too long, and with the process behind it, whoever ended that: then `SessionGone`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Any, Self
+
+from ludus.errors import SessionGone
+
+from .inside.repl import LENGTH
+from .inside.request import REPL, Request
+from .paths import check_files, check_path
+from .protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from .slot_sandbox import SESSION, SlotSandbox
+from .slots import SlotLost
+
+INTERRUPT_GRACE_S = 1.0
+"""How long an interrupted cell may take to stop before the session is ended."""
+
+_MOST_ANSWER_BYTES = 48 * MIB
+_READ_BYTES = 1 << 16
+
+SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
+
+
+class _Output:
+    """One output pipe of the session; keeps at most `limit` bytes of each cell."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.limit = self.size = 0
+        self._parts: list[bytes] = []
+        os.set_blocking(descriptor, False)
+
+    def drain(self) -> None:
+        """Read what is there; what is beyond the limit is dropped."""
+        with suppress(BlockingIOError):
+            while data := os.read(self.descriptor, _READ_BYTES):
+                self._parts.append(data[: max(0, self.limit - self.size)])
+                self.size += len(data)
+                if self.size > 64 * self.limit:
+                    return  # a flood: back to the loop, which will interrupt it
+
+    def start(self, limit: int) -> None:
+        """Forget what was said between cells."""
+        self.limit = limit
+        self.drain()
+        self.size, self._parts = 0, []
+
+    def text(self) -> str:
+        """What the cell wrote."""
+        return b"".join(self._parts).decode("utf-8", "replace")
+
+
+class Session:
+    """A running session; make one with `open`. Calls are taken one at a time."""
+
+    def __init__(self, limits: Limits, idle_ttl_s: float) -> None:
+        self._limits = limits
+        self._idle_ttl_s = idle_ttl_s
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._reason = "it was closed"
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        sandbox: SlotSandbox,
+        *,
+        limits: Limits = SESSION_LIMITS,
+        idle_ttl_s: float = 600.0,
+    ) -> Self:
+        """Start a session.
+
+        Args:
+            limits: of the whole session; `output_bytes` of each cell and each file read.
+            idle_ttl_s: ends the session after this long without a call.
+        """
+        session = cls(limits, idle_ttl_s)
+        (session._slot,) = await session._stack.enter_async_context(sandbox.pool(SESSION).take())
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        near.setblocking(False)
+        session._line = near
+        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
+        for writer in writers:
+            os.fchmod(writer, 0o622)
+        session._outputs = [_Output(reader) for reader in readers]
+        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
+        session._run = asyncio.ensure_future(
+            session._slot.run(Request(mode=REPL), limits, peers=peers)
+        )
+        session._run.add_done_callback(session._on_end)
+        session._rest()
+        return session
+
+    def _on_end(self, run: asyncio.Future[Any]) -> None:
+        if not run.cancelled() and not run.exception():
+            outcome = run.result()
+            self._reason = f"its process ended: {outcome.status} {outcome.detail}".rstrip()
+
+    async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
+        """Run one cell; a last expression is shown as at the prompt.
+
+        A cell that is late or says too much is interrupted (`KeyboardInterrupt`), and the session
+        lives on; if it does not stop then, the session is ended.
+
+        Raises:
+            SessionGone: the session has ended, or ends with this cell.
+        """
+        async with self._turn:
+            self._busy()
+            for output in self._outputs:
+                output.start(self._limits.output_bytes)
+                self._loop.add_reader(output.descriptor, output.drain)
+            started = time.monotonic()
+            try:
+                answer, status = await self._cell(code, timeout_s)
+            finally:
+                for output in self._outputs:
+                    self._loop.remove_reader(output.descriptor)
+            for output in self._outputs:
+                output.drain()
+            if status is ExecutionStatus.OK:
+                status = self._status(answer)
+            out, err = (output.text() for output in self._outputs)
+            used = Usage(wall_s=time.monotonic() - started)
+            return Execution(status=status, stdout=out, stderr=err, usage=used)
+
+    def _status(self, answer: dict[str, Any]) -> ExecutionStatus:
+        if any(output.size > output.limit for output in self._outputs):
+            return ExecutionStatus.OUTPUT_LIMIT
+        return ExecutionStatus.OK if answer.get("ok") is True else ExecutionStatus.ERROR
+
+    async def _cell(self, code: str, timeout_s: float) -> tuple[dict[str, Any], ExecutionStatus]:
+        asking = asyncio.ensure_future(self._ask({"do": "cell", "code": code}))
+        deadline = time.monotonic() + timeout_s
+        verdict = ExecutionStatus.OK
+        while not asking.done() and verdict is ExecutionStatus.OK:
+            await asyncio.wait([asking], timeout=min(0.1, max(0.0, deadline - time.monotonic())))
+            if any(output.size > output.limit for output in self._outputs):
+                verdict = ExecutionStatus.OUTPUT_LIMIT
+            elif time.monotonic() >= deadline:
+                verdict = ExecutionStatus.TIMEOUT
+        if asking.done():
+            return await asking, ExecutionStatus.OK
+        self._slot.interrupt_run()
+        await asyncio.wait([asking], timeout=INTERRUPT_GRACE_S)
+        if not asking.done():
+            asking.cancel()
+            self._reason = f"a cell did not stop when it was interrupted ({verdict})"
+            await self.close()
+            raise SessionGone(f"the session has ended: {self._reason}")
+        return await asking, verdict
+
+    async def write(self, files: Mapping[str, bytes | str]) -> None:
+        """Write files into the session's directory.
+
+        Raises:
+            ConfigError: a path is not allowed. SessionGone: the session has ended.
+            OSError: there is no room, or the session has put something else in the way.
+        """
+        data = check_files(files, room_bytes=_MOST_ANSWER_BYTES // 2)
+        encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        async with self._turn:
+            answer = await self._ask({"do": "write", "files": encoded})
+        if answer.get("ok") is not True:
+            raise OSError(f"the files cannot be written: {str(answer.get('reason'))[:200]}")
+
+    async def read(self, path: str) -> bytes:
+        """Read one regular file of the session.
+
+        Raises:
+            ConfigError: the path is not allowed. SessionGone: the session has ended.
+            OSError: it is no regular file, or larger than the output limit.
+        """
+        room = self._limits.output_bytes
+        async with self._turn:
+            answer = await self._ask({"do": "read", "path": check_path(path), "limit_bytes": room})
+        try:
+            data = base64.b64decode(answer["data"], validate=True)
+        except (KeyError, ValueError, TypeError) as error:
+            raise OSError(f"{path!r} {str(answer.get('reason'))[:200]}") from error
+        return data[:room]
+
+    async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """One request and its answer, which comes from untrusted code: bounded, and JSON at most."""
+        self._busy()
+        body = json.dumps(message).encode()
+        try:
+            await self._loop.sock_sendall(self._line, LENGTH.pack(len(body)) + body)
+            (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
+            answer = json.loads(await self._exactly(min(length, _MOST_ANSWER_BYTES)))
+        except (OSError, EOFError, ValueError, RecursionError) as error:
+            await asyncio.wait([self._run], timeout=0.5)
+            await self.close()
+            raise SessionGone(f"the session has ended: {self._reason}") from error
+        self._rest()
+        return answer if isinstance(answer, dict) else {}
+
+    async def _exactly(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            part = await self._loop.sock_recv(self._line, min(size, _READ_BYTES))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _busy(self) -> None:
+        if self._idle:
+            self._idle.cancel()
+        if self._line.fileno() < 0:
+            raise SessionGone(f"the session has ended: {self._reason}")
+
+    def _rest(self) -> None:
+        self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
+
+    def _expire(self) -> None:
+        self._reason = f"it was idle for {self._idle_ttl_s:g} s"
+        self._ending = self._loop.create_task(self.close())
+
+    async def close(self) -> None:
+        """End the session and give its slot back. Idempotent."""
+        if self._idle:
+            self._idle.cancel()
+        if self._line.fileno() < 0:
+            return
+        self._line.close()
+        self._run.remove_done_callback(self._on_end)
+        self._slot.kill_run()
+        with suppress(SlotLost):
+            await self._run
+        for output in self._outputs:
+            self._loop.remove_reader(output.descriptor)
+            os.close(output.descriptor)
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,108 @@
+"""Sessions keep their state, obey their limits, and end in ways that are told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ludus.errors import ConfigError, SessionGone
+from ludus.sandboxes import ExecutionStatus, Limits, Session, SlotSandbox, open_sandbox
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+LIMITS = Limits(timeout_s=60, cpu_s=30, output_bytes=20_000)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def sandbox() -> AsyncIterator[SlotSandbox]:
+    opened = await open_sandbox("slots-root", size=2)
+    assert isinstance(opened, SlotSandbox)
+    yield opened
+    await opened.close()
+
+
+async def test_state_lives_from_cell_to_cell_and_the_last_value_is_shown(
+    sandbox: SlotSandbox,
+) -> None:
+    async with await Session.open(sandbox) as session:
+        assert (await session.run("x = 6\ndef f(n):\n    return n * 7")).ok
+        assert (await session.run("print('hi')\nf(x)")).stdout == "hi\n42\n"
+        failed = await session.run("f('a') + 1")
+        assert failed.status is ExecutionStatus.ERROR
+        assert "TypeError" in failed.stderr
+        assert (await session.run("x")).stdout == "6\n"
+
+
+async def test_sessions_do_not_see_each_other(sandbox: SlotSandbox) -> None:
+    async with await Session.open(sandbox) as one, await Session.open(sandbox) as two:
+        await one.run("secret = 1\nopen('f', 'w').write('x')")
+        seen = await two.run("import os\nprint('secret' in globals(), os.listdir('.'))")
+    assert seen.stdout == "False []\n"
+
+
+async def test_files_go_in_and_out(sandbox: SlotSandbox) -> None:
+    async with await Session.open(sandbox) as session:
+        await session.write({"d/in.bin": b"\xff\0"})
+        await session.run("data = open('d/in.bin', 'rb').read()\nopen('out', 'wb').write(data * 2)")
+        assert await session.read("out") == b"\xff\0\xff\0"
+        await session.run("import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('fifo')")
+        for name in ("link", "fifo", "missing"):
+            with pytest.raises(OSError, match=name):
+                await session.read(name)
+        with pytest.raises(ConfigError):
+            await session.read("../etc/passwd")
+
+
+async def test_a_late_cell_is_interrupted_and_the_session_lives_on(sandbox: SlotSandbox) -> None:
+    async with await Session.open(sandbox) as session:
+        await session.run("x = 1")
+        late = await session.run("while True: x += 1", timeout_s=0.2)
+        assert late.status is ExecutionStatus.TIMEOUT
+        assert "KeyboardInterrupt" in late.stderr
+        assert (await session.run("x > 1")).stdout == "True\n"
+
+
+async def test_a_flood_of_output_is_cut_and_interrupted(sandbox: SlotSandbox) -> None:
+    async with await Session.open(sandbox, limits=LIMITS) as session:
+        flood = await session.run("while True: print('x' * 100)")
+        assert flood.status is ExecutionStatus.OUTPUT_LIMIT
+        assert len(flood.stdout) == LIMITS.output_bytes
+        assert (await session.run("1 + 1")).stdout == "2\n"
+
+
+STUBBORN = "while True:\n    try:\n        while True: x = 1\n    except KeyboardInterrupt: pass"
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("import os\nos._exit(3)", "process ended"),
+        (STUBBORN, "did not stop"),
+        ("import os\nos.write(3, b'\\xff' * 8)", "ended"),
+        ("import os\nos.closerange(3, 99)", "ended"),
+    ],
+)
+async def test_a_session_that_ends_says_so_and_stays_ended(
+    sandbox: SlotSandbox, cell: str, reason: str
+) -> None:
+    session = await Session.open(sandbox)
+    with pytest.raises(SessionGone, match=reason):
+        await session.run(cell, timeout_s=0.3)
+    with pytest.raises(SessionGone):
+        await session.run("1")
+    await session.close()
+
+
+async def test_an_idle_session_ends_and_gives_its_slot_back(sandbox: SlotSandbox) -> None:
+    session = await Session.open(sandbox, idle_ttl_s=0.1)
+    await asyncio.sleep(0.4)
+    with pytest.raises(SessionGone, match="idle"):
+        await session.run("1")
