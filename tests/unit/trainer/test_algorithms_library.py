@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FunctionType
 
 import pytest
+import torch
 
 from ludus.trainer import algorithms, recipes
 from ludus.trainer.algorithms import experimental
@@ -160,3 +161,16 @@ def test_every_picture_of_the_page_is_there() -> None:
     assert pictures
     for picture in pictures:
         assert (DOCS / picture).is_file(), picture
+
+
+def test_the_example_of_the_page_runs_and_gives_its_gradient() -> None:
+    page = (DOCS / "algorithms.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
+    assert len(blocks) == 1
+    names: dict[str, torch.Tensor] = {}
+    exec(compile(blocks[0], "docs/algorithms.md", "exec"), names)
+    # A = +-.5 / (sqrt(.5) + 1e-6), ratio 1, six tokens
+    one = 0.5 / (0.5**0.5 + 1e-6) / 6
+    gradient = names["logp"].grad
+    assert gradient is not None
+    torch.testing.assert_close(gradient, torch.tensor([[-one] * 3, [one] * 3]))
