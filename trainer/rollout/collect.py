@@ -121,7 +121,7 @@ class Collector:
         return episode, attempt
 
     async def _play(self, task: Task, env_seed: int, name: str) -> Episode:
-        session = self.source.open()
+        session = await self.source.open()
         try:
             return await play(
                 session,

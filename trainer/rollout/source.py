@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Protocol
 
 from ludus.envs import EnvSession, Task, make_async
 from ludus.envs.connect import Server, connect
 from ludus.envs.gym import Playable
-from ludus.errors import ConfigError
+from ludus.envs.offload import offload
+from ludus.errors import ConfigError, RewardUnavailable
+from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served
+from ludus.wire.lanes import Lanes
+
+THREADS = 16
+CALL_S = 120.0
+"""Longest one call of a local environment may take."""
 
 PAGE = 256
 """Tasks fetched at once."""
@@ -21,7 +29,7 @@ class EnvSource(Protocol):
 
     id: str
 
-    def open(self) -> Playable:
+    async def open(self) -> Playable:
         """A session for one episode."""
         ...
 
@@ -47,17 +55,25 @@ class EnvSource(Protocol):
 
 
 class LocalSource:
-    """Sessions in this process; closed ones are played again, since building one may be costly."""
+    """Sessions in this process; closed ones are played again, since building one may be costly.
+
+    Plain-`def` environments run on threads of their own: one that is slow does not keep the other
+    episodes waiting, and one that hangs is given up on.
+    """
 
     def __init__(self, env_id: str, make: Callable[[], EnvSession]) -> None:
         self.id = env_id
         self._make = make
         self._first = make()
-        self._idle: list[Playable] = [self._first]
+        self._idle: list[Playable] = []
+        self._lanes = Lanes(THREADS, name="ludus-env")
+        self._built = 0
 
-    def open(self) -> Playable:
+    async def open(self) -> Playable:
         """A session for one episode."""
-        return self._idle.pop() if self._idle else self._make()
+        if not self._built:
+            await self._lanes.start()
+        return self._idle.pop() if self._idle else self._build()
 
     async def release(self, session: Playable) -> None:
         """Keep it for the next episode."""
@@ -78,9 +94,24 @@ class LocalSource:
 
     async def close(self) -> None:
         """Close every session."""
-        for session in self._idle:
+        for session in [self._first, *self._idle]:
             await session.close()
         self._idle.clear()
+        if self._built:
+            await self._lanes.stop()
+
+    def _build(self) -> EnvSession:
+        session = self._make()
+        self._built += 1
+        offload(session.env, partial(self._on_lane, str(self._built)))
+        return session
+
+    async def _on_lane(self, key: str, work: Callable[[], object]) -> object:
+        late = RewardUnavailable(Verdict.unavailable(f"{self.id}: no answer within {CALL_S:g} s"))
+        made = await self._lanes.submit(key, work, timeout_s=CALL_S, late=lambda: late)
+        if made is late:
+            raise late
+        return made
 
 
 class RemoteSource:
@@ -91,7 +122,7 @@ class RemoteSource:
         self._server = server
         self._tasks: dict[tuple[str, int], Task] = {}
 
-    def open(self) -> Playable:
+    async def open(self) -> Playable:
         """A session for one episode; created over there by its first reset."""
         return self._server.make_async(self.id)
 

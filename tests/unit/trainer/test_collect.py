@@ -1,0 +1,170 @@
+"""Groups of rollouts: seeds, retries, failures, verifiers."""
+
+import asyncio
+import time
+
+import pytest
+
+from ludus.agent import Limits, ScriptedPolicy, Stop
+from ludus.envs import EnvSession, TextEnv
+from ludus.trainer.evaluate import evaluate
+from ludus.trainer.rollout import Collector, Scorer
+from ludus.trainer.rollout import source as sources
+from ludus.trainer.rollout.scoring import WeightedVerifier
+from ludus.trainer.rollout.source import LocalSource
+from ludus.verdict import Verdict
+
+
+class Guess(TextEnv):
+    """Reward 1 for the number of the episode's own randomness; fails as often as it is told to."""
+
+    failures = 0
+    sleep_s = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        self.number = self.rng.randrange(1000)
+        return str(self.number), {}
+
+    def step(self, action):
+        time.sleep(self.sleep_s)
+        if Guess.failures > 0:
+            Guess.failures -= 1
+            return "", Verdict.unavailable("the judge is down"), True, False, {}
+        return "", float(action == str(self.number)), True, False, {}
+
+
+def collector(policy=None, **options):
+    source = LocalSource("test/guess-v0", lambda: EnvSession(Guess(), "test/guess-v0"))
+    policy = policy or ScriptedPolicy(lambda messages: messages[-1].text)
+    return Collector(source, policy, **options)
+
+
+@pytest.fixture(autouse=True)
+def _no_failures():
+    Guess.failures, Guess.sleep_s = 0, 0.0
+
+
+async def collect(made, indices=(0, 1), size=3):
+    tasks = await made.source.tasks("train", list(indices))
+    groups = await made.collect(tasks, group_size=size, seed=0)
+    await made.source.close()
+    return groups
+
+
+async def test_rollouts_of_a_group_share_task_and_environment_seed():
+    groups = await collect(collector())
+    for group in groups:
+        shown = {
+            episode.trajectories[0].turns[0].observation[-1].text for episode in group.episodes
+        }
+        assert len(shown) == 1
+        assert len({episode.seed for episode in group.episodes}) == 1
+        assert [episode.index for episode in group.episodes] == [0, 1, 2]
+        assert [episode.trajectories[0].verdict.reward for episode in group.episodes] == [1.0] * 3
+    assert groups[0].episodes[0].seed != groups[1].episodes[0].seed
+
+
+async def test_an_unavailable_reward_is_played_again_and_never_a_zero(monkeypatch):
+    monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
+    Guess.failures = 2
+    groups = await collect(collector(retries=3))
+    assert sum(group.retries for group in groups) == 2
+    verdicts = [e.trajectories[0].verdict for group in groups for e in group.episodes]
+    assert all(verdict.reward == 1.0 for verdict in verdicts)
+
+
+async def test_what_keeps_failing_stays_in_the_group_without_a_reward(monkeypatch):
+    monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
+    Guess.failures = 10**6
+    (group,) = await collect(collector(retries=1), indices=[0], size=2)
+    for episode in group.episodes:
+        trajectory = episode.trajectories[0]
+        assert trajectory.verdict.reward is None
+        assert trajectory.stop is Stop.REWARD_UNAVAILABLE
+        assert trajectory.exclude_from_loss
+        assert trajectory.exclude_from_baseline
+
+
+async def test_an_evaluation_counts_failures_apart(monkeypatch):
+    monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
+    Guess.failures = 1
+    made = collector(retries=0)
+    found = await evaluate(made, "test", 4)
+    assert (found.mean, found.failed, len(found.rewards)) == (1.0, 1, 3)
+    await made.source.close()
+
+
+async def test_slow_plain_environments_do_not_wait_for_each_other():
+    Guess.sleep_s = 0.2
+    started = time.perf_counter()
+    await collect(collector(), indices=range(4), size=2)
+    assert time.perf_counter() - started < 8 * 0.2 / 2
+
+
+async def test_an_environment_that_hangs_is_given_up_on(monkeypatch):
+    monkeypatch.setattr(sources, "CALL_S", 0.1)
+    Guess.sleep_s = 3.0
+    (group,) = await collect(collector(retries=0), indices=[0], size=1)
+    trajectory = group.episodes[0].trajectories[0]
+    assert trajectory.stop is Stop.REWARD_UNAVAILABLE
+    assert "no answer within 0.1 s" in trajectory.verdict.detail
+
+
+async def test_the_time_of_an_episode_is_bounded():
+    async def never(messages):
+        await asyncio.sleep(60)
+        return ""
+
+    made = collector(ScriptedPolicy(never), limits=Limits(episode_timeout_s=0.1), retries=0)
+    (group,) = await collect(made, indices=[0], size=1)
+    assert group.episodes[0].trajectories[0].stop is Stop.TIMEOUT
+    assert group.episodes[0].trajectories[0].verdict.retryable
+
+
+class Length:
+    """How long the last answer is."""
+
+    def score(self, sample):
+        return Verdict.of(len(sample.text), metrics={"length": len(sample.text)})
+
+
+class Late:
+    """Never answers."""
+
+    async def score(self, sample):
+        await asyncio.sleep(60)
+        return Verdict.of(1.0)
+
+
+class Rank:
+    """The longest answer of a group gets 1."""
+
+    def score(self, sample):
+        return Verdict.invalid("needs a group")
+
+    def score_group(self, samples):
+        longest = max(len(sample.text) for sample in samples)
+        return [Verdict.of(float(len(sample.text) == longest)) for sample in samples]
+
+
+async def test_verifiers_are_composed_into_one_verdict_with_parts():
+    made = collector(
+        ScriptedPolicy(lambda messages: "abc"),
+        scorer=Scorer(
+            [WeightedVerifier("length", Length(), 0.5), WeightedVerifier("rank", Rank())]
+        ),
+    )
+    (group,) = await collect(made, indices=[0], size=2)
+    verdict = group.episodes[0].trajectories[0].verdict
+    # 0 from the environment, half of 3 for the length, 1 for being among the longest
+    assert verdict.reward == pytest.approx(2.5)
+    assert verdict.parts == {"env": (0.0, 1.0), "length": (3.0, 0.5), "rank": (1.0, 1.0)}
+    assert verdict.metrics == {"length": 3.0}
+
+
+async def test_a_late_verifier_makes_the_whole_reward_unavailable():
+    late = WeightedVerifier("late", Late(), timeout_s=0.05)
+    (group,) = await collect(collector(scorer=Scorer([late])), indices=[0], size=1)
+    trajectory = group.episodes[0].trajectories[0]
+    assert trajectory.verdict.reward is None
+    assert trajectory.exclude_from_baseline
