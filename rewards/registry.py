@@ -28,6 +28,7 @@ VerifierFactory = Callable[..., Any]
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 BUILTIN: dict[str, str] = {
+    "coding": "ludus.rewards.coding:CodingVerifier",
     "maths": "ludus.rewards.maths:MathsVerifier",
     "exact": "ludus.rewards.exact:exact",
 }

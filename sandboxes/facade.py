@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ludus.background import background_loop, run_on_loop
 from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 
@@ -28,56 +28,48 @@ ENVIRONMENT_VARIABLE = "LUDUS_SANDBOX"
 _Result = TypeVar("_Result")
 
 
-class _Background:
-    """An event loop in a daemon thread, and the sandbox that lives on it."""
+class _Default:
+    """The process-wide sandbox; it lives on the background loop."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self.loop.run_forever, name="ludus-sandbox", daemon=True
-        )
-        self._thread.start()
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
 
+    @property
+    def in_use(self) -> bool:
+        """Whether it is open."""
+        return self._sandbox is not None
+
     async def sandbox(self) -> Sandbox:
+        """Open it on the first call."""
         async with self._opening:
             if self._sandbox is None:
                 self._sandbox = await open_sandbox(os.environ.get(ENVIRONMENT_VARIABLE) or None)
             return self._sandbox
 
-    def close(self) -> None:
-        if self._sandbox and os.getpid() == self.pid:
-            asyncio.run_coroutine_threadsafe(self._sandbox.close(), self.loop).result(30)
-        self._sandbox = None
+    async def close(self) -> None:
+        """End it; the next call opens a new one."""
+        async with self._opening:
+            if self._sandbox:
+                await self._sandbox.close()
+            self._sandbox = None
 
 
-_background: _Background | None = None
-_guard = threading.Lock()
+_default = _Default()
 
 
-def _shared() -> _Background:
-    global _background
-    with _guard:
-        if _background is None or _background.pid != os.getpid():  # a forked process needs its own
-            _background = _Background()
-        return _background
-
-
-@atexit.register
 def close_default() -> None:
     """End the process-wide sandbox; the next call opens a new one."""
-    if _background:
-        _background.close()
+    if _default.in_use:
+        run_on_loop(_default.close(), timeout_s=30)
 
 
-def _wait(work: Coroutine[Any, Any, _Result]) -> _Result:
-    return asyncio.run_coroutine_threadsafe(work, _shared().loop).result()
+atexit.register(close_default)
 
 
-async def _join(work: Coroutine[Any, Any, _Result]) -> _Result:
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _shared().loop))
+async def default_sandbox() -> Sandbox:
+    """The process-wide sandbox. Only for use on the background loop."""
+    return await _default.sandbox()
 
 
 def execute(
@@ -105,7 +97,7 @@ def execute(
             offered by this tier.
     """
     limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes, network)
-    return _wait(_execute(code, language, limits, stdin, files, fetch_files))
+    return run_on_loop(_execute(code, language, limits, stdin, files, fetch_files))
 
 
 async def execute_async(
@@ -123,7 +115,7 @@ async def execute_async(
 ) -> Execution:
     """`execute` for callers on an event loop."""
     limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes, network)
-    return await _join(_execute(code, language, limits, stdin, files, fetch_files))
+    return await _elsewhere(_execute(code, language, limits, stdin, files, fetch_files))
 
 
 def grade(
@@ -153,7 +145,7 @@ def grade(
         compare=compare,
         language=language,
     )
-    return _wait(_grade(solution, tests, kind, options))
+    return run_on_loop(_grade(solution, tests, kind, options))
 
 
 async def grade_async(
@@ -164,7 +156,12 @@ async def grade_async(
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
     """`grade` for callers on an event loop."""
-    return await _join(_grade(solution, tests, kind, options))
+    return await _elsewhere(_grade(solution, tests, kind, options))
+
+
+async def _elsewhere(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Await `work` on the background loop from another one."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 
 async def _execute(
@@ -175,7 +172,7 @@ async def _execute(
     files: Mapping[str, bytes | str] | None,
     fetch_files: Sequence[str],
 ) -> Execution:
-    sandbox = await _shared().sandbox()
+    sandbox = await _default.sandbox()
     return await sandbox.execute(
         code, language, limits=limits, stdin=stdin, files=files, fetch_files=fetch_files
     )
@@ -184,7 +181,7 @@ async def _execute(
 async def _grade(
     solution: str, tests: Sequence[object], kind: str, options: GradeOptions
 ) -> Verdict:
-    sandbox = await _shared().sandbox()
+    sandbox = await _default.sandbox()
     if not isinstance(sandbox, SlotSandbox):
         raise ConfigError(f"grading needs slots; the sandbox here is {sandbox.tier!r}")
     return await grading.grade(sandbox, solution, tests, kind=kind, options=options)

@@ -4,8 +4,8 @@
         await session.run("x = 6")
         (await session.run("x * 7")).stdout          # "42\\n"
 
-A session holds one slot from `open` to `close`, with its own files and limits. It ends by itself when
-it is idle for too long, and with the process behind it, whoever ended that: then `SessionGone`.
+A session holds one slot from `open` to `close`, with its own files and limits. It ends by itself
+when it is idle for too long, and with the process behind it, whoever ended that: `SessionGone`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .inside.request import REPL, Request
 from .paths import check_files, check_path
 from .protocol import MIB, Execution, ExecutionStatus, Limits, Usage
 from .slot_sandbox import SESSION, SlotSandbox
-from .slots import SlotLost
+from .slots import Slot, SlotLost
 
 INTERRUPT_GRACE_S = 1.0
 """How long an interrupted cell may take to stop before the session is ended."""
@@ -71,15 +71,25 @@ class _Output:
 class Session:
     """A running session; make one with `open`. Calls are taken one at a time."""
 
-    def __init__(self, limits: Limits, idle_ttl_s: float) -> None:
+    def __init__(self, slot: Slot, held: AsyncExitStack, limits: Limits, idle_ttl_s: float) -> None:
         self._limits = limits
         self._idle_ttl_s = idle_ttl_s
+        self._slot, self._held = slot, held
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
-        self._stack = AsyncExitStack()
         self._reason = "it was closed"
         self._idle: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._line.setblocking(False)
+        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
+        for writer in writers:
+            os.fchmod(writer, 0o622)
+        self._outputs = [_Output(reader) for reader in readers]
+        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
+        self._run = asyncio.ensure_future(slot.run(Request(mode=REPL), limits, peers=peers))
+        self._run.add_done_callback(self._on_end)
+        self._rest()
 
     @classmethod
     async def open(
@@ -95,22 +105,9 @@ class Session:
             limits: of the whole session; `output_bytes` of each cell and each file read.
             idle_ttl_s: ends the session after this long without a call.
         """
-        session = cls(limits, idle_ttl_s)
-        (session._slot,) = await session._stack.enter_async_context(sandbox.pool(SESSION).take())
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        near.setblocking(False)
-        session._line = near
-        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
-        for writer in writers:
-            os.fchmod(writer, 0o622)
-        session._outputs = [_Output(reader) for reader in readers]
-        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
-        session._run = asyncio.ensure_future(
-            session._slot.run(Request(mode=REPL), limits, peers=peers)
-        )
-        session._run.add_done_callback(session._on_end)
-        session._rest()
-        return session
+        held = AsyncExitStack()
+        (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
+        return cls(slot, held, limits, idle_ttl_s)
 
     def _on_end(self, run: asyncio.Future[Any]) -> None:
         if not run.cancelled() and not run.exception():
@@ -202,7 +199,7 @@ class Session:
         return data[:room]
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One request and its answer, which comes from untrusted code: bounded, and JSON at most."""
+        """One request and its answer, which untrusted code gives: bounded, and JSON at most."""
         self._busy()
         body = json.dumps(message).encode()
         try:
@@ -253,7 +250,7 @@ class Session:
         for output in self._outputs:
             self._loop.remove_reader(output.descriptor)
             os.close(output.descriptor)
-        await self._stack.aclose()
+        await self._held.aclose()
 
     async def __aenter__(self) -> Self:
         return self

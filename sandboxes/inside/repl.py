@@ -1,7 +1,7 @@
-"""A session: cells run one after another in one namespace, as at Python's prompt.
+"""A session: cells run one after another in one namespace, as at the prompt.
 
-The line carries requests in and answers out; what a cell prints goes to the output pipes. Interrupts
-reach a cell, never the wait between cells.
+The line carries requests in and answers out; what a cell prints goes to the output pipes.
+Interrupts reach a cell, never the wait between cells.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(request: Request) -> int:
     gc.enable()
     program.give_full_depth()
     while (message := _receive(line)) is not None:
-        answer = json.dumps(_DO[message["do"]](message, namespace)).encode()
+        answer = json.dumps(_DO[str(message["do"])](message, namespace)).encode()
         line.sendall(LENGTH.pack(len(answer)) + answer)
     return 0
 
@@ -41,7 +41,8 @@ def _receive(line: socket.socket) -> dict[str, object] | None:
     if header is None:
         return None
     body = _exactly(line, LENGTH.unpack(header)[0])
-    return None if body is None else json.loads(body)  # type: ignore[no-any-return]
+    message: dict[str, object] | None = None if body is None else json.loads(body)
+    return message
 
 
 def _exactly(line: socket.socket, size: int) -> bytes | None:

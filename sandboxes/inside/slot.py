@@ -27,7 +27,7 @@ leftovers killed.
 """
 
 ORDER = struct.Struct("<cI")
-"""kind (b"K": kill the run, b"I": interrupt its first process, b"P": preserve its files), run number."""
+"""kind (b"K" kill the run, b"I" interrupt its first process, b"P" preserve its files), number."""
 
 READY, READY_FOR = b"ready", b"ready for run"
 
