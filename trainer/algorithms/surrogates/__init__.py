@@ -1,5 +1,10 @@
 """Surrogate losses: what is minimised, given advantages. Each returns (sum, weight)."""
 
+from .covariance import (
+    covariance_mask,
+    kl_cov_loss,
+    vespo_loss,
+)
 from .detached import (
     cispo_loss,
     decoupled_ppo_loss,
@@ -50,6 +55,7 @@ __all__ = [
     "RatioStatistics",
     "cispo_loss",
     "clip",
+    "covariance_mask",
     "dapo_loss",
     "decoupled_ppo_loss",
     "drpo_length_weights",
@@ -60,6 +66,7 @@ __all__ = [
     "gspo_token_loss",
     "hinge_kl_penalty",
     "kimi_loss",
+    "kl_cov_loss",
     "log_ratio",
     "low_probability_mask",
     "lp_reg_loss",
@@ -78,4 +85,5 @@ __all__ = [
     "sequence_ratio",
     "topr_loss",
     "two_sided_clip_loss",
+    "vespo_loss",
 ]

@@ -1,0 +1,123 @@
+"""Losses that watch what drains entropy or variance: KL-Cov, and VESPO's shaped sequence weight."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..aggregation import Agg, Sum, aggregate
+from ..masked import blank, masked_mean
+from .ratio import MAX_LOG_RATIO, log_ratio
+
+
+def covariance_mask(
+    logp: Tensor, advantages: Tensor, mask: Tensor, *, share: float = 2e-4
+) -> Tensor:
+    """The tokens that drain entropy fastest: the top `share` by `(A - mean A)(logp - mean logp)`.
+
+    Args:
+        logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        share: of the trained tokens; at least one is marked.
+
+    Returns:
+        [B, T] bool, True for the marked tokens. Clip-Cov drops some of them, KL-Cov penalises them.
+
+    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617.
+
+    >>> logp, advantages = torch.tensor([[-1.0, -2.0, -3.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> covariance_mask(logp, advantages, torch.ones(1, 3))
+    tensor([[ True, False, False]])
+    """
+    trained, spread = mask.bool(), blank(advantages.detach(), mask)
+    values = blank(logp.detach(), mask)
+    product = (spread - masked_mean(spread, mask)) * (values - masked_mean(values, mask))
+    count = max(1, int(share * int(trained.sum())))
+    marked = torch.zeros_like(trained).flatten()
+    ranked = torch.where(trained, product, -torch.inf).flatten()
+    marked[ranked.argsort(descending=True, stable=True)[:count]] = True
+    return marked.view_as(trained) & trained
+
+
+def kl_cov_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    coefficient: float = 1.0,
+    marked: Tensor | None = None,
+    weights: Tensor | None = None,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """KL-Cov: no clip, but a pull back on the few tokens of greatest covariance:
+    `-A rho + c |log rho|`.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        coefficient: c, on marked tokens only.
+        marked: [B, T] bool, `covariance_mask` over the whole batch; of these rows, when not given.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617.
+
+    >>> logp, old = torch.tensor([[2.0]]).log(), torch.zeros(1, 1)
+    >>> kl_cov_loss(logp, old, torch.tensor([1.0]), torch.ones(1, 1))  # -2 + ln 2
+    (tensor(-1.3069), tensor(1.))
+    """
+    if marked is None:
+        marked = covariance_mask(logp, advantages, mask)
+    difference = log_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    losses = -blank(advantages.detach(), mask) * difference.exp()
+    pulled = losses + coefficient * difference.abs()
+    return aggregate(torch.where(marked.bool(), pulled, losses), mask, agg, weights=weights)
+
+
+def vespo_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    power: float,
+    lam: float,
+    weights: Tensor | None = None,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """VESPO: the score function, each sequence weighed by a smooth bump of its ratio.
+
+    `l = -sg[e^lam W^k e^(-lam W)] A log pi`, W the product of the row's token ratios; 1 at W = 1.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        power: k; the bump is greatest at W = k / lam.
+        lam: how fast it falls beyond.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+        max_log_ratio: nats; clamps log W.
+
+    Source: VESPO as implemented in prime-rl, SkyRL and ROLL.
+
+    >>> logp = torch.tensor([[2.0]]).log().requires_grad_()
+    >>> old, one = torch.zeros(1, 1), torch.ones(1)
+    >>> loss = vespo_loss(logp, old, one, torch.ones(1, 1), power=2.0, lam=1.0)
+    >>> loss[0].backward(); logp.grad  # -4 / e
+    tensor([[-1.4715]])
+    """
+    whole = log_ratio(logp.detach(), old_logp, mask, max_log_ratio=None).sum(1, keepdim=True)
+    if max_log_ratio is not None:
+        whole = whole.clamp(-max_log_ratio, max_log_ratio)
+    bump = (lam + power * whole - lam * whole.exp()).exp()
+    losses = -bump * blank(advantages.detach(), mask) * blank(logp, mask)
+    return aggregate(losses, mask, agg, weights=weights)
