@@ -24,8 +24,8 @@ from .nodes import Node, symbols, walk
 DIGITS = 50
 MAX_DIGITS = 3000
 MAX_SUM = 20_000
-NEEDED = 3
-TRIES = 8
+NEEDED = 4
+TRIES = 20
 
 Number = Any  # mpmath has no types: mpf or mpc
 
@@ -52,9 +52,14 @@ def agree(left: Node, right: Node) -> bool | None:
     return _agree_at_integers(left, right, names)
 
 
+_SCALES = (Fraction(1, 4), 300, -1, -300, 1)
+"""Where points lie: near and far, on both sides, so that max(7, x) shows its other face; the first
+are within (0, 1), where inverse functions live."""
+
+
 def _coordinate(random: Random, attempt: int) -> Fraction:
-    value = Fraction(random.randrange(300_000, 3_000_000), 1_000_003)
-    return -value if attempt % 3 == 2 and random.random() < 0.5 else value
+    scale = _SCALES[attempt % len(_SCALES)]
+    return Fraction(random.randrange(300_000, 3_000_000), 1_000_003) * scale
 
 
 def _agree_at_integers(left: Node, right: Node, names: list[str]) -> bool | None:

@@ -20,7 +20,8 @@ HUGE = 1e150
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142, 2.2361, 4.6692)
 _MIXED = (-0.8314, 1.7205, -1.4427, 0.5772, -2.5029, 1.2020, -0.9159, 2.6854)
 _WHOLE = (3.0, 5.0, 2.0, 7.0, 4.0, 9.0, 6.0, 8.0)
-POINTS = (_GENERIC, _MIXED, _WHOLE)
+_FAR = (137.21, -58.43, 211.07, -96.31, 74.59, 183.7, -149.2, 67.83)
+POINTS = (_GENERIC, _MIXED, _FAR, _WHOLE)
 
 Value = tuple[complex, float]
 """A value and a bound on its error."""

@@ -10,12 +10,12 @@ from .excerpt import HEDGE, TAIL, Extraction
 NUMBER_TAIL = 1200
 """The same for a bare last number."""
 MAX_SENTENCES = 40
-"""Characters at the end of a response in which sentences and last expressions are looked for."""
 _MARKER = re.compile(
     r"(?:\b(?:final answer|answer|result|solution|correct (?:option|choice)|option|choice)\**\s*"
     r"(?:is|are|would be|will be|=|:)\s*:?\**\s*"
     r"(?:therefore|thus|simply|given by|equal to|that|indeed)?\s*:?"
-    r"|\banswer\s*(?=\$|\\\(|\\\[)|\*\*\s*(?:final )?answer\s*\**\s*:?\s*\**"
+    r"|\#{1,6}\s*(?:final )?answer\b\s*:?|\banswer\s*(?=\$|\\\(|\\\[)"
+    r"|\*\*\s*(?:final )?answer\s*\**\s*:?\s*\**"
     r"|答案\s*(?:是|为|：|:)|\#\#\#\#)",
     re.IGNORECASE,
 )
@@ -157,6 +157,27 @@ def _inner(found: re.Match[str]) -> str:
 
 
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_STATED = re.compile(
+    r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get)\b\s*"
+    r"(?:equal to|approximately|about|that)?\s*(.+)$",
+    re.DOTALL,
+)
+_ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)")
+
+
+def stated(prose: str) -> str | None:
+    """What a short sentence states (`It costs 1,000`), if it states one thing and
+    denies nothing.
+    """
+    if re.search(r"\b(?:not|or|either)\b", prose):
+        return None
+    said = _STATED.match(prose)
+    if said:
+        return said[1]
+    numbers = _ALONE.findall(prose)
+    return numbers[0] if len(numbers) == 1 else None
+
+
 _NARRATIVE = frozenset(
     {"there", "are", "then", "hence", "thus", "have", "get", "gives", "therefore", "find", "add"}
 )

@@ -5,6 +5,7 @@ and now.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,6 +18,8 @@ from .judge import Deep, Judge, NeedsPool
 from .nodes import Node, TooBig, Unreadable
 from .notation import as_words, points_for_commas, squeeze
 from .reader import MAX_CHARACTERS, clean, read_cleaned
+from .sentences import stated
+from .wording import same_words
 
 _BOXED_GOLD = re.compile(r"\\boxed\s*\{")
 _LABEL = re.compile(
@@ -157,9 +160,14 @@ def _by_meaning(
         return Decision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return Decision(False, "unreadable", f"the answer cannot be read: {error}")
+    if answer.op == "text" and meaning.op != "text" and (statement := stated(said)):
+        with suppress(Unreadable):
+            answer = read_cleaned(clean(statement))
     judge = Judge(conventions, deep=deep)
     try:
-        equal = matches(meaning, answer, judge)
+        equal = matches(meaning, answer, judge) or (
+            meaning.op == "text" and same_words(meaning, said, judge)
+        )
     except RecursionError:
         return Decision(False, "limit", "nested too deep to compare")
     detail = "equal" if equal else judge.why_not or "not equal"

@@ -6,6 +6,7 @@ import re
 
 from .judge import Judge
 from .nodes import Node
+from .notation import as_words
 
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _SYNONYMS = {
@@ -27,6 +28,22 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     return judge.decided(
         "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
     )
+
+
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+
+
+def same_words(gold: Node, said: str, judge: Judge) -> bool:
+    """Words against an answer as it was written: `It is Tuesday`, `Yes, because ...`."""
+    if judge.conventions.text_case:
+        return False
+    wanted = _folded(gold.note)
+    words = as_words(said).casefold().removeprefix("it is ")
+    first, _, rest = words.partition(",")
+    same = wanted == _folded(words)
+    if wanted in _OPPOSITES and first.strip() == wanted:
+        same = _OPPOSITES[wanted] not in re.findall(r"[a-z]+", rest)
+    return judge.decided("text", same, f"the words {said[:80]!r} are not {gold.note!r}")
 
 
 def _several(spoken: str) -> set[str]:

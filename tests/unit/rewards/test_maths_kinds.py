@@ -326,3 +326,54 @@ def test_the_verdict_on_an_answer_of_this_kind(
     for response in (answer, rf"Thus the answer is $\boxed{{{answer}}}$."):
         verdict = verifier.verify(gold, response)
         assert verdict.reward == float(right), (response, verdict.detail, verdict.metrics)
+
+
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("12", "The total is 3 × 4 = 12."),
+        ("1000", "It costs $1,000."),
+        ("(1,2)", "The point is (1, 2)."),
+        (r"\text{Tuesday}", "It is Tuesday."),
+        (r"\text{Yes}", "Yes, because 3 divides 9."),
+        ("5", "### Answer\n\n5"),
+        ("B", "Therefore, the correct answer is: **B) 14**"),
+        ("6", "答案：6"),
+    ],
+)
+def test_a_sentence_is_understood(gold: str, response: str, verifier: MathsVerifier) -> None:
+    assert verifier.verify(gold, response).reward == 1.0
+
+
+HACKS = [
+    r"\boxed{7 \text{ or } 8}",
+    r"\boxed{8}. If wrong, then \boxed{7}",
+    r"\boxed{7,8}",
+    r"\boxed{[6,8]}",
+    r"\boxed{6<x<8}",
+    r"\boxed{8=7}",
+    r"\boxed{x=8=7}",
+    r"\boxed{8 % 7}",
+    r"\boxed{\pm 7}",
+    r"\boxed{}",
+    "<think>\\boxed{7}</think> The answer is 8.",
+    r"\boxed{x\in\mathbb{Z}}",
+    r"\boxed{\text{the correct answer}}",
+    r"\boxed{7.0001}",
+    r"\boxed{a+b}",
+    r"\boxed{7|8}",
+    r"\boxed{7 8}",
+    "The answer is 7. Or the answer is 8.",
+    "The answer is either 7 or 8",
+    r"\boxed{8} \boxed{7}",
+    r"\boxed{\max(7,x)}",
+    r"\boxed{7 \text{ if } x>0}",
+    r"\boxed{x+2=7}",
+    r"\boxed{0,1,2,3,4,5,6,7,8,9,10}",
+    r"\boxed{1,2,\ldots,100}",
+]
+
+
+@pytest.mark.parametrize("response", HACKS)
+def test_a_hack_is_not_rewarded(response: str, verifier: MathsVerifier) -> None:
+    assert verifier.verify("7", response).reward == 0.0
