@@ -4,10 +4,11 @@ from .chat import ChatFormat
 from .chat_policy import ChatPlayer, ChatPolicy
 from .engine import Engine, Generation, Sampling
 from .human_policy import HumanPlayer, HumanPolicy
-from .loop import Limits, play
+from .loop import Limits, opening_of, play
 from .policy import Player, Policy, ScriptedPolicy, TextPlayer
 from .random_policy import RandomPolicy
-from .token_policy import TokenPlayer, TokenPolicy
+from .token_player import Span, Speaker, TokenPlayer
+from .token_policy import TokenPolicy, context_sizes
 from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Sampling",
     "ScriptedPolicy",
     "Segment",
+    "Span",
+    "Speaker",
     "Stop",
     "TextPlayer",
     "TokenPlayer",
@@ -35,5 +38,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "TurnKind",
+    "context_sizes",
+    "opening_of",
     "play",
 ]

@@ -67,17 +67,23 @@ class ChatFormat:
         parts = [message.text, self.tool_format.render(message.tool_calls)]
         return self._encode("\n".join(part for part in parts if part) + self.end_of_turn)
 
-    def parse(self, ids: Sequence[int], *, complete: bool) -> Message:
+    def parse(
+        self, ids: Sequence[int], *, complete: bool, calls: bool = True, marks: bool = True
+    ) -> Message:
         """Read sampled ids as a message.
 
         Args:
             ids: as sampled.
             complete: whether the turn ended; a call in one that was cut carries an error instead of
                 being executed.
+            calls: whether to look for tool calls. Where no tool was offered what looks like one is
+                text, so that nothing a policy says is hidden from the environment.
+            marks: whether special tokens are part of the text; where it is shown again as somebody
+                else's words they must not be.
         """
         kept = [token for token in ids if token not in self.stop_token_ids]
-        text = self.tokenizer.decode(kept, skip_special_tokens=False)
-        return self.tool_format.parse(text, complete=complete)
+        text = self.tokenizer.decode(kept, skip_special_tokens=not marks)
+        return self.tool_format.parse(text, complete=complete) if calls else assistant(text)
 
     def _suffix(self, new: Sequence[Message]) -> str | None:
         """The text after the end-of-turn token of an assistant turn that `new` follows."""

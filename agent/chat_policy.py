@@ -13,7 +13,7 @@ from ludus.envs import ToolSpec
 from ludus.llm import ChatClient, ContextTooLong
 from ludus.messages import Message
 
-from .trajectory import Finish, Segment, Turn
+from .trajectory import Finish, Segment, Stop, Turn
 
 
 class ChatPolicy:
@@ -67,8 +67,8 @@ class ChatPlayer:
         self._seed = seed
         self._seen = 0
 
-    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | None:
-        """Answer the conversation; None if it no longer fits the model's context.
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
+        """Answer the conversation; a stop if it no longer fits the model's context.
 
         Raises:
             LudusError: the server could not answer; see `ChatClient.complete`.
@@ -82,7 +82,7 @@ class ChatPlayer:
                 **self.policy.sampling,
             )
         except ContextTooLong:
-            return None
+            return Stop.CONTEXT_FULL
         turn = Turn(
             observation=list(messages[self._seen :]),
             message=completion.message,

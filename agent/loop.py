@@ -16,11 +16,11 @@ import msgspec
 from ludus.envs import Briefing, Info
 from ludus.envs.gym import Playable
 from ludus.errors import RemoteError, RewardUnavailable
-from ludus.messages import Message, as_messages, system
+from ludus.messages import Message, Observation, as_messages, system
 from ludus.verdict import Verdict
 
 from .policy import Player, Policy
-from .trajectory import FAILURES, Episode, Finish, Stop, Trajectory, Turn
+from .trajectory import FAILURES, Episode, Finish, Stop, Trajectory, Turn, TurnKind
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on one episode, besides the environment's own."""
 
     max_turns: int = 64
+    """Sampled spans, summaries of the context included: H."""
     episode_timeout_s: float = 600.0
 
 
@@ -115,13 +116,15 @@ class _Game:
         observation, info = await self.env.reset(seed=seed, options=options)
         self.task = str(info.get("task", ""))
         briefing: Briefing = info["briefing"]
-        messages = [*_system(briefing), *as_messages(observation)]
+        messages = opening_of(briefing, observation)
         for _ in range(self.limits.max_turns):
             turn = await self._act(messages, briefing)
-            if turn is None:
-                return Stop.CONTEXT_FULL
+            if isinstance(turn, Stop):
+                return turn
             if turn.finish is Finish.ABORT:  # half an answer is not the policy's answer
                 raise _PolicyFailed("the engine dropped the request")
+            if turn.kind is not TurnKind.ACT:  # counts as a step, is not for the environment
+                continue
             action = _action(turn)
             observation, reward, terminated, truncated, info = await self.env.step(action)
             turn.reward = reward
@@ -132,7 +135,7 @@ class _Game:
             messages += [action, *as_messages(observation)]
         return Stop.MAX_TURNS
 
-    async def _act(self, messages: list[Message], briefing: Briefing) -> Turn | None:
+    async def _act(self, messages: list[Message], briefing: Briefing) -> Turn | Stop:
         """Ask the policy; what it raises is told apart from what the environment raises."""
         try:
             return await self.player.act(messages, briefing.tools)
@@ -150,9 +153,9 @@ class _Game:
             verdict=Verdict.of(0.0),
             terminated=self.terminated,
             stop=stop,
-            segments=[segment for segment in self.player.segments if segment.turns],
-            metrics=self.metrics,
+            segments=[one for one in self.player.segments if one.turns or one.discarded],
         )
+        made.metrics = self.metrics | _context_counts(made)
         made.verdict = (
             self.verdict if self.verdict is not None and not self.verdict.ok else self._ok(made)
         )
@@ -186,9 +189,26 @@ class _Game:
         return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
 
 
-def _system(briefing: Briefing) -> list[Message]:
+def _context_counts(made: Trajectory) -> dict[str, float]:
+    """What the context manager did, where it did anything."""
+    written = [turn for turn in made.turns if turn.kind is TurnKind.SUMMARY]
+    said = [turn.message for turn in written if turn.message is not None]
+    counts = {
+        "summaries": len(written),
+        "summaries_cut": sum(turn.finish is Finish.LENGTH for turn in written),
+        "summaries_empty": sum(not message.text.strip() for message in said),
+        "summaries_with_calls": sum(bool(message.tool_calls) for message in said),
+        "drifts": sum(segment.break_reason == "drift" for segment in made.segments),
+        "discarded_turns": len(made.discarded),
+        "folds": sum(segment.break_reason == "fold" for segment in made.segments),
+    }
+    return {name: float(count) for name, count in counts.items() if count}
+
+
+def opening_of(briefing: Briefing, observation: Observation) -> list[Message]:
+    """What a policy is shown before its first action: s_1."""
     text = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
-    return [system(text)] if text else []
+    return [*([system(text)] if text else []), *as_messages(observation)]
 
 
 def _action(turn: Turn) -> Message:

@@ -15,7 +15,7 @@ from typing import Protocol
 from ludus.envs import ToolSpec
 from ludus.messages import Message, as_action
 
-from .trajectory import Segment, Turn
+from .trajectory import Segment, Stop, Turn
 
 
 class Player(Protocol):
@@ -24,12 +24,13 @@ class Player(Protocol):
     segments: list[Segment]
     """What it has written so far, one per context window."""
 
-    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | None:
-        """Answer the conversation `messages`, which grows from call to call.
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
+        """Answer the conversation `messages`, which grows by each action and what came back.
 
         Returns:
-            The turn, which is also the last of `segments[-1].turns`; None if the context leaves no
-            room to answer.
+            The turn, which is also the last of `segments[-1].turns`. One that is no action (a
+            summary of the context) is not for the environment: the next call gets the same
+            messages. A `Stop` if the context leaves no room to answer.
         """
         ...
 

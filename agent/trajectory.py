@@ -29,6 +29,8 @@ class TurnKind(StrEnum):
     """An action, sent to the environment."""
     SUMMARY = "summary"
     """A summary of the context, written by the policy and trained like an action."""
+    FOLD = "fold"
+    """A call that the context manager answers: a branch begun or returned from."""
 
 
 class Finish(StrEnum):
@@ -96,6 +98,8 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The messages behind `obs_ids`, for people."""
     message: Message | None = None
     """The sampled span as it was parsed, for people."""
+    trained: bool = True
+    """False leaves its tokens out of the loss."""
 
 
 class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -106,7 +110,13 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
     attachments: list[str] = []
     """Digests of images and other inputs that are not tokens."""
     break_reason: str = ""
-    """Why the next segment began: summary, discard, drift, fold; empty in the last one."""
+    """Why the next segment began: summary, keep_last_k, discard, drift, fold; empty in the last
+    one.
+    """
+    discarded: list[Turn] = []
+    """Actions that the environment executed and that left this window before its summary: not in
+    `ids()` and not trained, but what they earned is part of the return.
+    """
 
     def ids(self) -> list[int]:
         """All tokens of the row."""
@@ -144,14 +154,19 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
         return [turn for segment in self.segments for turn in segment.turns]
 
     @property
+    def discarded(self) -> list[Turn]:
+        """The turns that left their window before its summary."""
+        return [turn for segment in self.segments for turn in segment.discarded]
+
+    @property
     def ret(self) -> float:
-        """The return: the sum of the turns' rewards (undiscounted)."""
-        return sum(turn.reward for turn in self.turns)
+        """The return: the sum of the turns' rewards (undiscounted), the discarded ones' too."""
+        return sum(turn.reward for turn in [*self.turns, *self.discarded])
 
     @property
     def sampled_tokens(self) -> int:
         """How many tokens the policy sampled."""
-        return sum(len(turn.out_ids) for turn in self.turns)
+        return sum(len(turn.out_ids) for turn in [*self.turns, *self.discarded])
 
 
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):

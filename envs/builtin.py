@@ -2,5 +2,6 @@
 
 BUILTIN: dict[str, str] = {
     "ludus/arithmetic-v0": "ludus.envs.arithmetic:Arithmetic",
+    "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",
 }

@@ -117,6 +117,14 @@ class TextEnv(ABC):
         """What an expert would do now, or None if the environment has no expert."""
         return None
 
+    def demonstrate_summary(self, *, newest: bool) -> str | None:
+        """What an expert would write to go on from once the context window is full, or None.
+
+        Args:
+            newest: whether the window being summed up shows the newest observation.
+        """
+        return None
+
     @property
     def tools(self) -> dict[str, Tool]:
         """The tools of this environment, from its `@tool` methods."""

@@ -83,7 +83,7 @@ def as_row(segment: Segment) -> Row | None:
     mask, logprobs = [0] * len(ids), [0.0] * len(ids)
     for start, turn in segment.spans():
         end = start + len(turn.out_ids)
-        mask[start:end] = [1] * len(turn.out_ids)
+        mask[start:end] = [int(turn.trained)] * len(turn.out_ids)
         logprobs[start:end] = turn.logprobs or [0.0] * len(turn.out_ids)
     if mask:
         mask[0] = 0

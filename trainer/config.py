@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
 
 EngineName = Literal["local", "vllm"]
@@ -140,6 +141,7 @@ class TrainConfig:
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    context: ContextSettings = field(default_factory=ContextSettings)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     reward: list[RewardConfig] = field(default_factory=list)
@@ -191,13 +193,22 @@ class SFTConfig:
     """Demonstrations an update."""
     seed: int = 0
     split: str = "train"
+    window: int = 0
+    """Context window in tokens that the expert plays in; 0 is without end."""
     model: ModelConfig = field(default_factory=ModelConfig)
+    context: ContextSettings = field(default_factory=ContextSettings)
+    """As in training: the expert writes the summaries it asks for."""
     trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-3, warmup_steps=10))
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
         _positive("steps", self.steps)
         _positive("batch_size", self.batch_size)
+        if self.context.manager != "none" and not self.window:
+            raise ConfigError(
+                f"context.manager is {self.context.manager!r}, but the expert's window has no end; "
+                "set window to that of training (rollout.window)"
+            )
         _positive("trainer.lr", self.trainer.lr)
 
     def require_complete(self) -> None:

@@ -1,13 +1,32 @@
-"""Episodes an environment's own expert plays, as tokens, for a supervised warm start."""
+"""Episodes an environment's own expert plays, as tokens, for a supervised warm start.
+
+The expert plays through the same windows as the policy will: where the context manager asks for a
+summary, the expert writes that too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.agent import ChatFormat, Episode, Player, Policy, Segment, Turn, play
-from ludus.envs import EnvSession, ToolSpec
+from ludus.agent import (
+    ChatFormat,
+    Episode,
+    Finish,
+    Generation,
+    Limits,
+    Policy,
+    Span,
+    TokenPlayer,
+    TurnKind,
+    play,
+)
+from ludus.agent.context import ContextManager, KeepEverything
+from ludus.envs import EnvSession
 from ludus.errors import ConfigError
 from ludus.messages import Message, as_action
+
+WITHOUT_END = 1 << 40
+LIMITS = Limits(max_turns=1 << 20)
 
 
 class ExpertPolicy:
@@ -16,57 +35,72 @@ class ExpertPolicy:
     Args:
         session: the session being played; its environment demonstrates.
         chat_format: how messages become ids.
+        context: what happens when the window is full.
+        window: in tokens; None is without end.
     """
 
     trainable = True
 
-    def __init__(self, session: EnvSession, chat_format: ChatFormat) -> None:
+    def __init__(
+        self,
+        session: EnvSession,
+        chat_format: ChatFormat,
+        *,
+        context: ContextManager | None = None,
+        window: int | None = None,
+    ) -> None:
         self.session = session
         self.chat_format = chat_format
+        self.context: ContextManager = context or KeepEverything()
+        self.window = window or WITHOUT_END
 
-    def begin(self, *, seed: int = 0) -> Player:
+    def begin(self, *, seed: int = 0) -> TokenPlayer:
         """A player for one episode; experts draw from the environment's own randomness."""
-        return _ExpertPlayer(self.session, self.chat_format)
+        return TokenPlayer(
+            self.chat_format,
+            self,
+            self.context,
+            window=self.window,
+            row=WITHOUT_END,
+            max_tokens=WITHOUT_END,
+        )
 
+    async def speak(self, ids: Sequence[int], span: Span) -> Generation:
+        """Write the expert's next action or summary."""
+        shown = self._shown(span)
+        written = self.chat_format.answer(as_action(shown))
+        zeros = [0] * len(written)
+        return Generation(
+            ids=written, logprobs=[0.0] * len(written), finish=Finish.STOP, versions=zeros
+        )
 
-class _ExpertPlayer:
-    def __init__(self, session: EnvSession, chat_format: ChatFormat) -> None:
-        self.segments: list[Segment] = []
-        self._session = session
-        self._format = chat_format
-        self._seen = 0
-
-    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn:
-        """Write the expert's next action into the segment."""
-        shown = self._session.env.demonstrate()
+    def _shown(self, span: Span) -> str | Message:
+        env, name = self.session.env, "demonstrate"
+        if span.kind is TurnKind.SUMMARY:
+            shown, name = env.demonstrate_summary(newest=span.shows_newest), "demonstrate_summary"
+        else:
+            shown = env.demonstrate()
         if shown is None:
-            raise ConfigError(f"{self._session.id} has no expert: its demonstrate() returned None")
-        turn = Turn(observation=list(messages[self._seen :]), message=as_action(shown))
-        turn.obs_ids = self._extend(messages, tools)
-        turn.out_ids = self._format.answer(as_action(shown))
-        self.segments[-1].turns.append(turn)
-        self._seen = len(messages) + 1
-        return turn
-
-    def _extend(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
-        if self.segments:
-            new = self._format.extension(messages[self._seen :], ended=True)
-            if new is not None:
-                return new
-        self.segments.append(Segment(prompt_ids=self._format.prompt(messages, tools)))
-        return []
+            raise ConfigError(f"{self.session.id} has no expert: its {name}() returned None")
+        return shown
 
 
 async def demonstrate(
-    session: EnvSession, chat_format: ChatFormat, *, split: str, seed: int
+    session: EnvSession,
+    chat_format: ChatFormat,
+    *,
+    split: str,
+    seed: int,
+    context: ContextManager | None = None,
+    window: int | None = None,
 ) -> Episode:
     """One demonstration on the task that `seed` picks.
 
     Raises:
         ConfigError: the environment has no expert, or its demonstration failed.
     """
-    policy: Policy = ExpertPolicy(session, chat_format)
-    episode = await play(session, policy, split=split, seed=seed)
+    policy: Policy = ExpertPolicy(session, chat_format, context=context, window=window)
+    episode = await play(session, policy, split=split, seed=seed, limits=LIMITS)
     verdict = episode.trajectories[0].verdict
     if not verdict.ok:
         raise ConfigError(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ludus.agent import ChatFormat, Engine, Limits, Sampling, TokenPolicy
+from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs.connect import connect
 from ludus.errors import ConfigError
@@ -24,6 +25,7 @@ from .rollout import Collector, EnvSource, Scorer, open_source
 from .rollout.scoring import WeightedVerifier
 from .run_folder import RunFolder
 from .update import Updater
+from .windows import check_context, row_length
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -67,6 +69,7 @@ async def assemble(config: TrainConfig) -> Parts:
         learner.restore(load_state(start)["learner"])
     engine = await _engine(config, model_path)
     collector, evaluator = _collectors(config, engine, tokenizer, source)
+    await check_context(config, collector)
     return Parts(
         config=config,
         folder=folder,
@@ -101,11 +104,7 @@ async def _engine(config: TrainConfig, path: str) -> Engine:
         raise ConfigError("the vLLM engine is not in this build")
     device = pick_device(config.model.device)
     model = load_model(path, dtype=DTYPES[config.model.dtype], device=device)
-    return LocalEngine(
-        model,
-        max_rows=config.rollout.concurrency,
-        max_length=config.rollout.window or None,
-    )
+    return LocalEngine(model, max_rows=config.rollout.concurrency, max_length=row_length(config))
 
 
 def _updater(config: TrainConfig, algorithm: Algorithm, learner: Learner) -> Updater:
@@ -125,7 +124,13 @@ def _collectors(
 
     def collector(temperature: float) -> Collector:
         sampling = Sampling(max_tokens=rollout.max_tokens, temperature=temperature)
-        policy = TokenPolicy(engine, chat_format, sampling, window=rollout.window or None)
+        policy = TokenPolicy(
+            engine,
+            chat_format,
+            sampling,
+            window=rollout.window or None,
+            context=make_context(config.context),
+        )
         return Collector(
             source,
             policy,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ludus.agent import ChatFormat
+from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError
@@ -85,7 +86,14 @@ async def _rows(
 ) -> list[Row]:
     rows: list[Row] = []
     for seed in seeds:
-        episode = await demonstrate(session, chat_format, split=config.split, seed=seed)
+        episode = await demonstrate(
+            session,
+            chat_format,
+            split=config.split,
+            seed=seed,
+            context=make_context(config.context),
+            window=config.window or None,
+        )
         segments = episode.trajectories[0].segments
         rows += [row for segment in segments if (row := as_row(segment)) is not None]
     if not rows:

@@ -1,0 +1,35 @@
+"""What happens when an episode outgrows its context window: managers behind one small protocol."""
+
+from .fold import Fold
+from .keep import Discard, KeepEverything, KeepLast
+from .protocol import (
+    ContextManager,
+    Exchange,
+    Handled,
+    History,
+    Reopen,
+    Sizes,
+    WriteSummary,
+)
+from .settings import MANAGERS, ContextSettings, ManagerName, make_context
+from .summarize import Summarize, read_summary
+
+__all__ = [
+    "MANAGERS",
+    "ContextManager",
+    "ContextSettings",
+    "Discard",
+    "Exchange",
+    "Fold",
+    "Handled",
+    "History",
+    "KeepEverything",
+    "KeepLast",
+    "ManagerName",
+    "Reopen",
+    "Sizes",
+    "Summarize",
+    "WriteSummary",
+    "make_context",
+    "read_summary",
+]

@@ -1,0 +1,145 @@
+"""`summarize`: the policy writes down what it needs and goes on from that (SUPO).
+
+    s_t full  ->  s_t, instruction -> summary         ends this segment; trained like an action
+              ->  s_1 + summary                       the prompt of the next
+
+After "Scaling LLM Multi-turn RL with End-to-end Summarization-based Context Management"
+(arXiv 2510.06727): L = 0.95 of the window; the last action and its observation are dropped before
+the instruction, so that one long observation cannot crowd out the summary. The environment has
+executed that action all the same and is not rolled back.
+
+Dropping suits environments whose observations can be fetched again. `last_pair` says what else may
+become of the pair:
+
+    discard   gone from this window and from the next; the action is not trained (the paper)
+    carry     the action ends this segment and is trained; both are shown again after the summary
+    keep      both are in front of the instruction; what is to survive must be in the summary
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ludus.envs import ToolSpec
+from ludus.errors import ConfigError
+from ludus.messages import Message, user
+
+from ..trajectory import Stop
+from .keep import last_exchanges
+from .protocol import (
+    Handled,
+    History,
+    Reopen,
+    Sizes,
+    WriteSummary,
+    add_to_prompt,
+    require_room_to_act,
+)
+
+LastPair = Literal["discard", "carry", "keep"]
+
+INSTRUCTION = (
+    "The conversation has grown too long to go on with. Write a summary between <summary> and "
+    "</summary> that you will go on from: you will see the task and this summary, and nothing "
+    "else. Keep what was found out, what was tried, and what to do next. Call no tool now."
+)
+CONTINUATION = "Your summary of the work so far:\n{summary}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """Summaries written, and trained, by the policy.
+
+    Args:
+        threshold: the share of the window from which on it counts as full; L = threshold * W.
+        max_summaries: S; once they are used, a full window ends the episode (overlong).
+        summary_tokens: most sampled tokens of a summary.
+        last_pair: what becomes of the last action and its observation.
+        train_summaries: False leaves the summaries out of the loss: an ablation.
+        instruction: what asks for a summary.
+        continuation: what is added to the first prompt after one; holds `{summary}`.
+    """
+
+    threshold: float = 0.95
+    max_summaries: int = 7
+    summary_tokens: int = 256
+    last_pair: LastPair = "discard"
+    train_summaries: bool = True
+    instruction: str = INSTRUCTION
+    continuation: str = CONTINUATION
+    name: str = "summarize"
+    tools: Sequence[ToolSpec] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_summaries < 1 or self.summary_tokens < 1:
+            raise ConfigError(
+                "context.max_summaries and context.summary_tokens must be at least 1, got "
+                f"{self.max_summaries} and {self.summary_tokens}"
+            )
+        if "{summary}" not in self.continuation:
+            raise ConfigError(
+                f"context.continuation must hold {{summary}}, got {self.continuation!r}"
+            )
+
+    def limit(self, window: int) -> int:
+        """L."""
+        return int(self.threshold * window)
+
+    def when_full(self, history: History) -> WriteSummary | Stop:
+        """Ask for a summary, if one is left."""
+        if history.summaries >= self.max_summaries:
+            return Stop.MAX_SUMMARIES
+        return WriteSummary(
+            instruction=user(self.instruction),
+            max_tokens=self.summary_tokens,
+            drop_last=self.last_pair == "discard",
+            show_newest=self.last_pair == "keep",
+            trained=self.train_summaries,
+            resume=lambda summary: self._resume(history, summary),
+        )
+
+    def check(self, sizes: Sizes) -> None:
+        """A window must hold a step after the longest summary, and the summary must fit."""
+        limit = self.limit(sizes.window)
+        opened = sizes.reopened + self.summary_tokens
+        require_room_to_act(self.name, sizes, limit, opened, "the first prompt and a full summary")
+        last = 0 if self.last_pair == "discard" else min(sizes.answer, sizes.window - limit)
+        longest = limit + last + sizes.instruction + self.summary_tokens
+        if longest > sizes.row:
+            raise ConfigError(
+                f"a summary may begin at {limit + last} tokens, needs {sizes.instruction} for its "
+                f"instruction and up to {self.summary_tokens} (context.summary_tokens): {longest}, "
+                f"but the engine takes {sizes.row}; lower context.threshold or "
+                "context.summary_tokens"
+            )
+
+    def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
+        """Everything is the environment's."""
+        return None
+
+    def _resume(self, history: History, summary: str) -> Reopen:
+        opening = add_to_prompt(history.opening, self.continuation.replace("{summary}", summary))
+        carried = last_exchanges(history, 1)[len(history.opening) :]
+        return Reopen([*opening, *(carried if self.last_pair == "carry" else [])], "summary")
+
+
+_TAGGED = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
+
+
+def read_summary(text: str) -> str:
+    """The summary in what the policy wrote: the last tagged one, else all but its thoughts.
+
+    >>> read_summary("<think>hm</think> <summary>a=5</summary>")
+    'a=5'
+    >>> read_summary("a=5 <summary>b")
+    'a=5 b'
+    """
+    spoken = _THOUGHT.sub("", text)
+    tagged = _TAGGED.findall(spoken)
+    if tagged:
+        return tagged[-1].strip()
+    return spoken.replace("<summary>", "").strip()

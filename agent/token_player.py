@@ -1,0 +1,250 @@
+"""One episode in token space: segments that only grow, cut where the context manager says.
+
+Who writes the spans is a `Speaker`: an engine that samples, or an environment's expert. Everything
+else is the same for both, so a warm start shows a policy the windows it will meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ludus.envs import ToolSpec
+from ludus.messages import Message
+
+from .chat import ChatFormat
+from .context import ContextManager, Exchange, History, Reopen, WriteSummary, read_summary
+from .engine import Generation
+from .trajectory import Finish, Segment, Stop, Turn, TurnKind
+
+MIN_ANSWER_TOKENS = 4
+"""A window with less room than this is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is to be written next."""
+
+    kind: TurnKind
+    max_tokens: int
+    seed: int
+    shows_newest: bool = True
+    """Of a summary: whether the window shows what the environment said last."""
+
+
+class Speaker(Protocol):
+    """Writes spans."""
+
+    async def speak(self, ids: Sequence[int], span: Span) -> Generation:
+        """Continue `ids`."""
+        ...
+
+
+class TokenPlayer:
+    """Plays one episode.
+
+    Args:
+        chat_format: how messages become ids and back.
+        speaker: who writes.
+        context: what happens when the window is full.
+        window: W in tokens.
+        row: most tokens of a segment; a summary may run past the window up to here.
+        max_tokens: of one action.
+        seed: of the sampling.
+    """
+
+    def __init__(
+        self,
+        chat_format: ChatFormat,
+        speaker: Speaker,
+        context: ContextManager,
+        *,
+        window: int,
+        row: int,
+        max_tokens: int,
+        seed: int = 0,
+    ) -> None:
+        self.segments: list[Segment] = []
+        self._format = chat_format
+        self._speaker = speaker
+        self._context = context
+        self._window = window
+        self._limit = min(context.limit(window), window)
+        self._row = row
+        self._max_tokens = max_tokens
+        self._seed = seed
+        self._sampled = 0
+        self._summaries = 0
+        self._ids: list[int] = []
+        """Of the running segment."""
+        self._base: list[Message] = []
+        """What the window showed before messages[since:]."""
+        self._since = 0
+        self._seen = 0
+        """Messages of the environment that are in some turn's `observation`."""
+        self._unread: list[Message] = []
+        """Answers of the context manager that are not in the ids yet."""
+        self._actions: list[int] = []
+        """Where in the conversation each action stands."""
+        self._next: Reopen | None = None
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
+        """Answer the conversation; see `Player.act`."""
+        offered = [*tools, *self._context.tools]
+        observation = [*self._unread, *messages[self._seen :]]
+        if self._next is not None or not self.segments:
+            self._open(self._next or Reopen(list(messages), ""), messages, offered)
+            obs_ids, fresh = list[int](), True
+        else:
+            obs_ids, fresh = self._extend(messages, observation, offered), False
+        while self._is_full:
+            if fresh:  # a window that is full as it opens would be cut forever
+                return Stop.CONTEXT_FULL
+            step = self._context.when_full(self._history(messages))
+            if isinstance(step, Stop):
+                return step
+            if isinstance(step, WriteSummary):
+                return await self._summarize(step, messages, observation, offered)
+            self._open(step, messages, offered)
+            obs_ids, fresh = [], True
+        turn = Turn(obs_ids=obs_ids, observation=observation)
+        room = self._window - len(self._ids)
+        await self._write(turn, min(self._max_tokens, room), reads_calls=bool(offered))
+        self._after(turn, messages)
+        return turn
+
+    @property
+    def _is_full(self) -> bool:
+        length = len(self._ids)
+        return length >= self._limit or self._window - length < MIN_ANSWER_TOKENS
+
+    def _after(self, turn: Turn, messages: Sequence[Message]) -> None:
+        """Note an action, and let the context manager answer it if it was meant for that."""
+        assert turn.message is not None
+        handled = self._context.handle(turn.message, self._view(messages))
+        self._unread = []
+        if handled is None:
+            self._actions.append(len(messages))
+            self._seen = len(messages) + 1
+            return
+        turn.kind = TurnKind.FOLD
+        self._seen = len(messages)
+        if handled.reopen:
+            self._next = Reopen(handled.messages, "fold")
+            return
+        self._base = [*self._view(messages), turn.message, *handled.messages]
+        self._since, self._unread = len(messages), handled.messages
+
+    async def _summarize(
+        self,
+        step: WriteSummary,
+        messages: Sequence[Message],
+        observation: list[Message],
+        tools: Sequence[ToolSpec],
+    ) -> Turn | Stop:
+        """Have the summary written at the end of this window, and plan the next one."""
+        segment = self.segments[-1]
+        self._ids = segment.ids()
+        shown = observation if step.show_newest else []
+        view = messages if step.show_newest else messages[: self._actions[-1] + 1]
+        if step.drop_last and len(segment.turns) == 1:
+            return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
+        if step.drop_last:
+            view = messages[: self._actions[-1]]
+            shown = self._drop_last(segment)
+        if not step.show_newest and not step.drop_last:
+            self._seen = self._actions[-1] + 1
+        else:
+            self._seen = len(messages)
+        turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
+        turn.observation = [*shown, step.instruction]
+        turn.obs_ids = self._append(
+            turn.observation, [*self._base, *view[self._since :], step.instruction], tools
+        )
+        room = self._row - len(self._ids)
+        if room < MIN_ANSWER_TOKENS:
+            return Stop.CONTEXT_FULL
+        await self._write(
+            turn, min(step.max_tokens, room), reads_calls=True, shows_newest=step.show_newest
+        )
+        assert turn.message is not None
+        self._summaries += 1
+        self._next = step.resume(read_summary(turn.message.text))
+        return turn
+
+    def _drop_last(self, segment: Segment) -> list[Message]:
+        """Take the last turn out of its segment; what it was an answer to."""
+        if not segment.turns:  # it is in an earlier one, closed by a drift
+            return []
+        dropped = segment.turns.pop()
+        segment.discarded.append(dropped)
+        self._ids = segment.ids()
+        return dropped.observation
+
+    def _open(self, window: Reopen, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        """Begin a segment whose prompt is `window`."""
+        if self.segments:
+            self._close(window.reason)
+        self._next, self._base, self._since = None, window.messages, len(messages)
+        self._ids = self._format.prompt(window.messages, tools)
+        self.segments.append(Segment(prompt_ids=list(self._ids)))
+
+    def _close(self, reason: str) -> None:
+        """End the running segment; tokens after its last turn were never answered."""
+        self.segments[-1].break_reason = reason
+
+    def _extend(
+        self, messages: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> list[int]:
+        """Bring `_ids` up to where the policy speaks; what was appended to the segment."""
+        return self._append(new, self._view(messages), tools)
+
+    def _append(
+        self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> list[int]:
+        """Append `new`, or begin a segment that renders all of `view` where that cannot be."""
+        turns = self.segments[-1].turns
+        added = None
+        if turns:
+            added = self._format.extension(new, ended=turns[-1].finish is Finish.STOP)
+        if added is not None:
+            self._ids += added
+            return added
+        self._close("drift")
+        self._ids = self._format.prompt(view, tools)
+        self.segments.append(Segment(prompt_ids=list(self._ids)))
+        return []
+
+    async def _write(
+        self, turn: Turn, budget: int, *, reads_calls: bool, shows_newest: bool = True
+    ) -> None:
+        seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
+        span = Span(turn.kind, budget, seed, shows_newest)
+        generation = await self._speaker.speak(self._ids, span)
+        turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
+        turn.versions, turn.finish = generation.versions, generation.finish
+        complete = generation.finish is Finish.STOP
+        turn.message = self._format.parse(
+            generation.ids,
+            complete=complete,
+            calls=reads_calls,
+            marks=turn.kind is not TurnKind.SUMMARY,
+        )
+        self.segments[-1].turns.append(turn)
+        self._ids += generation.ids
+        self._sampled += len(generation.ids)
+
+    def _view(self, messages: Sequence[Message]) -> list[Message]:
+        """What the running window shows, as messages."""
+        return [*self._base, *messages[self._since :]]
+
+    def _history(self, messages: Sequence[Message]) -> History:
+        """The episode so far, cut at its actions."""
+        first = self._actions[0] if self._actions else len(messages)
+        ends = [*self._actions[1:], len(messages)]
+        exchanges = [
+            Exchange(messages[start], list(messages[start + 1 : end]))
+            for start, end in zip(self._actions, ends, strict=True)
+        ]
+        return History(list(messages[:first]), exchanges, self._summaries)
