@@ -71,6 +71,22 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
     language: str = "python"
     """Of the solution; other than python only for stdin tests."""
 
+    def limits(self, *, output_bytes: int) -> Limits:
+        """The limits of one run.
+
+        Raises:
+            ValueError: one is not above 0.
+        """
+        return Limits(
+            timeout_s=self.timeout_s,
+            cpu_s=self.cpu_s or self.timeout_s,
+            memory_bytes=self.memory_bytes,
+            output_bytes=output_bytes,
+        )
+
+    def __post_init__(self) -> None:
+        self.limits(output_bytes=1)  # refused where the mistake is, not in the middle of a run
+
 
 DEFAULT_OPTIONS = GradeOptions()
 
@@ -249,21 +265,16 @@ async def _grade_calls(
 async def _run_pair(
     solver: Slot, prover: Slot, code: bytes, task: bytes, options: GradeOptions, total: int
 ) -> list[TestResult]:
+    limits = options.limits(output_bytes=64 << 10)
+    patient = msgspec.structs.replace(
+        limits,
+        timeout_s=limits.timeout_s + _TEST_SIDE_EXTRA_S,
+        cpu_s=limits.cpu_s + _TEST_SIDE_EXTRA_S,
+        memory_bytes=max(limits.memory_bytes, 1024 * MIB),
+    )
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     report = os.memfd_create("report")
     try:
-        limits = Limits(
-            timeout_s=options.timeout_s,
-            cpu_s=options.cpu_s or options.timeout_s,
-            memory_bytes=options.memory_bytes,
-            output_bytes=64 << 10,
-        )
-        patient = msgspec.structs.replace(
-            limits,
-            timeout_s=limits.timeout_s + _TEST_SIDE_EXTRA_S,
-            cpu_s=limits.cpu_s + _TEST_SIDE_EXTRA_S,
-            memory_bytes=max(limits.memory_bytes, 1024 * MIB),
-        )
         serving = asyncio.ensure_future(
             solver.run(Request(mode=SERVE, blobs=[code]), limits, peers=[("peer", near.detach())])
         )
@@ -341,11 +352,7 @@ async def _grade_outputs(
     options: GradeOptions,
     comparison: Comparison,
 ) -> list[TestResult]:
-    limits = Limits(
-        timeout_s=options.timeout_s,
-        cpu_s=options.cpu_s or options.timeout_s,
-        memory_bytes=options.memory_bytes,
-    )
+    limits = options.limits(output_bytes=MIB)
     pairs = [_texts(test) for test in tests]
     results: list[TestResult] = []
     code = solution.encode("utf-8", "replace").decode()

@@ -163,6 +163,7 @@ class SlotSandbox:
         The cache is keyed by content and written here, outside, so that no run can put a program
         into it.
         """
+        files = {name: data for name, data in files.items() if name != how.product}
         key = hashlib.sha256(repr((how, source, sorted(files.items()))).encode()).digest()
         if key in self._compiled:
             self._compiled.move_to_end(key)
@@ -173,7 +174,7 @@ class SlotSandbox:
             options={"steps": [list(how.compile)]},
         )
         done = await self._run(request, _COMPILE_LIMITS, b"", [how.product], LIGHT)
-        if how.product not in done.files:
+        if not done.ok or how.product not in done.files:
             status = ExecutionStatus.ERROR if done.ok else done.status
             missing = done.refused.get(how.product, "") if done.ok else done.detail
             return msgspec.structs.replace(

@@ -86,6 +86,8 @@ def _warm_up(plan: Plan) -> None:
     sys.path += walls.package_folders(plan)
     for name in plan.preload:
         importlib.import_module(name)
+    if numbers := sys.modules.get("numpy.random"):
+        os.register_at_fork(after_in_child=numbers.seed)  # `random` does this by itself
     sys.stdin = _standard(0, "r")
     sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _standard(2, "w")  # type: ignore[misc]

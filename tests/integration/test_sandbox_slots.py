@@ -203,6 +203,15 @@ async def test_a_compiler_cannot_read_or_write_outside(
         assert "secret" not in done.stderr + done.stdout
 
 
+async def test_an_uploaded_file_does_not_pass_for_the_compiler_s_product(
+    sandbox: SlotSandbox,
+) -> None:
+    files = {"program": "#!/bin/sh\necho planted\n"}
+    done = await sandbox.execute("int main(void) { not C", "c", files=files)
+    assert not done.compiled
+    assert "planted" not in done.stdout
+
+
 async def test_an_unknown_language_names_the_near_miss(sandbox: SlotSandbox) -> None:
     with pytest.raises(UnknownLanguage, match="did you mean 'python'"):
         await sandbox.execute("", "pyton")
