@@ -18,7 +18,7 @@ from ludus.envs import ToolSpec
 from ludus.errors import ToolError
 from ludus.messages import Message, ToolCall, assistant
 
-from .trajectory import Segment, Turn
+from .trajectory import Segment, Stop, Turn
 
 Ask = Callable[[Sequence[Message], Sequence[ToolSpec], str], str]
 """Shows the new messages, the tools and what was wrong with the last line; returns a line. Raises
@@ -47,8 +47,8 @@ class HumanPlayer:
         self._ask = ask
         self._seen = 0
 
-    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | None:
-        """Ask until the line can be read; None if the person leaves."""
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
+        """Ask until the line can be read; a stop if the person leaves."""
         new = list(messages[self._seen :])
         shown: list[Message] = new
         complaint = ""
@@ -56,7 +56,7 @@ class HumanPlayer:
             try:
                 line = self._ask(shown, tools, complaint)
             except EOFError:
-                return None
+                return Stop.CONTEXT_FULL
             try:
                 message = read_line(line, tools)
                 break

@@ -37,10 +37,14 @@ TOOLS = [Tool(calculator).spec, Tool(search).spec]
         ('/calculator {"expression": "7"}', "calculator", {"expression": "7"}),
         ("/calculator expression=7", "calculator", {"expression": "7"}),
         ("/search red fox", "search", {"query": "red fox"}),
-        ('/search query="red fox" limit=3 exact=true', "search", {"query": "red fox", "limit": 3, "exact": True}),
+        (
+            '/search query="red fox" limit=3 exact=true',
+            "search",
+            {"query": "red fox", "limit": 3, "exact": True},
+        ),
         ("/search", "search", {}),
     ],
-)  # fmt: skip
+)
 def test_a_line_that_begins_with_a_slash_calls_a_tool(
     line: str, name: str, arguments: dict[str, Any]
 ) -> None:

@@ -176,16 +176,16 @@ class Fixed:
 
     trainable = False
 
-    def __init__(self, *turns: Turn | None) -> None:
+    def __init__(self, *turns: Turn | Stop) -> None:
         self.turns = list(turns)
         self.segments = [Segment()]
 
     def begin(self, *, seed: int = 0) -> "Fixed":
         return self
 
-    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | None:
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         turn = self.turns.pop(0)
-        if turn is not None:
+        if isinstance(turn, Turn):
             self.segments[-1].turns.append(turn)
         return turn
 
@@ -202,7 +202,9 @@ async def test_half_an_answer_of_a_dropped_request_is_not_acted_on() -> None:
 
 
 async def test_a_full_context_ends_an_episode_that_counts() -> None:
-    trajectory = (await play(EnvSession(Walk()), Fixed(turn("a"), None))).trajectories[0]
+    trajectory = (await play(EnvSession(Walk()), Fixed(turn("a"), Stop.CONTEXT_FULL))).trajectories[
+        0
+    ]
     assert (trajectory.stop, trajectory.verdict.reward) == (Stop.CONTEXT_FULL, 0.25)
     assert not trajectory.exclude_from_loss
 

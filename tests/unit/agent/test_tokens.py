@@ -50,8 +50,14 @@ def test_a_prompt_is_the_templates_own_words() -> None:
     )
 
 
-@pytest.mark.parametrize("new", [[user("next")], [tool_result("3", CALL.tool_calls[0])],
-                                 [tool_result("3", CALL.tool_calls[0]), tool_result("4", CALL.tool_calls[0])]])  # fmt: skip
+@pytest.mark.parametrize(
+    "new",
+    [
+        [user("next")],
+        [tool_result("3", CALL.tool_calls[0])],
+        [tool_result("3", CALL.tool_calls[0]), tool_result("4", CALL.tool_calls[0])],
+    ],
+)
 @pytest.mark.parametrize("said", [assistant("hello"), CALL])
 def test_prompt_answer_and_extension_are_the_whole_conversation(
     said: Message, new: list[Message]
@@ -79,8 +85,8 @@ def test_what_was_answered_is_parsed_back() -> None:
 
 def test_a_template_that_rewrites_history_cannot_be_extended() -> None:
     counting = (
-        "{{ messages | length }}{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>' }}"
-        "{% endfor %}"
+        "{{ messages | length }}{% for m in messages %}"
+        "{{ m.role + ':' + m.content + '<|im_end|>' }}{% endfor %}"
     )
     assert chat_format(counting).extension([user("x")], ended=True) is None
 
@@ -167,8 +173,9 @@ async def test_sampled_ids_are_kept_though_their_text_has_a_shorter_encoding() -
         async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
             self.prompts.append(list(ids))
             made = [*letters, *sampling.stop_token_ids]
-            return Generation(ids=made, logprobs=[0.0] * len(made), finish=Finish.STOP,
-                              versions=[0] * len(made))  # fmt: skip
+            return Generation(
+                ids=made, logprobs=[0.0] * len(made), finish=Finish.STOP, versions=[0] * len(made)
+            )
 
     engine = Spelling(chat)
     trajectory = (
@@ -221,8 +228,8 @@ async def test_short_answers_may_be_asked_for() -> None:
 
 async def test_a_template_that_rewrites_history_starts_a_segment_for_each_turn() -> None:
     counting = (
-        "{{ messages | length }}{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>' }}"
-        "{% endfor %}"
+        "{{ messages | length }}{% for m in messages %}"
+        "{{ m.role + ':' + m.content + '<|im_end|>' }}{% endfor %}"
     )
     chat = chat_format(counting)
     engine = Said(chat, f"a{END}", f"b{END}", f"c{END}")
@@ -264,7 +271,12 @@ def test_an_episode_travels_as_json() -> None:
     turn = Turn(out_ids=[1], logprobs=[-0.25], message=CALL, observation=[user("x")])
     episode = Episode(
         task="t",
-        trajectories=[Trajectory(verdict=Verdict.unavailable("late"), stop=Stop.TIMEOUT,
-                                 segments=[Segment(prompt_ids=[0], turns=[turn])])],
-    )  # fmt: skip
+        trajectories=[
+            Trajectory(
+                verdict=Verdict.unavailable("late"),
+                stop=Stop.TIMEOUT,
+                segments=[Segment(prompt_ids=[0], turns=[turn])],
+            )
+        ],
+    )
     assert msgspec.json.decode(msgspec.json.encode(episode), type=Episode) == episode

@@ -1,4 +1,4 @@
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_generated_tasks_have_the_split_and_index_as_id_and_their_own_seed() -> 
 
 def test_no_seed_is_in_two_splits() -> None:
     edges = [(t.at(0).seed, t.at(TASKS_PER_SPLIT - 1).seed) for t in map(GeneratedTasks, SPLITS)]
-    assert all(last < first for (_, last), (first, _) in zip(edges, edges[1:], strict=False))
+    assert all(last < first for (_, last), (first, _) in pairwise(edges))
 
 
 @pytest.mark.parametrize("index", [0, 1, 17, TASKS_PER_SPLIT - 1])

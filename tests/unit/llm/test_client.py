@@ -99,7 +99,8 @@ async def model() -> AsyncIterator[Model]:
 
 
 def client(model: Model, **options: Any) -> ChatClient:
-    made = ChatClient(model.url, "tiny", **{"api_key": "", "patience": QUICK, **options})
+    given: dict[str, Any] = {"api_key": "", "patience": QUICK, **options}
+    made = ChatClient(model.url, "tiny", **given)
     model.clients.append(made)
     return made
 
@@ -236,7 +237,7 @@ async def test_nobody_there_is_told_with_the_address() -> None:
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"choices": []}', "<html>", '{"choices": [{}]}'])
 async def test_an_answer_that_makes_no_sense_is_a_fault(model: Model, body: str) -> None:
     model.replies = [lambda _: web.Response(text=body)]
-    asked = client(model, patience=RetryPolicy(timeout_s=0.1, first_wait_s=0.01))
+    asked = client(model, patience=RetryPolicy(timeout_s=3.0, first_wait_s=60.0, max_wait_s=60.0))
     with pytest.raises(ServerFault, match="not a chat completion"):
         await asked.complete([user("hi")])
 

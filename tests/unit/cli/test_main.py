@@ -1,0 +1,181 @@
+"""The `ludus` command as a user meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.main import VERBS, main
+
+MINE = """
+import ludus
+
+@ludus.register("mine/parrot-v0")
+class Parrot(ludus.TextEnv):
+    '''Say it back. And more.'''
+
+    def reset(self, *, seed=None, options=None):
+        self.word = self.rng.choice("abcdefgh")
+        return f"say {self.word} (answer: {self.word})", {}
+
+    def step(self, action):
+        return "", float(action == self.word), True, False, {}
+
+    def gold(self):
+        return self.word
+
+@ludus.verifier("mine/yes")
+def yes(sample):
+    '''Says yes.'''
+    return True
+"""
+
+
+def ludus(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ludus", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_help_lists_every_verb_and_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; from ludus.cli.main import main; main(['--help']);"
+        "print([m for m in ('torch', 'tyro', 'gymnasium', 'aiohttp') if m in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert all(f"  {verb} " in made.stdout for verb in VERBS)
+    assert made.stdout.rstrip().endswith("[]")
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "example" in shown
+    assert f"ludus {verb}" in shown
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr."""
+    written = capsys.readouterr().err
+    assert written.count("\n") == 1
+    assert written.startswith("ludus: ")
+    return written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["chek"], "did you mean 'check'"),
+        (["check", "ludus/arithmetik-v0"], "did you mean 'ludus/arithmetic-v0'"),
+        (["check", "mths"], "did you mean 'maths'"),
+        (["check", "arithmetic"], "did you mean 'ludus/arithmetic-v0'"),
+        (["play", "maths"], "an environment's id ends in -vN"),
+        (["play", "ludus/arithmetic-v0", "--sed", "3"], "did you mean --seed"),
+        (["play"], "ENV"),
+        (["play", "ludus/arithmetic-v0", "--seed", "x"], "'x'"),
+        (["play", "ludus/arithmetic-v0?colour=1"], "does not take these arguments"),
+        (["eval", "ludus/arithmetic-v0", "--policy", "openai"], "needs --base-url and --model"),
+        (["eval", "ludus/arithmetic-v0", "--policy", "expret"], "expret"),
+        (["eval", "ludus/arithmetic-v0", "--split", "tets"], "did you mean 'test'"),
+        (["eval", "ludus/arithmetic-v0", "--tasks", "0"], "at least 1"),
+        (["eval", "ludus/arithmetic-v0", "--out", "/proc/none/x.jsonl"], "cannot write --out"),
+        (["check", "exact", "--cases", "none.jsonl"], "cannot read 'none.jsonl'"),
+        (["new", "env", "Echo"], "me/echo-v0"),
+        (["--import", "none.py", "list"], "no such file"),
+        (["--import", "no_such_module", "list"], "no such module"),
+        (["--import"], "needs a Python file"),
+    ],
+)
+def test_mistakes_are_one_line_that_says_what_to_do(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert words in said(capsys)
+
+
+def test_an_unexpected_error_is_named_and_its_traceback_is_there_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken_code.py"
+    broken.write_text("raise KeyError('boom')")
+    assert main(["--import", str(broken), "list"]) == 2
+    assert "unexpected KeyError: 'boom' (set LUDUS_DEBUG=1 for the traceback)" in said(capsys)
+    monkeypatch.setenv("LUDUS_DEBUG", "1")
+    with pytest.raises(KeyError):
+        main(["--import", str(broken), "list"])
+
+
+def test_ctrl_c_is_one_line_and_130(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = tmp_path / "stopped_code.py"
+    stopped.write_text("raise KeyboardInterrupt")
+    assert main(["--import", str(stopped), "list"]) == 130
+    assert said(capsys) == "ludus: interrupted\n"
+
+
+def test_version() -> None:
+    assert ludus("--version").stdout.startswith("ludus 0.")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    made = subprocess.run(
+        f"{sys.executable} -m ludus list --json | head -c 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert made.stderr == ""
+
+
+def test_list_shows_environments_and_verifiers_and_the_users_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE)
+    made = json.loads(ludus("--import", str(mine), "list", "--json").stdout)
+    environments = {e["name"]: e["summary"] for e in made["environments"]}
+    verifiers = {v["name"]: v["summary"] for v in made["verifiers"]}
+    assert environments["mine/parrot-v0"] == "Say it back"
+    assert verifiers["mine/yes"] == "Says yes"
+    assert {"ludus/arithmetic-v0", "ludus/maths-v0"} <= set(environments)
+    assert {"maths", "exact"} <= set(verifiers)
+    assert all(e["summary"] and not e["problem"] for kind in made.values() for e in kind)
+
+
+def test_a_broken_package_does_not_hide_the_others() -> None:
+    from ludus.cli.listing import entry
+
+    def broken(_: str) -> object:
+        raise AttributeError("module 'x' has no attribute 'y'")
+
+    assert "cannot be imported: AttributeError" in entry("x", broken).problem
+
+
+def test_check_passes_and_fails_by_exit_status(tmp_path: Path) -> None:
+    good = ludus("check", "ludus/arithmetic-v0", "--max-return", "1")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "13 passed, 0 failed, 0 skipped" in good.stdout
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE)
+    bad = ludus("--import", str(mine), "check", "mine/parrot-v0", "--json")
+    assert bad.returncode == 1
+    failed = [f for f in json.loads(bad.stdout)["findings"] if f["outcome"] == "failed"]
+    assert [f["rule"] for f in failed] == ["gold"]
+
+
+def test_check_reads_cases_and_options_of_a_verifier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"response": "\\\\boxed{2}", "gold": "2"}\n')
+    assert main(["check", "maths?preset=strict", "--cases", str(cases)]) == 0
+    assert main(["check", "exact", "--cases", str(cases)]) == 1
+    assert "must earn 1" in " ".join(capsys.readouterr().out.split())
+    cases.write_text("{\n")
+    assert main(["check", "exact", "--cases", str(cases)]) == 2
+    assert "line 1" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""`check_verifier` fails where the contract is broken; `ludus.score` works everywhere."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.contract import Outcome
+from ludus.errors import CheckFailed, ConfigError, UnknownVerifier
+from ludus.rewards import Sample, register_verifier
+from ludus.rewards.checks import check_verifier, examine_verifier
+from ludus.verdict import Verdict
+
+RIGHT = [Sample(response="42", gold="42"), Sample(response="7", gold="7")]
+
+
+def sound(sample: Sample) -> bool:
+    return sample.text.strip() == sample.gold
+
+
+async def sound_and_async(sample: Sample) -> Verdict:
+    await asyncio.sleep(0)
+    return Verdict.of(float(sample.text.strip() == sample.gold))
+
+
+class Pairwise:
+    """Sound, with groups."""
+
+    def score(self, sample: Sample) -> Verdict:
+        return Verdict.of(float(sample.text == sample.gold))
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        return [self.score(sample) for sample in samples]
+
+
+@pytest.mark.parametrize("verifier", [sound, sound_and_async, Pairwise(), "exact"])
+def test_sound_verifiers_pass(verifier: Any) -> None:
+    report = check_verifier(verifier, cases=RIGHT)
+    assert not report.failures
+    groups = next(f for f in report.findings if f.rule == "groups")
+    assert (groups.outcome is Outcome.PASSED) == isinstance(verifier, Pairwise)
+
+
+def raises(sample: Sample) -> bool:
+    return float(sample.text) == float(sample.gold)
+
+
+def blames_us(sample: Sample) -> Verdict:
+    return Verdict.of(1.0) if sample.text == sample.gold else Verdict.error("no number")
+
+
+def returns_text(sample: Sample) -> Any:
+    return "good"
+
+
+def pays_for_nothing(sample: Sample) -> float:
+    return 1.0
+
+
+def never_pays(sample: Sample) -> float:
+    return 0.0
+
+
+counter = itertools.count()
+
+
+def changes_its_mind(sample: Sample) -> float:
+    return float(next(counter) % 2)
+
+
+class LosesOne(Pairwise):
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        return [self.score(sample) for sample in samples[1:]]
+
+
+def needs_a_gold(sample: Sample) -> bool:
+    return sample.gold.strip() == sample.text  # None has no strip
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule", "said"),
+    [
+        (raises, "hostile text", "raises ValueError"),
+        (blames_us, "hostile text", "the fault is the policy's"),
+        (returns_text, "right answers", "TypeError"),
+        (pays_for_nothing, "wrong answers", "as good as right"),
+        (never_pays, "right answers", "must earn 1"),
+        (changes_its_mind, "deterministic", "then ok"),
+        (LosesOne(), "groups", "gave 0 verdicts"),
+        (needs_a_gold, "no gold", "AttributeError"),
+    ],
+)
+def test_a_broken_verifier_fails_its_rule_and_is_told_how(
+    broken: Any, rule: str, said: str
+) -> None:
+    report = examine_verifier(broken, cases=RIGHT)
+    assert rule in {finding.rule for finding in report.failures}
+    with pytest.raises(CheckFailed, match=said):
+        report.raise_if_failed()
+
+
+def test_an_unknown_verifier_is_no_finding() -> None:
+    with pytest.raises(UnknownVerifier, match="did you mean 'exact'"):
+        check_verifier("exakt")
+
+
+def test_score_in_a_script() -> None:
+    assert ludus.score("exact", gold="a", response=" A ").reward == 1.0
+    assert ludus.score("maths", gold="1/2", response="\\boxed{\\frac{2}{4}}").reward == 1.0
+
+
+async def test_score_under_a_running_loop_with_an_async_verifier() -> None:
+    register_verifier("test/async", sound_and_async)
+    assert ludus.score("test/async", gold="x", response="x").reward == 1.0
+
+
+def test_a_late_verdict_is_unavailable_and_no_zero() -> None:
+    async def late(sample: Sample) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+    register_verifier("test/late", late)
+    verdict = ludus.score("test/late", response="x", timeout_s=0.05)
+    assert (verdict.status, verdict.reward) == ("unavailable", None)
+
+
+def test_score_names_the_near_miss_and_wrong_options() -> None:
+    with pytest.raises(UnknownVerifier, match="did you mean 'maths'"):
+        ludus.score("math", response="x")
+    with pytest.raises(ConfigError, match="colour"):
+        ludus.score("maths", response="x", gold="x", colour="red")
+
+
+def test_a_verifier_registered_anew_is_not_the_old_one() -> None:
+    def make(value: float) -> Any:
+        def fixed(sample: Sample) -> float:
+            return value
+
+        return fixed
+
+    register_verifier("test/again", make(0.25))
+    assert ludus.score("test/again", response="x").reward == 0.25
+    register_verifier("test/again", make(0.75))
+    assert ludus.score("test/again", response="x").reward == 0.75
