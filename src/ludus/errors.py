@@ -13,6 +13,7 @@
     + EpisodeEnded           (RuntimeError)     step before reset, or after the end
     + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
     + BudgetExceeded         (RuntimeError)     the tokens a model's client may use are spent
+    + StaleWeights           (RuntimeError)     an engine does not sample from its weights
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -141,6 +142,12 @@ class RewardUnavailable(LudusError, RuntimeError):
 
 class BudgetExceeded(LudusError, RuntimeError):
     """The tokens a client of a model may use are spent."""
+
+
+class StaleWeights(LudusError, RuntimeError):
+    """An engine samples from other weights than those it was given; what it samples is not the
+    learner's policy.
+    """
 
 
 class CheckFailed(LudusError, AssertionError):

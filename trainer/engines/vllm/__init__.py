@@ -1,0 +1,6 @@
+"""An engine on a vLLM server."""
+
+from .engine import VLLMEngine
+from .start import start_vllm
+
+__all__ = ["VLLMEngine", "start_vllm"]

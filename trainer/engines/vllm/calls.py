@@ -1,0 +1,173 @@
+"""What is said to a vLLM server: the body of `/inference/v1/generate`, and how a reply is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ludus.agent import Finish, Generation, Sampling
+from ludus.errors import ConfigError, ServerFault
+
+GENERATE = "/inference/v1/generate"
+ENGINE_PREFIX = "generate-tokens-"
+"""What the server puts before our request ids; an abort of the bare id changes nothing."""
+
+
+class SamplingBody(msgspec.Struct, kw_only=True):
+    """Sampling parameters.
+
+    There is no seed: a seeded request stops the engine of vLLM 0.32 on CPU, and a seed would not
+    fix what is sampled anyway, since batches change the last bits of the logits.
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    stop_token_ids: Sequence[int] = ()
+    ignore_eos: bool = True
+    """The tokens that end a turn are those the policy names, not those of the model's folder."""
+    top_p: float = 1.0
+    top_k: int = -1
+    logprobs: int | None = None
+    """0 is those of the sampled tokens only."""
+    prompt_logprobs: int | None = None
+    detokenize: bool = False
+
+
+class GenerateBody(msgspec.Struct, kw_only=True):
+    """Token ids in."""
+
+    request_id: str
+    model: str
+    token_ids: Sequence[int]
+    cache_salt: str
+    """Requests share cached keys and values only with those of the same salt."""
+    sampling_params: SamplingBody
+
+
+class Logprob(msgspec.Struct):
+    """Of one token, in nats."""
+
+    logprob: float
+
+
+class Logprobs(msgspec.Struct):
+    """Of each sampled token."""
+
+    content: list[Logprob] | None = None
+
+
+class Span(msgspec.Struct):
+    """The weights that sampled tokens `start` to `end`."""
+
+    version: str
+    start: int
+    end: int
+
+
+class Choice(msgspec.Struct):
+    """Token ids out."""
+
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    logprobs: Logprobs | None = None
+    weight_versions: list[Span] | None = None
+
+
+class GenerateReply(msgspec.Struct):
+    """A reply; what we do not use is left out."""
+
+    choices: list[Choice]
+    prompt_logprobs: list[dict[str, Logprob] | None] | None = None
+
+
+def sampling_body(sampling: Sampling) -> SamplingBody:
+    """Our way of sampling in the server's words.
+
+    Raises:
+        ConfigError: `top_p` or `top_k` cut the distribution.
+    """
+    if sampling.top_p < 1 or sampling.top_k >= 0:
+        raise ConfigError(
+            f"top_p={sampling.top_p:g}, top_k={sampling.top_k}: vLLM reports log-probabilities "
+            "over the tokens these keep, a trainer needs them over all; use top_p=1, top_k=-1"
+        )
+    return SamplingBody(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        stop_token_ids=sampling.stop_token_ids,
+        logprobs=0,
+    )
+
+
+def read_generation(reply: GenerateReply, *, unlabelled: int) -> Generation:
+    """What was sampled.
+
+    Args:
+        reply: of the server.
+        unlabelled: the version of tokens sampled before anything was published.
+
+    Raises:
+        ServerFault: the reply contradicts itself, or holds no answer.
+    """
+    choice = _only_choice(reply)
+    ids = choice.token_ids or []
+    content = (choice.logprobs.content if choice.logprobs else None) or []
+    versions = _versions(choice.weight_versions or [], unlabelled)
+    if not len(ids) == len(content) == len(versions):
+        raise ServerFault(
+            f"the vLLM server sent {len(ids)} tokens with {len(content)} log-probabilities and "
+            f"{len(versions)} weight versions"
+        )
+    return Generation(
+        ids=ids,
+        logprobs=[one.logprob for one in content],
+        finish=_finish(choice.finish_reason),
+        versions=versions,
+    )
+
+
+def read_scores(reply: GenerateReply, ids: Sequence[int]) -> list[float]:
+    """The log-probability of each of `ids`; the first reads 0.
+
+    Raises:
+        ServerFault: one is missing.
+    """
+    _only_choice(reply)
+    scored = reply.prompt_logprobs or []
+    if len(scored) != len(ids):
+        raise ServerFault(f"the vLLM server scored {len(scored)} of {len(ids)} prompt tokens")
+    return [0.0, *map(_score, ids[1:], scored[1:])]
+
+
+def _score(token: int, position: dict[str, Logprob] | None) -> float:
+    found = (position or {}).get(str(token))
+    if found is None:
+        raise ServerFault(f"the vLLM server sent no log-probability of prompt token {token}")
+    return found.logprob
+
+
+def _only_choice(reply: GenerateReply) -> Choice:
+    if len(reply.choices) != 1:
+        raise ServerFault(f"the vLLM server sent {len(reply.choices)} answers to one request")
+    return reply.choices[0]
+
+
+def _versions(spans: Sequence[Span], unlabelled: int) -> list[int]:
+    return [
+        version_of(span.version, unlabelled) for span in spans for _ in range(span.start, span.end)
+    ]
+
+
+def version_of(label: str, unlabelled: int = 0) -> int:
+    """The number a server's weights are labelled with; before the first publish it is a word."""
+    return int(label) if label.isdecimal() else unlabelled
+
+
+def _finish(reason: str | None) -> Finish:
+    try:
+        return Finish(reason or "")
+    except ValueError:
+        raise ServerFault(
+            f"the vLLM server ended a generation with {reason!r}; known are {', '.join(Finish)}"
+        ) from None

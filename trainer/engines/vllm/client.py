@@ -1,0 +1,143 @@
+"""HTTP to a vLLM server: every call has a time limit, every failure is a typed error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from ludus.errors import (
+    ConfigError,
+    Overloaded,
+    RemoteError,
+    RequestRejected,
+    RequestTimeout,
+    ServerFault,
+    ServerUnreachable,
+    Unauthorized,
+)
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 10.0
+CONTROL_TIMEOUT_S = 60.0
+"""For calls that compute nothing; pausing waits for a step of the engine."""
+IDLE_CONNECTION_S = 2.0
+"""The server closes idle connections after 5 s; ours must go first, or a request meets a closed
+one and is lost."""
+
+
+class Client:
+    """Calls the routes of one server.
+
+    Args:
+        url: of the server.
+        api_key: of its `--api-key`.
+        hint: more words for an error that the server's side is to blame for.
+    """
+
+    def __init__(
+        self, url: str, *, api_key: str = "", hint: Callable[[], str] | None = None
+    ) -> None:
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"vllm.url looks like http://127.0.0.1:8000, got {url!r}")
+        self.hint = hint or (lambda: "")
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, path: str, as_type: type[T], *, timeout_s: float = CONTROL_TIMEOUT_S) -> T:
+        """Read."""
+        return _read(await self._send("GET", path, b"", {}, timeout_s), as_type, path)
+
+    async def post(
+        self,
+        path: str,
+        body: object,
+        as_type: type[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        timeout_s: float = CONTROL_TIMEOUT_S,
+    ) -> T:
+        """Act."""
+        data = await self._send("POST", path, msgspec.json.encode(body), params or {}, timeout_s)
+        return _read(data, as_type, path)
+
+    async def healthy(self, *, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        """Return if the server can serve.
+
+        Raises:
+            RemoteError: it cannot.
+        """
+        await self._send("GET", "/health", b"", {}, timeout_s)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(
+        self, method: str, path: str, data: bytes, params: Mapping[str, str], timeout_s: float
+    ) -> bytes:
+        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        try:
+            async with self._open().request(
+                method, self.url + path, data=data or None, params=params, timeout=limits
+            ) as response:
+                body = await response.read()
+                status = response.status
+        except aiohttp.ServerTimeoutError as error:  # of the connect
+            raise self._blamed(ServerUnreachable, f"{self.url} does not answer") from error
+        except TimeoutError as error:
+            raise self._blamed(
+                RequestTimeout, f"{path} of {self.url} did not answer within {timeout_s:g} s"
+            ) from error
+        except aiohttp.ClientError as error:
+            raise self._blamed(
+                ServerUnreachable, f"{path} of {self.url} was cut off: {error or type(error)}"
+            ) from error
+        if status >= 400:
+            raise self._refusal(status, path, body)
+        return body
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
+        return self._session
+
+    def _refusal(self, status: int, path: str, body: bytes) -> RemoteError:
+        message = f"{path} of {self.url} answered {status}: {_message(body)}"
+        if status in (401, 403):
+            return Unauthorized(message)
+        if status == 429:
+            return Overloaded(message)
+        return RequestRejected(message) if status < 500 else self._blamed(ServerFault, message)
+
+    def _blamed(self, kind: type[RemoteError], message: str) -> RemoteError:
+        hint = self.hint()
+        return kind(f"{message}; {hint}" if hint else message)
+
+
+def _read(data: bytes, as_type: type[T], path: str) -> T:
+    try:
+        return msgspec.json.decode(data or b"null", type=as_type)
+    except msgspec.MsgspecError as error:
+        raise ServerFault(f"the reply to {path} is not what vLLM documents: {error}") from error
+
+
+def _message(body: bytes) -> str:
+    """The sentence in an error body: of the API, of FastAPI, or the body itself."""
+    try:
+        told = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return body.decode(errors="replace")[:500]
+    if isinstance(told, dict):
+        told = told.get("error", told.get("detail", told))
+    if isinstance(told, dict):
+        told = told.get("message", told)
+    return str(told)[:500]

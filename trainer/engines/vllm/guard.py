@@ -1,0 +1,51 @@
+"""Runs a command, and ends it when standard input closes: a server started through this does not
+outlive whoever started it, not even one that was killed.
+
+Run by path, so that it needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from types import FrameType
+
+GRACE_S = 10.0
+"""Between asking the command to end and ending it."""
+
+
+def main(command: list[str]) -> int:
+    """Run `command` in a process group of its own; its exit code."""
+    signal.signal(signal.SIGTERM, _stop)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+    threading.Thread(target=_end_when_orphaned, args=(child,), daemon=True).start()
+    try:
+        return child.wait()
+    finally:
+        _signal_group(child, signal.SIGKILL)  # of its workers, whoever is left
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    _signal_group(child, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
+    _signal_group(child, signal.SIGKILL)
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Does the server sample from the weights it was given?
+
+A publish can answer 200 and leave a part of the model as it was; the policy then drifts from the
+learner and every ratio is wrong, without a single error. So the server's log-probabilities are
+compared with the learner's on a few tokens, after the first publish and now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ludus.agent import Engine, Sampling
+from ludus.errors import StaleWeights
+
+from ..models import CausalLM
+
+PROMPT_TOKENS = 48
+SAMPLED_TOKENS = 32
+TEMPERATURE = 0.7
+"""Not 1, so that log-probabilities at a wrong temperature are found too."""
+TOLERANCE = {"float32": 2e-3, "bfloat16": 0.25, "float16": 0.05}
+"""Mean difference in nats that rounding explains, by what the server computes in; weights that did
+not arrive are off by more than one."""
+
+Scorer = Callable[[Sequence[int], float], list[float]]
+"""Ids and temperature to the log-probability of each id; the first reads 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What is compared, and how often."""
+
+    learner: Scorer
+    prompt: Sequence[int]
+    tolerance: float
+    """In nats, of the mean."""
+    every: int = 10
+    """Publishes from one comparison to the next."""
+
+    def due(self, publishes: int) -> bool:
+        """Whether to compare after this many publishes, the first of which is 1."""
+        return (publishes - 1) % self.every == 0
+
+
+async def compare(engine: Engine, probe: Probe) -> float:
+    """The mean difference in nats, of sampled tokens at the temperature and of all at 1,
+    whichever is larger.
+
+    Raises:
+        StaleWeights: it is more than rounding explains.
+    """
+    prompt = list(probe.prompt)
+    sampling = Sampling(max_tokens=SAMPLED_TOKENS, temperature=TEMPERATURE)
+    answer = await engine.generate(prompt, sampling)
+    ids = prompt + answer.ids
+    scored = await engine.logprobs(ids)
+    learner_sampled = await asyncio.to_thread(probe.learner, ids, TEMPERATURE)
+    learner_scored = await asyncio.to_thread(probe.learner, ids, 1.0)
+    sampled_off = mean_difference(answer.logprobs, learner_sampled[len(prompt) :])
+    scored_off = mean_difference(scored[1:], learner_scored[1:])
+    # `not (a <= b)` rather than `a > b`: a nan must not pass.
+    if not (sampled_off <= probe.tolerance and scored_off <= probe.tolerance):
+        raise StaleWeights(
+            f"after publishing version {engine.version} the engine's log-probabilities differ "
+            f"from the learner's by {scored_off:.2g} nats on given tokens and {sampled_off:.2g} on "
+            f"sampled ones (mean; {probe.tolerance:g} would be rounding): it does not sample from "
+            "the weights it was given"
+        )
+    return max(sampled_off, scored_off)
+
+
+def mean_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Mean absolute difference.
+
+    >>> mean_difference([0.0, -1.0], [0.5, -1.0])
+    0.25
+    """
+    return sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / max(1, len(ours))
+
+
+def probe_prompt(vocabulary: int) -> list[int]:
+    """Token ids no text is likely to hold: every part of the model is far from saturated."""
+    rng = random.Random(0)
+    return [rng.randrange(vocabulary) for _ in range(PROMPT_TOKENS)]
+
+
+def scorer_of(model: CausalLM) -> Scorer:
+    """Scores with a transformers model, as it is when called."""
+
+    def score(ids: Sequence[int], temperature: float) -> list[float]:
+        training = model.training
+        model.eval()
+        try:
+            return _score(model, ids, temperature)
+        finally:
+            model.train(training)
+
+    return score
+
+
+@torch.no_grad()
+def _score(model: CausalLM, ids: Sequence[int], temperature: float) -> list[float]:
+    ids_BT = torch.tensor([list(ids)], device=model.device)
+    logits_TV = model(input_ids=ids_BT, use_cache=False).logits[0, :-1].float() / temperature
+    chosen_T = torch.log_softmax(logits_TV, dim=-1).gather(1, ids_BT[0, 1:].unsqueeze(1))
+    return [0.0, *chosen_T.squeeze(1).tolist()]

@@ -1,0 +1,87 @@
+"""From settings to an engine: a server of our own, or one that runs already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...config import VLLMConfig
+from ..models import CausalLM
+from .client import Client
+from .engine import Ignored, VLLMEngine
+from .probe import TOLERANCE, Probe, probe_prompt, scorer_of
+from .served import Served, inspect
+from .server import Launch, Server
+from .weight_files import WeightFiles
+
+
+async def start_vllm(
+    settings: VLLMConfig, *, folder: str, model: CausalLM, dtype: str, cpu: bool, log: Path
+) -> VLLMEngine:
+    """An engine that is ready but for its weights: a server of our own starts with random ones.
+
+    Args:
+        settings: of the engine.
+        folder: of the model; config and tokenizer are read.
+        model: the learner's, which the server is compared with.
+        dtype: what a server of our own computes in.
+        cpu: whether it runs without a GPU.
+        log: where its output goes.
+
+    Raises:
+        LudusError: it cannot be started, or cannot be trained with.
+    """
+    server = None if settings.url else Server(_launch(settings, folder, model, dtype, cpu, log))
+    client = Client(
+        settings.url if server is None else server.url,
+        api_key=settings.api_key,
+        hint=None if server is None else server.hint,
+    )
+    try:
+        if server is not None:
+            await server.ready(client, settings.startup_timeout_s)
+        served = await inspect(client)
+        # A run that was killed in a publish has left it paused.
+        await client.post("/resume", {}, Ignored)
+        return _engine(settings, client, served, server, model)
+    except BaseException:
+        await client.close()
+        if server is not None:
+            await server.close()
+        raise
+
+
+def _engine(
+    settings: VLLMConfig, client: Client, served: Served, server: Server | None, model: CausalLM
+) -> VLLMEngine:
+    vocabulary = int(model.config.get_text_config().vocab_size)
+    probe = Probe(
+        learner=scorer_of(model),
+        prompt=probe_prompt(vocabulary),
+        tolerance=settings.probe_tolerance or TOLERANCE[served.dtype],
+        every=settings.probe_every,
+    )
+    return VLLMEngine(
+        client,
+        served,
+        files=WeightFiles(settings.weights_folder),
+        server=server,
+        probe=probe,
+        keep_cache=settings.keep_cache,
+        request_timeout_s=settings.request_timeout_s,
+    )
+
+
+def _launch(
+    settings: VLLMConfig, folder: str, model: CausalLM, dtype: str, cpu: bool, log: Path
+) -> Launch:
+    longest = int(model.config.get_text_config().max_position_embeddings)
+    return Launch(
+        model=folder,
+        dtype=dtype,
+        max_model_len=min(settings.max_model_len, longest),
+        log=log,
+        cpu=cpu,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        python=settings.python,
+        arguments=settings.arguments,
+    )

@@ -1,0 +1,77 @@
+# pyright: basic, reportMissingImports=false
+# mypy: ignore-errors
+"""What runs inside vLLM's workers: `--worker-extension-cls` names the class below.
+
+vLLM mixes it into its worker class and calls its methods by name (`/collective_rpc`), between two
+steps of the engine, so a step sees either the old weights or the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+EXTENSION = "ludus.trainer.engines.vllm.worker.WeightLoader"
+
+
+class WeightLoader:
+    """Methods for vLLM's worker."""
+
+    def ludus_load(self, path: str) -> dict[str, Any]:
+        """Replace the model's weights by those of a safetensors file.
+
+        Returns:
+            `tensors` (how many were read) and `repacked_heads`, or `error`: an exception would stop
+            the whole engine.
+        """
+        try:
+            return _load(self, path)
+        except Exception as error:
+            _put_back(self)
+            return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _load(worker: Any, path: str) -> dict[str, Any]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt", device=str(worker.device)) as file:
+        names = list(file.keys())
+        worker.reload_weights(weights_iterator=_tensors(file, names))
+    return {"tensors": len(names), "repacked_heads": _repack_heads(worker.get_model())}
+
+
+def _tensors(file: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+    for name in names:
+        yield name, file.get_tensor(name)
+
+
+def _put_back(worker: Any) -> None:
+    """After a load that broke off: layers without new weights get their old ones, none is left
+    without any.
+    """
+    from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
+
+    finalize_layerwise_reload(worker.get_model(), worker.model_config)
+
+
+def _repack_heads(model: Any) -> int:
+    """Refresh the packed copies of output heads; how many there were.
+
+    On CPU the head keeps its matrix packed for the matrix product. If the head shares the matrix
+    with the embedding, no weight is ever loaded into the head itself, so in vLLM 0.32 a reload
+    leaves the packed copy as it was: the body is new and the head is old, and nothing reports it.
+    Elsewhere there is no packed copy and nothing to do.
+    """
+    from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+
+    heads = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, ParallelLMHead)
+        and hasattr(layer, "cpu_linear")
+        and layer.weight.numel()
+    ]
+    for head in heads:
+        dispatch_cpu_unquantized_gemm(head, remove_weight=False)
+    return len(heads)
