@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 
 TAIL = 3000
+"""Characters at the end of a response in which sentences and last formulas are looked for."""
 MAX_ANSWER = 4096
+"""Characters of an answer, beyond which it is no answer."""
 HEDGE = re.compile(
     r"\b(?:if (?:that|this|it|the above|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
