@@ -59,6 +59,8 @@ def build(node: Node) -> Expression:
             return _power(build(node.args[0]), build(node.args[1]))
         case "func" if node.note in {"sum", "prod"}:
             body, variable, low, high = map(build, node.args)
+            if low.is_number and high.is_number and high.is_finite:
+                raise Unsupported("a sum over a fixed range: it was too long to add up already")
             made = sympy.Sum if node.note == "sum" else sympy.Product
             return made(body, (variable, low, high))
         case "func":
