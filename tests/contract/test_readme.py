@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,17 +27,17 @@ EXPECTED = {
 }
 
 
-def sections():
+def sections() -> Any:
     return [pytest.param(body, id=title) for title, body in SECTION.findall(README)]
 
 
-def run(command, folder, servers):
+def run(command: str, folder: Path, servers: list[subprocess.Popen[bytes]]) -> Any:
     bin_folder = Path(sys.executable).parent
     env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
     if command.endswith("&"):
         server = subprocess.Popen(shlex.split(command[:-1]), cwd=folder, env=env)
         servers.append(server)
-        wait_for_port(int(re.search(r"--port (\d+)", command)[1]))
+        wait_for_port(int(command.partition("--port ")[2].split()[0]))
         return ""
     done = subprocess.run(
         command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=240
@@ -45,7 +46,7 @@ def run(command, folder, servers):
     return done.stdout
 
 
-def wait_for_port(port):
+def wait_for_port(port: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with socket.socket() as probe:
@@ -56,7 +57,7 @@ def wait_for_port(port):
 
 
 @pytest.mark.parametrize("body", sections())
-def test_the_examples_of_a_section_run_as_written(body, tmp_path):
+def test_the_examples_of_a_section_run_as_written(body: str, tmp_path: Path) -> None:
     servers = []
     try:
         for kind, name, text in BLOCK.findall(body):
@@ -76,12 +77,12 @@ def test_the_examples_of_a_section_run_as_written(body, tmp_path):
             server.wait(20)
 
 
-def test_the_first_screen_shows_the_two_commands():
+def test_the_first_screen_shows_the_two_commands() -> None:
     top = README.splitlines()[:12]
     assert any(line.startswith("    make demo") for line in top)
     assert any(line.startswith("    make test") for line in top)
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_leads_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target

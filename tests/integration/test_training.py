@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ludus.agent import Stop
+from ludus.agent import Episode, Stop
 from ludus.cli.main import main
 from ludus.config import build, merge, read_toml
 from ludus.metrics import read_metrics
@@ -31,12 +32,12 @@ ENV = "ludus/arithmetic-v0"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=32, layers=2, heads=2)
 
 
-def config(model, folder, **changes):
-    settings = {
+def config(model: Path, folder: Path, **changes: Any) -> Any:
+    settings: dict[str, Any] = {
         "env": ENV,
         "steps": 3,
         "model": ModelConfig(path=str(model)),
@@ -51,30 +52,34 @@ def config(model, folder, **changes):
 class Served:
     """`ludus serve` as a process that can be killed and started again on its port."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.port = "0"
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         command = [sys.executable, "-m", "ludus", "serve", ENV, "--port", self.port]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split(" at ")[1].strip()
         self.port = self.url.rpartition(":")[2]
 
-    def kill(self):
+    def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
+        assert self.process.stdout is not None
         self.process.stdout.close()
 
 
 @pytest.fixture
-def served():
+def served() -> Any:
     made = Served()
     yield made
     made.kill()
 
 
-async def test_a_run_over_http_leaves_a_folder_that_loads(model, tmp_path, served):
+async def test_a_run_over_http_leaves_a_folder_that_loads(
+    model: Path, tmp_path: Path, served: Served
+) -> None:
     result = await train(config(model, tmp_path / "run", env_url=served.url))
     rows = read_metrics(result.folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "reward/mean" in row] == [1, 2, 3]
@@ -89,7 +94,9 @@ async def test_a_run_over_http_leaves_a_folder_that_loads(model, tmp_path, serve
     assert len({episode.group for episode in episodes}) == 3
 
 
-async def test_local_and_served_environments_give_the_same_run(model, tmp_path, served):
+async def test_local_and_served_environments_give_the_same_run(
+    model: Path, tmp_path: Path, served: Served
+) -> None:
     here = await train(config(model, tmp_path / "here", steps=2))
     there = await train(config(model, tmp_path / "there", steps=2, env_url=served.url))
     for name in ("step-000001", "step-000002"):
@@ -103,22 +110,24 @@ async def test_local_and_served_environments_give_the_same_run(model, tmp_path, 
         assert first == second
 
 
-async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(model, tmp_path, served):
+async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(
+    model: Path, tmp_path: Path, served: Served
+) -> None:
     """kill -9 while episodes run: they are played again, none becomes a zero, nothing hangs."""
 
     class KillOnce:
         done = False
 
-        def on_episode(self, episode):
+        def on_episode(self, episode: Episode) -> None:
             if not self.done:
                 self.done = True
                 served.kill()
                 served.start()
 
-        def on_step(self, step, metrics):
+        def on_step(self, step: int, metrics: object) -> None:
             pass
 
-        def on_evaluation(self, step, evaluation):
+        def on_evaluation(self, step: int, evaluation: object) -> None:
             pass
 
     watcher = KillOnce()
@@ -142,7 +151,7 @@ async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(model, tmp
             assert trajectory.exclude_from_baseline == failed
 
 
-def interrupt_after(lines, arguments, cwd):
+def interrupt_after(lines: int, arguments: list[str], cwd: Path) -> Any:
     """Run `ludus train` as a process and send it Ctrl-C once `lines` lines of metrics are there."""
     command = [sys.executable, "-m", "ludus", "train", *arguments, "--run.folder=run"]
     process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
@@ -157,8 +166,8 @@ def interrupt_after(lines, arguments, cwd):
 
 
 async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_happened(
-    model, tmp_path
-):
+    model: Path, tmp_path: Path
+) -> None:
     arguments = ["grpo", "--env", ENV, f"--model.path={model}", "--trainer.lr=1e-3"]
     arguments += ["--rollout.tasks_per_step=3", "--rollout.group_size=3", "--rollout.max_tokens=8"]
     arguments += ["--rollout.max_turns=2", "--eval.tasks=4", "--run.episodes_every=1"]
@@ -176,7 +185,7 @@ async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_h
     assert sampled(folder / last) == sampled(tmp_path / "whole" / last)
 
 
-def sampled(path):
+def sampled(path: Path) -> Any:
     return {
         (episode.group, episode.index): episode.trajectories[0].segments[0].ids()
         for episode in read_episodes(path)
@@ -197,8 +206,13 @@ def sampled(path):
     ],
 )
 def test_a_bad_setting_is_one_line_that_says_what_to_do(
-    model, tmp_path, monkeypatch, capsys, arguments, message
-):
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     common = ["grpo", "--env", ENV, f"--model.path={model}", "--steps=1"]
     assert main(["train", *common, *arguments]) == 2
@@ -207,7 +221,9 @@ def test_a_bad_setting_is_one_line_that_says_what_to_do(
     assert message in lines[0]
 
 
-def test_a_folder_that_holds_a_run_is_not_overwritten(model, tmp_path, capsys):
+def test_a_folder_that_holds_a_run_is_not_overwritten(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = tmp_path / "old"
     old.mkdir()
     (old / "metrics.jsonl").write_text("{}\n")

@@ -2,14 +2,17 @@
 
 import asyncio
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
-from ludus.agent import Limits, ScriptedPolicy, Stop
+from ludus.agent import Limits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
+from ludus.messages import Message
+from ludus.rewards import Sample
 from ludus.trainer.evaluate import evaluate
-from ludus.trainer.rollout import Collector, Scorer
-from ludus.trainer.rollout import source as sources
+from ludus.trainer.rollout import Collector, Scorer, source as sources
 from ludus.trainer.rollout.scoring import WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource
 from ludus.verdict import Verdict
@@ -21,11 +24,11 @@ class Guess(TextEnv):
     failures = 0
     sleep_s = 0.0
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.number = self.rng.randrange(1000)
         return str(self.number), {}
 
-    def step(self, action):
+    def step(self, action: str) -> Any:
         time.sleep(self.sleep_s)
         if Guess.failures > 0:
             Guess.failures -= 1
@@ -33,25 +36,25 @@ class Guess(TextEnv):
         return "", float(action == str(self.number)), True, False, {}
 
 
-def collector(policy=None, **options):
+def collector(policy: Policy | None = None, **options: Any) -> Any:
     source = LocalSource("test/guess-v0", lambda: EnvSession(Guess(), "test/guess-v0"))
     policy = policy or ScriptedPolicy(lambda messages: messages[-1].text)
     return Collector(source, policy, **options)
 
 
 @pytest.fixture(autouse=True)
-def _no_failures():
+def _no_failures() -> None:
     Guess.failures, Guess.sleep_s = 0, 0.0
 
 
-async def collect(made, indices=(0, 1), size=3):
+async def collect(made: Any, indices: Iterable[int] = (0, 1), size: int = 3) -> Any:
     tasks = await made.source.tasks("train", list(indices))
     groups = await made.collect(tasks, group_size=size, seed=0)
     await made.source.close()
     return groups
 
 
-async def test_rollouts_of_a_group_share_task_and_environment_seed():
+async def test_rollouts_of_a_group_share_task_and_environment_seed() -> None:
     groups = await collect(collector())
     for group in groups:
         shown = {
@@ -64,7 +67,9 @@ async def test_rollouts_of_a_group_share_task_and_environment_seed():
     assert groups[0].episodes[0].seed != groups[1].episodes[0].seed
 
 
-async def test_an_unavailable_reward_is_played_again_and_never_a_zero(monkeypatch):
+async def test_an_unavailable_reward_is_played_again_and_never_a_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
     Guess.failures = 2
     groups = await collect(collector(retries=3))
@@ -73,7 +78,9 @@ async def test_an_unavailable_reward_is_played_again_and_never_a_zero(monkeypatc
     assert all(verdict.reward == 1.0 for verdict in verdicts)
 
 
-async def test_what_keeps_failing_stays_in_the_group_without_a_reward(monkeypatch):
+async def test_what_keeps_failing_stays_in_the_group_without_a_reward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
     Guess.failures = 10**6
     (group,) = await collect(collector(retries=1), indices=[0], size=2)
@@ -85,7 +92,7 @@ async def test_what_keeps_failing_stays_in_the_group_without_a_reward(monkeypatc
         assert trajectory.exclude_from_baseline
 
 
-async def test_an_evaluation_counts_failures_apart(monkeypatch):
+async def test_an_evaluation_counts_failures_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
     Guess.failures = 1
     made = collector(retries=0)
@@ -94,14 +101,14 @@ async def test_an_evaluation_counts_failures_apart(monkeypatch):
     await made.source.close()
 
 
-async def test_slow_plain_environments_do_not_wait_for_each_other():
+async def test_slow_plain_environments_do_not_wait_for_each_other() -> None:
     Guess.sleep_s = 0.2
     started = time.perf_counter()
     await collect(collector(), indices=range(4), size=2)
     assert time.perf_counter() - started < 8 * 0.2 / 2
 
 
-async def test_an_environment_that_hangs_is_given_up_on(monkeypatch):
+async def test_an_environment_that_hangs_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "CALL_S", 0.1)
     Guess.sleep_s = 3.0
     (group,) = await collect(collector(retries=0), indices=[0], size=1)
@@ -110,8 +117,8 @@ async def test_an_environment_that_hangs_is_given_up_on(monkeypatch):
     assert "no answer within 0.1 s" in trajectory.verdict.detail
 
 
-async def test_the_time_of_an_episode_is_bounded():
-    async def never(messages):
+async def test_the_time_of_an_episode_is_bounded() -> None:
+    async def never(messages: Sequence[Message]) -> Any:
         await asyncio.sleep(60)
         return ""
 
@@ -124,14 +131,14 @@ async def test_the_time_of_an_episode_is_bounded():
 class Length:
     """How long the last answer is."""
 
-    def score(self, sample):
+    def score(self, sample: Sample) -> Any:
         return Verdict.of(len(sample.text), metrics={"length": len(sample.text)})
 
 
 class Late:
     """Never answers."""
 
-    async def score(self, sample):
+    async def score(self, sample: Sample) -> Any:
         await asyncio.sleep(60)
         return Verdict.of(1.0)
 
@@ -139,15 +146,15 @@ class Late:
 class Rank:
     """The longest answer of a group gets 1."""
 
-    def score(self, sample):
+    def score(self, sample: Sample) -> Any:
         return Verdict.invalid("needs a group")
 
-    def score_group(self, samples):
+    def score_group(self, samples: Sequence[Sample]) -> Any:
         longest = max(len(sample.text) for sample in samples)
         return [Verdict.of(float(len(sample.text) == longest)) for sample in samples]
 
 
-async def test_verifiers_are_composed_into_one_verdict_with_parts():
+async def test_verifiers_are_composed_into_one_verdict_with_parts() -> None:
     made = collector(
         ScriptedPolicy(lambda messages: "abc"),
         scorer=Scorer(
@@ -162,7 +169,7 @@ async def test_verifiers_are_composed_into_one_verdict_with_parts():
     assert verdict.metrics == {"length": 3.0}
 
 
-async def test_a_late_verifier_makes_the_whole_reward_unavailable():
+async def test_a_late_verifier_makes_the_whole_reward_unavailable() -> None:
     late = WeightedVerifier("late", Late(), timeout_s=0.05)
     (group,) = await collect(collector(scorer=Scorer([late])), indices=[0], size=1)
     trajectory = group.episodes[0].trajectories[0]

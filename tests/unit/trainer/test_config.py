@@ -1,5 +1,7 @@
 """Settings: read, merged, refused."""
 
+from pathlib import Path
+
 import pytest
 
 from ludus.config import as_table, build, merge, read_overrides, read_toml, to_toml
@@ -7,7 +9,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import RewardConfig, SFTConfig, TrainConfig
 
 
-def test_overrides_read_numbers_flags_texts_and_lists():
+def test_overrides_read_numbers_flags_texts_and_lists() -> None:
     got = read_overrides(
         [
             *("--trainer.lr=1e-6", "--env", "ludus/maths-v0", "--run.resume"),
@@ -20,7 +22,7 @@ def test_overrides_read_numbers_flags_texts_and_lists():
     assert got["reward"] == [{"name": "maths", "weight": 0.5}]
 
 
-def test_the_command_line_wins_over_the_file(tmp_path):
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text(
         'steps = 5\n[trainer]\nlr = 1e-3\nwarmup_steps = 7\n[[reward]]\nname = "exact"\n'
@@ -30,7 +32,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
     assert config.reward == [RewardConfig(name="exact")]
 
 
-def test_a_config_survives_its_own_file(tmp_path):
+def test_a_config_survives_its_own_file(tmp_path: Path) -> None:
     config = build(TrainConfig, read_overrides(["--env=a-v0", "--reward=[{name = 'x'}]"]))
     file = tmp_path / "config.toml"
     file.write_text(to_toml(as_table(config)))
@@ -50,14 +52,16 @@ def test_a_config_survives_its_own_file(tmp_path):
         ({"run": {"keep": 0}}, "run.keep must be at least 1"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_by_name(table, message):
+def test_settings_that_cannot_work_are_refused_by_name(
+    table: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         build(TrainConfig, table)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_broken_file_names_the_line(tmp_path):
+def test_a_broken_file_names_the_line(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text("steps = \n")
     with pytest.raises(ConfigError, match="line 1"):
@@ -66,7 +70,7 @@ def test_a_broken_file_names_the_line(tmp_path):
         read_toml(tmp_path / "b.toml")
 
 
-def test_an_unfinished_config_says_what_to_add():
+def test_an_unfinished_config_says_what_to_add() -> None:
     with pytest.raises(ConfigError, match="--env"):
         SFTConfig().require_complete()
     with pytest.raises(ConfigError, match=r"--model\.path"):

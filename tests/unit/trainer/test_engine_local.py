@@ -1,6 +1,7 @@
 """The local engine against the model itself."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import torch
@@ -16,17 +17,17 @@ END = 2
 PROMPTS = [[5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11], [30, 31], [5, 6, 7, 8]]
 
 
-def engine(**options):
+def engine(**options: Any) -> Any:
     return LocalEngine(build_model(60, hidden=32, layers=2, heads=2, max_length=128), **options)
 
 
-def reference_logprobs(made, ids, temperature=1.0):
+def reference_logprobs(made: Any, ids: list[int], temperature: float = 1.0) -> Any:
     with torch.no_grad():
         logits = made.model(torch.tensor([ids])).logits[0].float() / temperature
     return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
 
 
-async def test_logprobs_equal_those_of_a_full_forward_pass():
+async def test_logprobs_equal_those_of_a_full_forward_pass() -> None:
     made = engine()
     sampling = [Sampling(max_tokens=12, temperature=0.7, seed=i) for i in range(4)]
     got = await asyncio.gather(*map(made.generate, PROMPTS, sampling))
@@ -36,7 +37,7 @@ async def test_logprobs_equal_those_of_a_full_forward_pass():
     await made.close()
 
 
-async def test_greedy_is_the_argmax_at_every_step():
+async def test_greedy_is_the_argmax_at_every_step() -> None:
     made = engine()
     one = await made.generate([5, 6, 7], Sampling(max_tokens=8, temperature=0.0))
     ids = [5, 6, 7]
@@ -47,7 +48,7 @@ async def test_greedy_is_the_argmax_at_every_step():
     await made.close()
 
 
-async def test_what_a_request_samples_does_not_depend_on_its_neighbours():
+async def test_what_a_request_samples_does_not_depend_on_its_neighbours() -> None:
     made = engine()
     alone = await made.generate(PROMPTS[1], Sampling(max_tokens=10, seed=3))
     crowd = await asyncio.gather(
@@ -59,7 +60,7 @@ async def test_what_a_request_samples_does_not_depend_on_its_neighbours():
     await made.close()
 
 
-async def test_the_next_turn_computes_only_what_is_new_and_stays_exact():
+async def test_the_next_turn_computes_only_what_is_new_and_stays_exact() -> None:
     made = engine()
     first = await made.generate(PROMPTS[0], Sampling(max_tokens=6, seed=1))
     computed = made.computed_prompt_tokens
@@ -72,7 +73,7 @@ async def test_the_next_turn_computes_only_what_is_new_and_stays_exact():
     await made.close()
 
 
-async def test_a_shared_prompt_is_computed_once():
+async def test_a_shared_prompt_is_computed_once() -> None:
     made = engine()
     await asyncio.gather(
         *(made.generate([7] * 20, Sampling(max_tokens=2, seed=s)) for s in range(8))
@@ -83,7 +84,7 @@ async def test_a_shared_prompt_is_computed_once():
     await made.close()
 
 
-async def test_a_stop_token_ends_the_turn_and_is_kept():
+async def test_a_stop_token_ends_the_turn_and_is_kept() -> None:
     made = engine()
     every = tuple(range(60))
     one = await made.generate([5, 6], Sampling(max_tokens=10, seed=1, stop_token_ids=every))
@@ -92,7 +93,7 @@ async def test_a_stop_token_ends_the_turn_and_is_kept():
     await made.close()
 
 
-async def test_new_weights_change_the_version_and_drop_kept_prefixes():
+async def test_new_weights_change_the_version_and_drop_kept_prefixes() -> None:
     made = engine()
     before = await made.generate(PROMPTS[1], Sampling(max_tokens=5, temperature=0.0))
     other = build_model(60, hidden=32, layers=2, heads=2, max_length=128, seed=1)
@@ -104,7 +105,7 @@ async def test_new_weights_change_the_version_and_drop_kept_prefixes():
     await made.close()
 
 
-async def test_abort_answers_everyone_with_what_there_is():
+async def test_abort_answers_everyone_with_what_there_is() -> None:
     made = engine()
     await made.pause()
     waiting = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=100)))
@@ -114,21 +115,21 @@ async def test_abort_answers_everyone_with_what_there_is():
     await made.close()
 
 
-async def test_a_request_beyond_the_window_is_refused_with_the_numbers():
+async def test_a_request_beyond_the_window_is_refused_with_the_numbers() -> None:
     made = engine()
     with pytest.raises(ConfigError, match=r"120 prompt tokens and 20 to sample exceed.*128"):
         await made.generate([5] * 120, Sampling(max_tokens=20))
     await made.close()
 
 
-async def test_weights_of_another_model_are_refused():
+async def test_weights_of_another_model_are_refused() -> None:
     made = engine()
     with pytest.raises(ConfigError, match="does not have"):
         await made.set_weights({"nobody.weight": torch.zeros(1)}, 1)
     await made.close()
 
 
-def draw(probabilities, uniform, **options):
+def draw(probabilities: list[float], uniform: float, **options: Any) -> Any:
     logits = torch.tensor([probabilities]).log()
     settings = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, **options}
     token, logprob = sample(
@@ -141,24 +142,24 @@ def draw(probabilities, uniform, **options):
     return int(token), float(logprob.exp())
 
 
-def test_inverse_cdf_by_hand():
+def test_inverse_cdf_by_hand() -> None:
     # cumulative .5 .8 1.0
     assert draw([0.5, 0.3, 0.2], 0.0) == (0, pytest.approx(0.5))
     assert draw([0.5, 0.3, 0.2], 0.6) == (1, pytest.approx(0.3))
     assert draw([0.5, 0.3, 0.2], 0.999999) == (2, pytest.approx(0.2))
 
 
-def test_top_k_and_top_p_cut_the_draw_but_not_the_logprob():
+def test_top_k_and_top_p_cut_the_draw_but_not_the_logprob() -> None:
     assert draw([0.2, 0.5, 0.3], 0.99, top_k=2) == (2, pytest.approx(0.3))
     assert draw([0.2, 0.5, 0.3], 0.99, top_p=0.45) == (1, pytest.approx(0.5))
 
 
-def test_temperature_reshapes_the_distribution():
+def test_temperature_reshapes_the_distribution() -> None:
     # squares of .8 and .2 are .64 and .04: at T = 1/2 the second has .04 / .68
     assert draw([0.8, 0.2], 0.99, temperature=0.5) == (1, pytest.approx(0.04 / 0.68))
 
 
-def test_the_prefix_store_forgets_the_least_recently_used():
+def test_the_prefix_store_forgets_the_least_recently_used() -> None:
     store = PrefixStore(max_tokens=5)
     store.put([1, 2], torch.zeros(1))
     store.put([3, 4], torch.ones(1))

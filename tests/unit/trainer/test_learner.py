@@ -2,12 +2,13 @@
 
 import copy
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
 
 from ludus.agent import Segment, Turn
-from ludus.trainer.batch import as_row, pad, passes
+from ludus.trainer.batch import Row, as_row, pad, passes
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learner import Learner
 from ludus.trainer.sft import negative_log_likelihood
@@ -22,32 +23,38 @@ SEGMENT = Segment(
 )
 
 
-def learner(**settings):
+def learner(**settings: Any) -> Any:
     model = build_model(40, hidden=16, layers=2, heads=2, max_length=64)
     return Learner(model, TrainerConfig(lr=1e-2, **settings))
 
 
-def rows(count, generator):
+def flat(segment: Segment) -> Row:
+    row = as_row(segment)
+    assert row is not None
+    return row
+
+
+def rows(count: int, generator: torch.Generator) -> Any:
     made = []
     for _ in range(count):
         length = int(torch.randint(2, 20, (1,), generator=generator))
         ids = torch.randint(3, 40, (length + 3,), generator=generator).tolist()
-        made.append(as_row(Segment(prompt_ids=ids[:3], turns=[Turn(out_ids=ids[3:])])))
+        made.append(flat(Segment(prompt_ids=ids[:3], turns=[Turn(out_ids=ids[3:])])))
     return made
 
 
-def test_a_segment_becomes_a_row_with_the_mask_on_sampled_tokens():
-    row = as_row(SEGMENT)
+def test_a_segment_becomes_a_row_with_the_mask_on_sampled_tokens() -> None:
+    row = flat(SEGMENT)
     assert row.ids == [1, 2, 3, 4, 5, 6, 7]
     assert row.mask == [0, 0, 0, 1, 1, 0, 1]
     assert row.logprobs == [0, 0, 0, -0.5, -0.25, 0, -1.0]
 
 
-def test_a_segment_without_sampled_tokens_is_no_row():
+def test_a_segment_without_sampled_tokens_is_no_row() -> None:
     assert as_row(Segment(prompt_ids=[1, 2])) is None
 
 
-def test_passes_hold_at_most_the_tokens_they_may_and_every_row_once():
+def test_passes_hold_at_most_the_tokens_they_may_and_every_row_once() -> None:
     lengths = torch.tensor([9, 3, 5, 20, 4])
     made = list(passes(lengths, torch.arange(5), 10))
     assert sorted(torch.cat(made).tolist()) == [0, 1, 2, 3, 4]
@@ -55,9 +62,9 @@ def test_passes_hold_at_most_the_tokens_they_may_and_every_row_once():
     assert [part.tolist() for part in made] == [[1, 4], [2], [0], [3]]
 
 
-def test_logp_is_that_of_each_token_given_those_before_it():
+def test_logp_is_that_of_each_token_given_those_before_it() -> None:
     made = learner()
-    batch = pad([as_row(SEGMENT)])
+    batch = pad([flat(SEGMENT)])
     with torch.no_grad():
         every = torch.log_softmax(made.model(batch.ids).logits[0], -1)
     got = made.predict(batch).logp[0]
@@ -65,9 +72,9 @@ def test_logp_is_that_of_each_token_given_those_before_it():
     assert torch.allclose(got, torch.tensor(expected), atol=1e-6)
 
 
-def test_entropy_is_that_of_the_distribution_a_token_was_drawn_from():
+def test_entropy_is_that_of_the_distribution_a_token_was_drawn_from() -> None:
     made = learner()
-    batch = pad([as_row(SEGMENT)])
+    batch = pad([flat(SEGMENT)])
     with torch.no_grad():
         every = torch.log_softmax(made.model(batch.ids).logits[0], -1)
     entropy = made.predict(batch, entropy=True).entropy[0].detach()
@@ -76,7 +83,7 @@ def test_entropy_is_that_of_the_distribution_a_token_was_drawn_from():
 
 
 @pytest.mark.parametrize("tokens", [1, 37, 64, 10_000])
-def test_any_split_into_passes_gives_the_same_update(tokens):
+def test_any_split_into_passes_gives_the_same_update(tokens: int) -> None:
     batch = pad(rows(12, torch.Generator().manual_seed(0)))
     whole, split = learner(tokens_per_pass=100_000), learner(tokens_per_pass=tokens)
     first = whole.update(batch, torch.arange(12), negative_log_likelihood)
@@ -85,12 +92,12 @@ def test_any_split_into_passes_gives_the_same_update(tokens):
     assert second["loss"] == pytest.approx(first["loss"], rel=1e-5)
 
 
-def test_idle_rows_count_in_the_weight_without_a_forward_pass():
+def test_idle_rows_count_in_the_weight_without_a_forward_pass() -> None:
     batch = pad(rows(6, torch.Generator().manual_seed(1)))
     worth = torch.tensor([1.0, 0.0, 2.0, 0.0, 0.0, -1.0])
     batch = batch.with_extra(worth=worth)
 
-    def loss(part, predicted):
+    def loss(part: Any, predicted: Any) -> Any:
         weighted = predicted.logp * part.extra["worth"].unsqueeze(1) * part.mask
         return weighted.sum(), part.mask.sum()
 
@@ -100,7 +107,7 @@ def test_idle_rows_count_in_the_weight_without_a_forward_pass():
     assert second == pytest.approx(first, rel=1e-5)
 
 
-def test_nothing_to_train_moves_nothing():
+def test_nothing_to_train_moves_nothing() -> None:
     made = learner()
     before = copy.deepcopy(made.model.state_dict())
     batch = pad(rows(2, torch.Generator().manual_seed(2)))
@@ -110,7 +117,7 @@ def test_nothing_to_train_moves_nothing():
     assert all(torch.equal(before[name], value) for name, value in made.model.state_dict().items())
 
 
-def test_the_learning_rate_warms_up_linearly():
+def test_the_learning_rate_warms_up_linearly() -> None:
     made = learner(warmup_steps=4)
     assert made.lr == pytest.approx(0.0025)
     made.updates = 2
@@ -119,7 +126,7 @@ def test_the_learning_rate_warms_up_linearly():
     assert made.lr == pytest.approx(0.01)
 
 
-def test_learning_lowers_the_loss_of_what_is_learned():
+def test_learning_lowers_the_loss_of_what_is_learned() -> None:
     made = learner()
     batch = pad(rows(4, torch.Generator().manual_seed(3)))
     losses = [

@@ -1,5 +1,8 @@
 """What a run leaves on disk."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -17,7 +20,9 @@ from ludus.verdict import Verdict
 EVIL = '<script>alert("x")</script>'
 
 
-def episode(task, expression, asked="1-2", reward=1.0, said=EVIL):
+def episode(
+    task: str, expression: str, asked: str = "1-2", reward: float = 1.0, said: str = EVIL
+) -> Any:
     call = ToolCall(name="calculator", arguments={"expression": expression})
     turns = [
         Turn(observation=[user(asked)], message=assistant("", [call])),
@@ -29,17 +34,17 @@ def episode(task, expression, asked="1-2", reward=1.0, said=EVIL):
     )
 
 
-def folder(path):
+def folder(path: Path) -> Any:
     return RunFolder(path / "run", TrainConfig(env="a-v0"), resume=False, tensorboard=False)
 
 
-def test_episodes_come_back_as_they_were(tmp_path):
+def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:
     made = [episode("test/0", "1-2"), episode("test/1", "1+2", reward=0.0)]
     path = folder(tmp_path).keep_episodes("step-000001", made)
     assert read_episodes(path) == made
 
 
-def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_path):
+def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_path: Path) -> None:
     run = folder(tmp_path)
     run.keep_episodes("eval-000000", [episode("test/0", "1+2", reward=0.0)])
     run.keep_episodes("eval-000002", [episode("test/0", "1-2")])
@@ -55,11 +60,11 @@ def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_
     assert page.index("1+2") < page.index("1-2", page.index("1+2"))
 
 
-def test_a_report_of_a_run_that_did_nothing_still_opens(tmp_path):
+def test_a_report_of_a_run_that_did_nothing_still_opens(tmp_path: Path) -> None:
     assert "No step was finished" in write_report(folder(tmp_path).path).read_text()
 
 
-def test_the_fault_is_the_first_operator_mistaken():
+def test_the_fault_is_the_first_operator_mistaken() -> None:
     # '-' is mistaken for '+'
     assert fault_rate([episode("a", "1+2")]) == 1.0
     assert fault_rate([episode("a", "1-2")]) == 0.0
@@ -67,7 +72,7 @@ def test_the_fault_is_the_first_operator_mistaken():
     assert fault_rate([episode("a", "1+2"), episode("b", "1-2")]) == 0.5
 
 
-def test_checkpoints_are_whole_and_the_oldest_go(tmp_path):
+def test_checkpoints_are_whole_and_the_oldest_go(tmp_path: Path) -> None:
     tokenizer = build_tokenizer()
     model = build_model(len(tokenizer), hidden=16, layers=1, heads=2)
     for step in (1, 2, 10):
@@ -77,12 +82,12 @@ def test_checkpoints_are_whole_and_the_oldest_go(tmp_path):
     assert load_state(checkpoints(tmp_path)[-1]) == {"learner": {"updates": 10}}
 
 
-def test_a_folder_without_trainer_state_cannot_be_resumed(tmp_path):
+def test_a_folder_without_trainer_state_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be resumed"):
         load_state(tmp_path)
 
 
-def test_checkpoint_state_holds_no_pickled_code(tmp_path):
+def test_checkpoint_state_holds_no_pickled_code(tmp_path: Path) -> None:
     torch.save({"evil": Exception}, tmp_path / "trainer.pt")
     with pytest.raises(Exception, match=r"[Ww]eights"):
         load_state(tmp_path)

@@ -1,21 +1,31 @@
 """From groups of episodes to an update."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ConfigError
+from ludus.trainer.batch import Batch
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learner import Learner
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
-from ludus.trainer.update import Updater, gather
+from ludus.trainer.update import Experience, Updater, gather
 from ludus.verdict import Verdict
 
 
-def trajectory(reward, *, segments=1, failed=False, overlong=False, seed=0):
+def trajectory(
+    reward: float,
+    *,
+    segments: int = 1,
+    failed: bool = False,
+    overlong: bool = False,
+    seed: int = 0,
+) -> Any:
     generator = torch.Generator().manual_seed(seed)
     made = []
     for _ in range(segments):
@@ -31,49 +41,59 @@ def trajectory(reward, *, segments=1, failed=False, overlong=False, seed=0):
     )
 
 
-def group(*trajectories):
+def group(*trajectories: Trajectory) -> Any:
     task = Task(id="train/0", split="train")
     episodes = [Episode(task=task.id, trajectories=[one]) for one in trajectories]
     return Group(task, episodes, 0)
 
 
-def updater(recipe="grpo", overrides=None, **settings):
+def experience_of(groups: list[Group]) -> Experience:
+    experience = gather(groups)
+    assert experience is not None
+    return experience
+
+
+def updater(
+    recipe: str = "grpo", overrides: dict[str, object] | None = None, **settings: Any
+) -> Any:
     model = build_model(40, hidden=16, layers=2, heads=2, max_length=64)
     learner = Learner(model, TrainerConfig(lr=1e-2, updates_per_step=settings.get("updates", 1)))
     return Updater(resolve(load_recipe(recipe, overrides), max_tokens=8), learner, **settings)
 
 
-def step(made, groups):
-    return made.step(gather(groups), generator=torch.Generator().manual_seed(0))
+def step(made: Any, groups: list[Group]) -> Any:
+    return made.step(experience_of(groups), generator=torch.Generator().manual_seed(0))
 
 
-def test_a_failed_rollout_leaves_the_baseline_and_the_loss():
-    with_failure = gather([group(trajectory(1.0), trajectory(0.0), trajectory(0.0, failed=True))])
-    without = gather([group(trajectory(1.0), trajectory(0.0))])
+def test_a_failed_rollout_leaves_the_baseline_and_the_loss() -> None:
+    with_failure = experience_of(
+        [group(trajectory(1.0), trajectory(0.0), trajectory(0.0, failed=True))]
+    )
+    without = experience_of([group(trajectory(1.0), trajectory(0.0))])
     assert torch.equal(with_failure.rewards, without.rewards)
     assert torch.equal(with_failure.batch.ids, without.batch.ids)
 
 
-def test_a_step_in_which_everything_failed_teaches_nothing():
+def test_a_step_in_which_everything_failed_teaches_nothing() -> None:
     assert gather([group(trajectory(0, failed=True), trajectory(0, failed=True))]) is None
 
 
-def test_an_overlong_rollout_counts_in_the_baseline_only():
-    experience = gather([group(trajectory(1.0), trajectory(0.0, overlong=True))])
+def test_an_overlong_rollout_counts_in_the_baseline_only() -> None:
+    experience = experience_of([group(trajectory(1.0), trajectory(0.0, overlong=True))])
     batch, _ = updater()._credited(experience)
     # rewards 1 and 0: std (ddof 1) is 1/sqrt(2), so the advantage of the first is 0.5 * sqrt(2)
     assert float(batch.extra["advantages"][0, 4]) == pytest.approx(0.5 * 2**0.5, rel=1e-4)
     assert float(batch.mask[1].sum()) == 0.0
 
 
-def test_segments_of_one_trajectory_share_its_advantage_and_count_once():
-    experience = gather([group(trajectory(1.0, segments=3), trajectory(0.0))])
+def test_segments_of_one_trajectory_share_its_advantage_and_count_once() -> None:
+    experience = experience_of([group(trajectory(1.0, segments=3), trajectory(0.0))])
     batch, _ = updater()._credited(experience)
     assert len(batch) == 4
     assert batch.extra["advantages"][:3, 4].tolist() == pytest.approx([0.5 * 2**0.5] * 3, rel=1e-4)
 
 
-def test_a_group_without_spread_gives_no_gradient_and_is_not_run():
+def test_a_group_without_spread_gives_no_gradient_and_is_not_run() -> None:
     made = updater()
     groups = [group(trajectory(1.0), trajectory(1.0, seed=1))]
     numbers = step(made, groups)
@@ -81,28 +101,32 @@ def test_a_group_without_spread_gives_no_gradient_and_is_not_run():
     assert numbers["grad_norm"] == 0.0
 
 
-def test_dropping_idle_rows_does_not_change_the_gradient():
+def run_every_row(batch: Batch) -> torch.Tensor:
+    return torch.zeros(len(batch), dtype=torch.bool)
+
+
+def test_dropping_idle_rows_does_not_change_the_gradient() -> None:
     mixed = group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))
     flat = group(trajectory(1.0, seed=3), trajectory(1.0, seed=4))
     fast = step(updater(), [mixed, flat])
     slow = updater()
-    slow._idle = lambda batch: torch.zeros(len(batch), dtype=torch.bool)
+    slow._idle = run_every_row
     assert fast["grad_norm"] == pytest.approx(step(slow, [mixed, flat])["grad_norm"], rel=1e-5)
 
 
-def test_groups_stay_whole_when_a_step_has_several_updates():
+def test_groups_stay_whole_when_a_step_has_several_updates() -> None:
     made = updater(updates=2)
-    experience = gather(
+    experience = experience_of(
         [group(trajectory(1.0, segments=2), trajectory(0.0)), group(trajectory(0.0))]
     )
     shares = made._shares(experience, torch.Generator().manual_seed(0))
     assert sorted(sorted(share.tolist()) for share in shares) == [[0, 1, 2], [3]]
 
 
-def test_the_better_rollout_becomes_more_likely():
+def test_the_better_rollout_becomes_more_likely() -> None:
     made = updater()
     groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))]
-    experience = gather(groups)
+    experience = experience_of(groups)
     before = made.learner.score(experience.batch).sum(1)
     step(made, groups)
     after = made.learner.score(experience.batch).sum(1)
@@ -111,7 +135,7 @@ def test_the_better_rollout_becomes_more_likely():
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "supo"])
-def test_recipes_run_with_several_updates_and_old_logprobs(recipe):
+def test_recipes_run_with_several_updates_and_old_logprobs(recipe: str) -> None:
     made = updater(recipe, updates=2)
     groups = [
         group(trajectory(1.0, seed=i), trajectory(0.0, seed=i + 10), trajectory(0.0, seed=i + 20))
@@ -122,6 +146,6 @@ def test_recipes_run_with_several_updates_and_old_logprobs(recipe):
     assert numbers["old_sampler_gap"] > 0
 
 
-def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing():
+def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing() -> None:
     with pytest.raises(ConfigError, match=r"'ppo' needs .*values"):
         updater("ppo")
