@@ -113,9 +113,38 @@ class VLLMConfig:
 
     url: str = ""
     """Of a running server; empty starts one on this machine."""
+    api_key: str = ""
+    """Of the running server."""
+    python: str = ""
+    """Interpreter with vLLM and ludus to start the server with; empty is this one."""
+    arguments: str = ""
+    """More arguments for the server: "--tensor-parallel-size 2"."""
     gpu_memory_utilization: float = 0.5
+    """Share of the GPU's memory the server takes; the learner needs the rest."""
     max_model_len: int = 8192
+    """Most tokens of prompt and answer; the model's own maximum bounds it too."""
     startup_timeout_s: float = 600.0
+    request_timeout_s: float = 600.0
+    """For one answer, and for loading weights."""
+    weights_folder: str = ""
+    """Where new weights are handed over, seen by us and the server; empty is /dev/shm, or the
+    folder for temporary files.
+    """
+    keep_cache: bool = False
+    """Whether running requests keep keys and values of older weights when new ones come."""
+    probe_every: int = 10
+    """Publishes between comparisons of the server's log-probabilities with the learner's."""
+    probe_tolerance: float = 0.0
+    """Mean difference in nats that passes; 0 goes by what the server computes in."""
+
+    def __post_init__(self) -> None:
+        _positive("vllm.probe_every", self.probe_every)
+        _positive("vllm.request_timeout_s", self.request_timeout_s)
+        if self.url and (self.python or self.arguments):
+            raise ConfigError(
+                f"vllm.url is {self.url!r}, a server that runs already: vllm.python and "
+                "vllm.arguments would change nothing"
+            )
 
 
 @dataclass(frozen=True)

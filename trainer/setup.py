@@ -12,13 +12,13 @@ from ludus.agent import ChatFormat, Engine, Limits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs.connect import connect
-from ludus.errors import ConfigError
 from ludus.rewards import make_verifier
 
 from .checkpoint import checkpoints, load_state, step_of
 from .config import RewardConfig, TrainConfig
 from .devices import pick_device
 from .engines import LocalEngine, load_model, load_tokenizer
+from .engines.vllm import start_vllm
 from .learner import Learner
 from .recipes import Algorithm, load_recipe, resolve
 from .rollout import Collector, EnvSource, Scorer, open_source
@@ -67,9 +67,15 @@ async def assemble(config: TrainConfig) -> Parts:
     learner = _learner(config, model_path, values="values" in algorithm.needs)
     if start is not None:
         learner.restore(load_state(start)["learner"])
-    engine = await _engine(config, model_path)
-    collector, evaluator = _collectors(config, engine, tokenizer, source)
-    await check_context(config, collector)
+    first_step = step_of(start) if start else 0
+    engine = await _engine(config, model_path, learner, folder, version=first_step)
+    try:
+        collector, evaluator = _collectors(config, engine, tokenizer, source)
+        await check_context(config, collector)
+        updater = _updater(config, algorithm, learner)
+    except BaseException:
+        await engine.close()
+        raise
     return Parts(
         config=config,
         folder=folder,
@@ -77,10 +83,10 @@ async def assemble(config: TrainConfig) -> Parts:
         tokenizer=tokenizer,
         engine=engine,
         learner=learner,
-        updater=_updater(config, algorithm, learner),
+        updater=updater,
         collector=collector,
         evaluator=evaluator,
-        first_step=step_of(start) if start else 0,
+        first_step=first_step,
     )
 
 
@@ -99,12 +105,34 @@ def _learner(config: TrainConfig, path: str, *, values: bool = False) -> Learner
     return Learner(model, config.trainer, temperature=config.rollout.temperature, values=values)
 
 
-async def _engine(config: TrainConfig, path: str) -> Engine:
+async def _engine(
+    config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
+) -> Engine:
     if config.engine == "vllm":
-        raise ConfigError("the vLLM engine is not in this build")
+        return await _vllm_engine(config, path, learner, folder, version=version)
     device = pick_device(config.model.device)
     model = load_model(path, dtype=DTYPES[config.model.dtype], device=device)
     return LocalEngine(model, max_rows=config.rollout.concurrency, max_length=row_length(config))
+
+
+async def _vllm_engine(
+    config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
+) -> Engine:
+    """A server with the learner's weights, whatever it was started with."""
+    engine = await start_vllm(
+        config.vllm,
+        folder=path,
+        model=learner.model,
+        dtype=config.model.dtype,
+        cpu=pick_device(config.model.device) == "cpu",
+        log=folder.path / "vllm.log",
+    )
+    try:
+        await engine.set_weights(learner.weights(), version)
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
 
 
 def _updater(config: TrainConfig, algorithm: Algorithm, learner: Learner) -> Updater:

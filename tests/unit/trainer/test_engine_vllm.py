@@ -91,9 +91,9 @@ class Documented:
         ids, content, spans = [], [], []
         reason = "length"
         for n in range(sampling["max_tokens"]):
-            while self.paused and not ended.is_set():
-                await asyncio.sleep(0.005)
             await asyncio.sleep(self.token_s)
+            while self.paused and not ended.is_set():  # a token is sampled whole or not at all
+                await asyncio.sleep(0.005)
             if ended.is_set():
                 reason = "abort"
                 break
@@ -358,7 +358,7 @@ async def test_a_probe_finds_weights_that_did_not_arrive():
     probe = Probe(learner=learner(-1.0), prompt=[3, 4], tolerance=1e-3)
     async with serving(probe=probe) as (engine, documented):
         documented.apply = False
-        with pytest.raises(StaleWeights, match="version 1.* differ .* by 1 nats"):
+        with pytest.raises(StaleWeights, match=r"version 1.* differ .* by 1 nats"):
             await engine.set_weights(bias(-1.0), 1)
 
 
@@ -406,7 +406,7 @@ async def test_a_refusal_is_a_typed_error_with_the_servers_words(status, body, e
 async def test_a_server_that_is_silent_times_out():
     async with serving(request_timeout_s=0.2) as (engine, documented):
         documented.paused = True
-        with pytest.raises(RequestTimeout, match="within 0.2 s"):
+        with pytest.raises(RequestTimeout, match=r"within 0\.2 s"):
             await engine.generate([7], Sampling(max_tokens=1))
 
 
@@ -420,7 +420,7 @@ async def test_a_server_that_is_gone_is_unreachable():
 async def test_requests_that_cannot_be_served_are_refused_here():
     async with serving() as (engine, documented):
         assert engine.max_length == 200
-        with pytest.raises(ConfigError, match="190 prompt tokens and 11 to sample exceed.*200"):
+        with pytest.raises(ConfigError, match=r"190 prompt tokens and 11 to sample exceed.*200"):
             await engine.generate([5] * 190, Sampling(max_tokens=11))
         with pytest.raises(ConfigError, match="empty prompt"):
             await engine.generate([], Sampling(max_tokens=1))

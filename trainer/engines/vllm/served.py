@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import msgspec
 
 from ludus.errors import ConfigError, RequestRejected, ServerFault
