@@ -95,6 +95,7 @@ async def evaluate(
     """
     scout = open_session()
     try:
+        policy_for(scout)  # one that cannot play here says so before anything is played
         chosen = await first_tasks(scout, split, tasks)
     finally:
         await scout.close()

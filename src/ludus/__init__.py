@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ludus.envs.checks import check_env as check_env
     from ludus.envs.connect import connect as connect
     from ludus.errors import LudusError as LudusError, RewardUnavailable as RewardUnavailable
-    from ludus.messages import Message as Message, ToolCall as ToolCall
+    from ludus.messages import Message as Message, Role as Role, ToolCall as ToolCall
     from ludus.rewards import Sample as Sample, make_verifier as make_verifier, verifier as verifier
     from ludus.rewards.checks import check_verifier as check_verifier
     from ludus.rewards.score import score as score
@@ -38,6 +38,7 @@ _exports = {
     "LudusError": "ludus.errors",
     "Message": "ludus.messages",
     "RewardUnavailable": "ludus.errors",
+    "Role": "ludus.messages",
     "TextEnv": "ludus.envs",
     "ToolCall": "ludus.messages",
     "ToolResult": "ludus.envs",

@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.background import run_on_loop
 from ludus.contract import Outcome, Report
 from ludus.envs.checks import examine_env
 from ludus.envs.connect import connect
 from ludus.errors import ConfigError
-from ludus.rewards import Sample, Verifier, make_verifier
+from ludus.rewards import Sample, make_verifier
 from ludus.rewards.checks import examine_verifier
 from ludus.wire.arguments import parse_served
 
@@ -66,15 +67,20 @@ def _examine(options: Options) -> Report:
     if kind_of(options.name) is Kind.ENVIRONMENT:
         return examine_env(options.name, max_return=options.max_return)
     cases = read_cases(options.cases) if options.cases else []
-    return examine_verifier(_verifier(options.name), cases=cases, name=options.name)
-
-
-def _verifier(name: str) -> Verifier:
-    url, marked, remote = name.partition("#")
+    url, marked, remote = options.name.partition("#")
     if marked:
-        return connect(url).verifier(remote)
-    bare, arguments = parse_served(name)
-    return make_verifier(bare, **arguments)
+        return _examine_remote(url, remote, cases)
+    bare, arguments = parse_served(options.name)
+    return examine_verifier(make_verifier(bare, **arguments), cases=cases, name=options.name)
+
+
+def _examine_remote(url: str, name: str, cases: Sequence[Sample]) -> Report:
+    server = connect(url)
+    try:
+        server.score(name, Sample(response=""))  # a wrong address or name is no finding
+        return examine_verifier(server.verifier(name), cases=cases, name=f"{url}#{name}")
+    finally:
+        run_on_loop(server.aclose())
 
 
 def read_cases(path: Path) -> list[Sample]:

@@ -66,19 +66,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (`| head`) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except CheckFailed as error:
-        _complain(f"check failed: {error}")
-        return 1
-    except LudusError as error:
-        _complain(str(error))
-        return 2
     except Exception as error:
         if os.environ.get("LUDUS_DEBUG") == "1":
             raise
-        _complain(
-            f"unexpected {type(error).__name__}: {error} (set LUDUS_DEBUG=1 for the traceback)"
-        )
-        return 2
+        return _tell(error)
+
+
+def _tell(error: Exception) -> int:
+    """One line on stderr; the exit status."""
+    while isinstance(error, ExceptionGroup):  # of a task group: the first is the one that matters
+        error = error.exceptions[0]
+    if isinstance(error, CheckFailed):
+        _complain(f"check failed: {error}")
+        return 1
+    said = str(error)
+    if not isinstance(error, LudusError):
+        said = f"unexpected {type(error).__name__}: {error} (set LUDUS_DEBUG=1 for the traceback)"
+    _complain(said)
+    return 2
 
 
 def _dispatch(arguments: list[str]) -> int:
