@@ -43,7 +43,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Scores one answer. Blocking work belongs in a pool, never in an `async def score`."""
+    """Scores one answer. Blocking work belongs in a pool, never in an `async def score`.
+
+    A server runs a plain `def score` on threads of its own. One whose time is bounded by
+    construction to about a millisecond may say so by an attribute `never_blocks = True` and is
+    called without that detour.
+    """
 
     def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
         """Judge `sample`. Never raises for what the policy wrote: that is an ok verdict

@@ -150,6 +150,9 @@ class Scorer:
 
 
 def _is_async(verifier: Verifier) -> bool:
+    """Whether it may be called on the loop: it is `async`, or says that it never blocks."""
+    if getattr(verifier, "never_blocks", False):
+        return True
     function = verifier.function if isinstance(verifier, FunctionVerifier) else verifier.score
     return inspect.iscoroutinefunction(function)
 

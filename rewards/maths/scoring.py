@@ -41,6 +41,9 @@ class MathsVerifier:
         memory_mb: memory of a worker.
     """
 
+    never_blocks = True
+    """A server calls `score` on its event loop: what takes long goes to the pool."""
+
     def __init__(
         self,
         *,
