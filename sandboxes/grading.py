@@ -27,14 +27,14 @@ from ludus.verdict import Verdict
 
 from .compare import Comparison
 from .inside.prove import PLAIN
-from .inside.request import PROVE, SERVE, Request
+from .inside.request import PROVE, PROVE_PYTEST, SERVE, Request
 from .protocol import MIB, ExecutionStatus, Limits
 from .slot_sandbox import SlotSandbox
 from .slots import Outcome, Slot, SlotLost
 
 KINDS = {
     "assert": "assert", "asserts": "assert", "check": "assert",
-    "stdin": "stdin", "stdio": "stdin", "function_call": "function_call",
+    "stdin": "stdin", "stdio": "stdin", "function_call": "function_call", "pytest": "pytest",
 }  # fmt: skip
 """kind as callers write it -> kind."""
 
@@ -68,6 +68,8 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Outputs of stdin tests: `exact` (lines, ignoring space at their ends), `tokens`,
     `float:1e-6`.
     """
+    module: str = "solution"
+    """What pytest tests import the solution as."""
     language: str = "python"
     """Of the solution; other than python only for stdin tests."""
 
@@ -133,6 +135,7 @@ async def grade_in_detail(
     Args:
         tests: `assert`: Python sources, each an assertion, or one that defines and calls
             `check(candidate)`.
+            `pytest`: the sources of one test file, which imports the solution as `options.module`.
             `function_call`: {"input": [arguments], "output": result}. `stdin`: {"input": text,
                 "output": text}.
 
@@ -150,14 +153,18 @@ async def grade_in_detail(
             results = await _grade_outputs(sandbox, solution, tests, options, comparison)
         else:
             sources = _sources(tests, KINDS[kind], options)
-            results = await _grade_calls(sandbox, solution, sources, options)
+            mode = PROVE_PYTEST if KINDS[kind] == "pytest" else PROVE
+            results = await _grade_calls(sandbox, solution, mode, sources, options)
     except _Unusable as error:
         return Grading(Verdict.invalid(str(error)))
     except SlotLost as error:
         return Grading(Verdict.unavailable(f"the sandbox failed: {error}"))
-    return Grading(
-        _verdict(results, len(tests), options, time.perf_counter() - started), tuple(results)
-    )
+    total = max(len(results), 1 if KINDS[kind] == "pytest" else len(tests))
+    seconds = time.perf_counter() - started
+    verdict = _verdict(results, total, options, seconds)
+    if KINDS[kind] == "pytest":
+        verdict = msgspec.structs.replace(verdict, detail=f"proxied: {verdict.detail}")
+    return Grading(verdict, tuple(results))
 
 
 class _Unusable(Exception):
@@ -246,16 +253,21 @@ def _json(text: str) -> object:
 
 
 async def _grade_calls(
-    sandbox: SlotSandbox, solution: str, sources: list[str], options: GradeOptions
+    sandbox: SlotSandbox, solution: str, mode: str, sources: list[str], options: GradeOptions
 ) -> list[TestResult]:
-    job = {"tests": sources, "prelude": options.prelude, "stop_early": _stops_early(options)}
-    task = json.dumps(job).encode()
+    job = {
+        "tests": sources,
+        "prelude": options.prelude,
+        "module": options.module,
+        "stop_early": _stops_early(options),
+    }
+    task = Request(mode=mode, blobs=[json.dumps(job).encode()])
     code = solution.encode("utf-8", "replace")
-    kind = sandbox.kind_for(code, task)
+    kind = sandbox.kind_for(code, task.blobs[0])
     for attempt in range(_TRIES):
         try:
             async with sandbox.pool(kind).take(2) as (solver, prover):
-                return await _run_pair(solver, prover, code, task, options, len(sources))
+                return await _run_pair(solver, prover, code, task, options)
         except SlotLost:
             if attempt == _TRIES - 1:
                 raise
@@ -263,7 +275,7 @@ async def _grade_calls(
 
 
 async def _run_pair(
-    solver: Slot, prover: Slot, code: bytes, task: bytes, options: GradeOptions, total: int
+    solver: Slot, prover: Slot, code: bytes, task: Request, options: GradeOptions
 ) -> list[TestResult]:
     limits = options.limits(output_bytes=64 << 10)
     patient = msgspec.structs.replace(
@@ -280,13 +292,13 @@ async def _run_pair(
         )
         proving = asyncio.ensure_future(
             prover.run(
-                Request(mode=PROVE, blobs=[task]),
+                task,
                 patient,
                 peers=[("peer", far.detach()), ("report", os.dup(report))],
             )
         )
         served, proved = await _both(solver, serving, proving)
-        return _read_report(report, served, proved, total)
+        return _read_report(report, served, proved)
     finally:
         os.close(report)
 
@@ -310,7 +322,7 @@ async def _both(
         raise
 
 
-def _read_report(report: int, served: Outcome, proved: Outcome, total: int) -> list[TestResult]:
+def _read_report(report: int, served: Outcome, proved: Outcome) -> list[TestResult]:
     """The results, one per test that ran; what is missing counts as failed, with the reason.
 
     Raises:
@@ -339,7 +351,7 @@ def _read_report(report: int, served: Outcome, proved: Outcome, total: int) -> l
         raise SlotLost(proved.detail)
     said = proved.stderr[-200:].decode(errors="replace")
     missing = f"the tests did not end: {proved.status} {proved.detail} {said}"
-    return [*results, TestResult(False, missing.strip(), proved.usage.wall_s)][:total]
+    return [*results, TestResult(False, missing.strip(), proved.usage.wall_s)]
 
 
 # --- outputs: one slot per input ----------------------------------------------

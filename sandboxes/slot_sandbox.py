@@ -39,6 +39,20 @@ LIGHT, NUMERIC, SESSION = "light", "numeric", "session"
 fork).
 """
 
+DEFAULT_PACKAGES = (
+    "numpy",
+    "pytest",
+    "_pytest",
+    "pluggy",
+    "iniconfig",
+    "packaging",
+    "pygments",
+    "py",
+)
+"""What programs and tests may import besides the standard library, where installed: numpy, pytest
+with what it needs.
+"""
+
 _PRELOAD = """
     re collections functools itertools math random json traceback typing heapq string bisect
     datetime operator copy
@@ -65,7 +79,7 @@ class SlotSandbox:
         tier: str = ROOT,
         *,
         size: int | None = None,
-        packages: Sequence[str] = ("numpy",),
+        packages: Sequence[str] = DEFAULT_PACKAGES,
         disk_bytes: int = 64 * MIB,
         processes: int = 64,
         max_sessions: int = 32,
@@ -269,10 +283,12 @@ def readable_places() -> list[str]:
 
 
 def _package_folders(name: str) -> list[str]:
-    """The folders of one package in site-packages, its bundled libraries too."""
+    """What a package consists of in site-packages: folder and bundled libraries, or one file."""
     spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
+    if spec is None:
         return []
+    if not spec.submodule_search_locations:
+        return [spec.origin] if spec.origin and os.path.isfile(spec.origin) else []
     folder = next(iter(spec.submodule_search_locations))
     return [place for place in (folder, folder + ".libs") if os.path.isdir(place)]
 

@@ -6,11 +6,13 @@ import os
 import shutil
 import signal
 import socket
+import sys
+import traceback
 from collections.abc import Callable
 
-from . import command, fetch, program, prove, repl, serve, syscalls as sc
+from . import command, fetch, program, prove, prove_pytest, repl, serve, syscalls as sc
 from .plan import UNSAFE, USERNS, Plan
-from .request import COMMAND, FETCH, PROVE, PYTHON, REPL, SERVE, Request, receive
+from .request import COMMAND, FETCH, PROVE, PROVE_PYTEST, PYTHON, REPL, SERVE, Request, receive
 
 _exit = os._exit  # a program may replace the one in `os`
 
@@ -22,6 +24,7 @@ MODES: dict[str, Mode] = {
     FETCH: fetch.run,
     SERVE: serve.run,
     PROVE: prove.run,
+    PROVE_PYTEST: prove_pytest.run,
     REPL: repl.run,
 }
 """mode -> what does it; returns the exit code."""
@@ -42,6 +45,9 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
         os.closerange(place(streams), HIGHEST_DESCRIPTOR)
         write_files(request.files)
         code = MODES[request.mode](request)
+    except BaseException as error:
+        traceback.print_exception(error)
+        sys.stderr.flush()
     finally:
         _exit(code)
 

@@ -203,9 +203,9 @@ def _describe(item: object) -> str:
     return f"s<{type(item).__name__}>"
 
 
-def close_standard_streams() -> None:
-    """Discard what is printed."""
+def close_standard_streams(*, keep_errors: bool = False) -> None:
+    """Discard what is printed; `keep_errors` leaves standard error, so that faults of ours show."""
     null = os.open("/dev/null", os.O_RDWR)
-    for number in range(3):
+    for number in range(2 if keep_errors else 3):
         os.dup2(null, number)
     os.close(null)

@@ -41,7 +41,7 @@ _ALIASES = {"np": "numpy", "pd": "pandas"}
 
 def run(request: Request) -> int:
     """Run the tests in `blobs[0]` (JSON: tests, prelude, stop_early)."""
-    peer.close_standard_streams()
+    peer.close_standard_streams(keep_errors=True)
     job = json.loads(request.blobs[0])
     with os.fdopen(REPORT, "w") as report:
         bench = Bench(PEER)

@@ -25,7 +25,15 @@ IN_FILE = b"@"
 MARSHAL_VERSION = 2
 """Plain values only, and the same bytes in every Python 3."""
 
-PYTHON, COMMAND, FETCH, SERVE, PROVE, REPL = "python", "command", "fetch", "serve", "prove", "repl"
+PYTHON, COMMAND, FETCH, SERVE, PROVE, PROVE_PYTEST, REPL = (
+    "python",
+    "command",
+    "fetch",
+    "serve",
+    "prove",
+    "prove_pytest",
+    "repl",
+)
 
 
 class Request:

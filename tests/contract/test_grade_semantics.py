@@ -160,3 +160,38 @@ async def test_no_wrong_verdict_on_the_development_set(sandbox: SlotSandbox) -> 
 
     right = await asyncio.gather(*map(grade_row, rows))
     assert [row["id"] for row, good in zip(rows, right, strict=True) if not good] == []
+
+
+PYTEST = """
+import pytest
+from solution import f, Bad
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_doubles(n):
+    assert f(n) == 2 * n
+
+def test_refuses():
+    with pytest.raises(Bad, match="negative"):
+        f(-1)
+"""
+
+
+async def test_a_pytest_file_runs_against_proxies(sandbox: SlotSandbox) -> None:
+    right = "class Bad(ValueError): pass\ndef f(n):\n    if n < 0: raise Bad('negative')\n    return 2 * n\n"
+    options = GradeOptions(partial=True)
+    graded = await grade_in_detail(sandbox, right, [PYTEST], kind="pytest", options=options)
+    assert graded.verdict.reward == 1.0, graded.verdict.detail
+    assert len(graded.results) == 3
+    assert graded.verdict.detail.startswith("proxied: ")
+    wrong = right.replace("2 * n", "2")
+    assert (
+        await grade(sandbox, wrong, [PYTEST], kind="pytest", options=options)
+    ).reward == pytest.approx(2 / 3)
+    for cheat in (
+        "import pytest\ndef f(n):\n    pytest.skip()\nclass Bad(Exception): pass\n",
+        "import os\nos._exit(0)\n",
+        "def f(n): return 2\n",
+        "",
+    ):
+        verdict = await grade(sandbox, cheat, [PYTEST], kind="pytest")
+        assert (verdict.status, verdict.reward) == (Status.OK, 0.0), cheat

@@ -1,0 +1,92 @@
+"""Runs a hidden pytest file against proxies: `import solution` is the line to the other process.
+
+pytest itself runs here, with no plugin, ini or conftest but its own; what the solution raises
+arrives as a built-in exception, so it cannot skip a test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from . import peer
+from .prove import PEER, REPORT, Bench
+from .request import Request
+
+_FILE = "test_hidden.py"
+_DETAIL_LETTERS = 300
+
+
+class SolutionModule(ModuleType):
+    """The module the tests import; each name is asked for when it is first used."""
+
+    def __init__(self, name: str, bench: Bench) -> None:
+        super().__init__(name)
+        self.__dict__["_bench"] = bench
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        bench: Bench = self.__dict__["_bench"]
+        bench.resolve([name])
+        if name not in bench.names:
+            raise AttributeError(f"the solution has no {name!r}")
+        return bench.names[name]
+
+
+class _Results:
+    """Collects one result a test: its worst phase."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[bool, str, float]] = {}
+        self.problem = ""
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.problem = str(report.longrepr)[-_DETAIL_LETTERS:]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.skipped:
+            return
+        passed, detail, seconds = self.found.get(report.nodeid, (False, "", 0.0))
+        if report.when == "call":
+            passed = report.passed
+        if report.failed:
+            passed, detail = False, str(report.longrepr)[-_DETAIL_LETTERS:]
+        self.found[report.nodeid] = passed, detail, seconds + report.duration
+
+
+def run(request: Request) -> int:
+    """Run the file in `blobs[0]` (JSON: tests, module, stop_early); write a line for each test."""
+    peer.close_standard_streams(keep_errors=True)
+    job = json.loads(request.blobs[0])
+    with os.fdopen(REPORT, "w") as report:
+        sys.modules[job["module"]] = SolutionModule(job["module"], Bench(PEER))
+        for row in _rows(_run_pytest(job)):
+            report.write(json.dumps(row) + "\n")
+        report.write('{"done": true}\n')
+    return 0
+
+
+def _run_pytest(job: dict[str, Any]) -> _Results:
+    with open(_FILE, "w") as stream:
+        stream.write("\n\n".join(job["tests"]))
+    results = _Results()
+    arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
+    arguments += ["-x"] if job["stop_early"] else []
+    import pytest  # large: only these children load it
+
+    pytest.main([*arguments, _FILE], plugins=[results])
+    return results
+
+
+def _rows(results: _Results) -> Iterator[dict[str, object]]:
+    for number, (passed, detail, seconds) in enumerate(results.found.values()):
+        yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
+    if results.problem or not results.found:
+        detail = results.problem or "no test ran"
+        yield {"test": len(results.found), "passed": False, "detail": detail, "seconds": 0.0}
