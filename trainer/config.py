@@ -33,11 +33,12 @@ class RolloutConfig:
 
     tasks_per_step: int = 16
     """Groups in a step."""
-    group_size: int = 8
-    """Rollouts of each task."""
+    group_size: int = 0
+    """Rollouts of each task; 0 is what the recipe says."""
     max_tokens: int = 256
     """Most sampled tokens a turn."""
-    temperature: float = 1.0
+    temperature: float = 0.0
+    """0 is what the recipe says; greedy rollouts of a group would all be the same."""
     window: int = 0
     """Context window in tokens; 0 is the engine's own."""
     max_turns: int = 64
@@ -185,17 +186,8 @@ class TrainConfig:
         _positive("trainer.tokens_per_pass", self.trainer.tokens_per_pass)
         _positive("trainer.lr", self.trainer.lr)
         _positive("eval.tasks", self.eval.tasks)
-        if self.rollout.group_size < 2:
-            raise ConfigError(
-                f"rollout.group_size is {self.rollout.group_size}; a group baseline needs "
-                "at least 2"
-            )
-        if self.rollout.temperature <= 0:
-            raise ConfigError(
-                f"rollout.temperature is {self.rollout.temperature}; greedy rollouts of a "
-                "group are "
-                "all the same, so nothing could be learned from them"
-            )
+        _not_negative("rollout.group_size", self.rollout.group_size)
+        _not_negative("rollout.temperature", self.rollout.temperature)
         if self.trainer.updates_per_step > self.rollout.tasks_per_step:
             raise ConfigError(
                 f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a step has only "
@@ -255,3 +247,8 @@ def _require(env: str, model: ModelConfig) -> None:
 def _positive(name: str, value: float) -> None:
     if value <= 0:
         raise ConfigError(f"{name} must be positive, got {value}")
+
+
+def _not_negative(name: str, value: float) -> None:
+    if value < 0:
+        raise ConfigError(f"{name} must not be negative, got {value}")

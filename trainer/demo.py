@@ -90,9 +90,7 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
     async with served(f"{ENV}?{TASKS}", folder / "server.log") as url:
         out.print(f"[bold]2[/bold]  GRPO against {ENV}, served by another process at {url}")
         settings = _training(config, warm, url)
-        with ProgressWatcher(
-            config.steps, config.tasks_per_step * config.group_size, out
-        ) as watcher:
+        with ProgressWatcher(config.steps, out) as watcher:
             result = await train(settings, watcher=watcher)
     return _conclude(folder, result.folder, out)
 

@@ -20,14 +20,12 @@ class ProgressWatcher:
 
     Args:
         steps: of the whole run.
-        rollouts: episodes in a step.
         console: where to draw; on one that is no terminal, a line every tenth of the run.
     """
 
-    def __init__(self, steps: int, rollouts: int, console: Console | None = None) -> None:
+    def __init__(self, steps: int, console: Console | None = None) -> None:
         self.console = console or Console()
         self.steps = steps
-        self.rollouts = rollouts
         self._played = 0
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
@@ -55,13 +53,12 @@ class ProgressWatcher:
 
     def on_episode(self, episode: Episode) -> None:
         """Show how far the step's rollouts are."""
-        self._played = self._played % self.rollouts + 1
-        rollouts = f"rollouts {self._played}/{self.rollouts}"
-        self._progress.update(self._task, numbers=f"{self._last}  {rollouts}")
+        self._played += 1
+        self._progress.update(self._task, numbers=f"{self._last}  {self._played} episodes")
 
     def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show the numbers of the step."""
-        self._last = numbers_line(metrics)
+        self._last, self._played = numbers_line(metrics), 0
         self._progress.update(self._task, completed=step, numbers=self._last)
         if not self.console.is_terminal and step % max(1, self.steps // 10) == 0:
             self.console.print(f"step {step}/{self.steps}  {self._last}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ludus.agent import ChatFormat, Engine, Limits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs.connect import connect
+from ludus.errors import ConfigError
 from ludus.rewards import make_verifier
 
 from .checkpoint import checkpoints, load_state, step_of
@@ -20,10 +21,11 @@ from .devices import pick_device
 from .engines import LocalEngine, load_model, load_tokenizer
 from .engines.vllm import start_vllm
 from .learner import Learner
-from .recipes import Algorithm, load_recipe, resolve
+from .recipes import Algorithm, Recipe, load_recipe, resolve
 from .rollout import Collector, EnvSource, Scorer, open_source
 from .rollout.scoring import WeightedVerifier
 from .run_folder import RunFolder
+from .tasks import TaskStream
 from .update import Updater
 from .windows import check_context, row_length
 
@@ -43,6 +45,7 @@ class Parts:
     updater: Updater
     collector: Collector
     evaluator: Collector
+    tasks: TaskStream
     first_step: int
     """Steps already done: 0, or those of the checkpoint that is gone on from."""
 
@@ -54,7 +57,8 @@ async def assemble(config: TrainConfig) -> Parts:
         ConfigError: something is missing or cannot work together.
     """
     config.require_complete()
-    algorithm = resolve(load_recipe(config.recipe), max_tokens=config.rollout.max_tokens)
+    algorithm = resolve(_recipe(config), max_tokens=config.rollout.max_tokens)
+    config = _with_recipe(config, algorithm.recipe)
     folder = RunFolder(
         run_path(config), config, resume=config.run.resume, tensorboard=config.run.tensorboard
     )
@@ -65,8 +69,11 @@ async def assemble(config: TrainConfig) -> Parts:
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     learner = _learner(config, model_path, values="values" in algorithm.needs)
+    tasks = TaskStream(source, config.split, config.seed)
     if start is not None:
-        learner.restore(load_state(start)["learner"])
+        state = load_state(start)
+        learner.restore(state["learner"])
+        tasks.restore(state["tasks"])
     first_step = step_of(start) if start else 0
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     try:
@@ -86,8 +93,32 @@ async def assemble(config: TrainConfig) -> Parts:
         updater=updater,
         collector=collector,
         evaluator=evaluator,
+        tasks=tasks,
         first_step=first_step,
     )
+
+
+def _recipe(config: TrainConfig) -> Recipe:
+    """The recipe, with what the settings say of sampling put over it."""
+    given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
+    recipe = load_recipe(
+        config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
+    )
+    if recipe.sampling.prioritise:
+        raise ConfigError(
+            f"recipe {recipe.name!r} draws tasks by how uncertain they are (sampling.prioritise), "
+            "which this trainer does not do"
+        )
+    return recipe
+
+
+def _with_recipe(config: TrainConfig, recipe: Recipe) -> TrainConfig:
+    """The settings with the recipe's own group size and temperature where they name none."""
+    sampling = recipe.sampling
+    rollout = replace(
+        config.rollout, group_size=sampling.group_size, temperature=sampling.temperature
+    )
+    return replace(config, rollout=rollout)
 
 
 def run_path(config: TrainConfig) -> Path:

@@ -6,16 +6,14 @@ The loop below is the whole algorithm; each line is one module of this folder.
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
 from ludus.agent import Episode
-from ludus.envs.tasks import order
 from ludus.metrics import Stopwatch
 
 from .checkpoint import save_checkpoint
@@ -25,6 +23,9 @@ from .rollout import Group
 from .setup import Parts, assemble
 from .summary import summarize_step
 from .update import gather
+
+MAX_REFILLS = 4
+"""Rounds of more tasks a recipe with `sampling.refill` may ask for in one step."""
 
 
 class Watcher(Protocol):
@@ -74,6 +75,10 @@ class _Run:
         self.config = parts.config
         self.watcher = watcher
         self.step = parts.first_step
+        self._stand = parts.tasks.state()
+        """Of the task stream after the last finished step; a step that is cut short is
+        played again.
+        """
 
     async def loop(self) -> Result:
         """The main loop."""
@@ -84,28 +89,49 @@ class _Run:
                 watch = Stopwatch()
                 with watch("generate"):
                     groups = await self.generate()
-                with watch("update"):
-                    metrics = await asyncio.to_thread(self.update, groups)
-                with watch("publish"):
-                    await self.publish()
-                self.step += 1
-                await self.record(groups, metrics, watch)
+                await _whole(self.learn(groups, watch))
+                await self.keep(groups)
         except asyncio.CancelledError:
             interrupted = True
         return Result(self.parts.folder.path, self.save(), self.step, interrupted)
 
     async def generate(self) -> list[Group]:
-        """The rollouts of a step; which tasks they are depends on seed and step alone."""
-        config, source = self.config, self.parts.source
-        indices = order(await source.size(config.split), config.seed)
-        count = config.rollout.tasks_per_step
-        chosen = itertools.islice(indices, self.step * count, (self.step + 1) * count)
+        """The rollouts of a step; with refill, more of them until enough groups pass the
+        recipe's filter.
+        """
+        wanted = self.config.rollout.tasks_per_step
+        groups = await self.collect(wanted)
+        sampling = self.parts.updater.algorithm.recipe.sampling
+        for _ in range(MAX_REFILLS if sampling.refill else 0):
+            missing = wanted - self.parts.updater.kept_groups(groups)
+            if missing <= 0:
+                break
+            groups += await self.collect(missing)
+        return groups
+
+    async def collect(self, count: int) -> list[Group]:
+        """Play the next `count` tasks; the same run plays the same ones."""
         return await self.parts.collector.collect(
-            await source.tasks(config.split, list(chosen)),
-            group_size=config.rollout.group_size,
-            seed=config.seed,
+            await self.parts.tasks.take(count),
+            group_size=self.config.rollout.group_size,
+            seed=self.config.seed * 1_000_003 + self.step,
             done=self.watcher.on_episode if self.watcher else None,
         )
+
+    async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
+        """Update, publish and log: all of it or, if Ctrl-C comes first, none."""
+        with watch("update"):
+            metrics = await asyncio.to_thread(self.update, groups)
+        with watch("publish"):
+            await self.publish()
+        self.step += 1
+        solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
+        self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
+        self._stand = self.parts.tasks.state()
+        numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
+        self.parts.folder.log(self.step, numbers)
+        if self.watcher:
+            self.watcher.on_step(self.step, numbers)
 
     def update(self, groups: list[Group]) -> dict[str, float]:
         """Learn from them; nothing is learned from a step in which every episode failed."""
@@ -119,18 +145,12 @@ class _Run:
         """Hand the new weights to the engine."""
         await self.parts.engine.set_weights(self.parts.learner.weights(), self.step + 1)
 
-    async def record(
-        self, groups: list[Group], metrics: dict[str, float], watch: Stopwatch
-    ) -> None:
-        """Log the step, and keep, save and evaluate when it is time."""
-        numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
-        self.parts.folder.log(self.step, numbers)
+    async def keep(self, groups: list[Group]) -> None:
+        """Keep episodes, evaluate and save when it is time."""
         run = self.config.run
         if run.episodes_every and self.step % run.episodes_every == 0:
             episodes = [episode for group in groups for episode in group.episodes]
             self.parts.folder.keep_episodes(f"step-{self.step:06d}", episodes)
-        if self.watcher:
-            self.watcher.on_step(self.step, numbers)
         last = self.step == self.config.steps
         if last or (self.config.eval.every and self.step % self.config.eval.every == 0):
             await self.evaluate()
@@ -154,9 +174,30 @@ class _Run:
             self.step,
             parts.learner.model,
             parts.tokenizer,
-            {"learner": parts.learner.state(), "step": self.step},
+            {"learner": parts.learner.state(), "step": self.step, "tasks": self._stand},
             keep=self.config.run.keep,
         )
+
+
+def solved(groups: list[Group], rate: float) -> list[str]:
+    """Tasks whose share of rewarded rollouts reached `rate`; failed rollouts do not count."""
+    found: list[str] = []
+    for group in groups:
+        verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
+        rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
+        if rewards and sum(reward > 0 for reward in rewards) >= rate * len(rewards):
+            found.append(group.task.id)
+    return found
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Finish `work` even if cancelled meanwhile; the cancellation goes on afterwards."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 async def _close(parts: Parts) -> None:

@@ -114,6 +114,14 @@ class Updater:
         self.updates = updates
         self._moves: list[RatioStatistics] = []
 
+    def kept_groups(self, groups: Sequence[Group]) -> int:
+        """How many of `groups` pass the recipe's filter."""
+        experience = gather(groups)
+        if experience is None:
+            return 0
+        kept = self.algorithm.keep(experience.rewards, experience.groups)
+        return len(experience.groups[kept].unique())
+
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from the experience of one step.
 

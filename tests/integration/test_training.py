@@ -15,7 +15,7 @@ from ludus.agent import Episode, Stop
 from ludus.cli.main import main
 from ludus.config import build, merge, read_toml
 from ludus.metrics import read_metrics
-from ludus.trainer.checkpoint import checkpoints, step_of
+from ludus.trainer.checkpoint import checkpoints, load_state, step_of
 from ludus.trainer.config import (
     EvalConfig,
     ModelConfig,
@@ -196,7 +196,7 @@ def sampled(path: Path) -> Any:
     ("arguments", "message"),
     [
         (["--trainer.lrr=1"], "no setting named 'trainer.lrr'; did you mean 'trainer.lr'?"),
-        (["--rollout.group_size=1"], "rollout.group_size is 1; a group baseline needs at least 2"),
+        (["--rollout.group_size=1"], "with sampling.group_size = 1 all are 0"),
         (["--trainer.lr=fast"], "setting 'trainer.lr': Expected `float`, got `str`"),
         (["--env", "ludus/arithmetik-v0"], "did you mean 'ludus/arithmetic-v0'?"),
         (["--model.path=/nowhere"], "cannot load"),
@@ -231,3 +231,19 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(
     assert main(["train", *arguments]) == 2
     assert "holds a run already" in capsys.readouterr().err
     assert os.listdir(old) == ["metrics.jsonl"]
+
+
+@pytest.mark.parametrize("recipe", ["dapo", "scale_rl"])
+async def test_recipes_that_choose_their_groups_run_and_resume(
+    model: Path, tmp_path: Path, recipe: str
+) -> None:
+    """An untrained policy gets no reward: DAPO's filter drops every group, and asks for more."""
+    rollout = RolloutConfig(tasks_per_step=2, group_size=2, max_tokens=4, max_turns=2)
+    result = await train(config(model, tmp_path / "run", steps=1, rollout=rollout, recipe=recipe))
+    state = load_state(result.checkpoint)["tasks"]
+    # 2 tasks, and with refill 4 more rounds of 2
+    assert state["used"] == (10 if recipe == "dapo" else 2)
+    on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
+    settings = config(model, tmp_path / "run", steps=2, rollout=rollout, recipe=recipe, run=on)
+    again = await train(settings)
+    assert load_state(again.checkpoint)["tasks"]["used"] == 2 * state["used"]

@@ -58,8 +58,7 @@ def _run(config: TrainConfig) -> int:
         from ludus.trainer.train import train
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
-    rollouts = config.rollout.tasks_per_step * config.rollout.group_size
-    with ProgressWatcher(config.steps, rollouts) as watcher:
+    with ProgressWatcher(config.steps) as watcher:
         result = asyncio.run(train(config, watcher=watcher))
     report = write_report(result.folder)
     if result.interrupted:
