@@ -60,6 +60,7 @@ ATTACKS = {
     "redefine the judge": "isclose = allclose = approx = lambda *a, **k: True\nclass pytest: pass\ndef f(n):\n    return 0\n",
     "redefine check": "def check(c): pass\ndef f(n):\n    return 0\n",
     "shadow built-in names": "def range(*a): return []\ndef len(x): return 0\nxs = [7, 8, 11, 16]\ndef f(n):\n    return 0\n",
+    "shadow a built-in judge": "class E(list):\n    def __eq__(self, o): return True\ndef list(*a): return [7, 8, 11, 16]\ndef range(*a): return [1]\n",
     "patch the harness": "import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('inside'):\n        for key in list(vars(module)):\n            if key[:1] != '_':\n                try: setattr(module, key, lambda *a, **k: True)\n                except Exception: pass\ndef f(n):\n    return 0\n",
     "patch the encoder": "import sys\nw = sys.modules['inside.wire']\nw.Encoder.add = lambda self, v: self.tokens.append('s' * 5)\ndef f(n):\n    return 0\n",
     "ask the tests' side for more": "import sys\np = sys.modules['inside.serve']\nimport gc\ndef f(n):\n    for o in gc.get_objects():\n        if type(o).__name__ == 'Peer':\n            for verb in ('resolve', 'call', 'attribute', 'callback', 'next'):\n                try: return o.request(verb, 0, ['TESTS'], {})\n                except Exception: pass\n    return 0\n",

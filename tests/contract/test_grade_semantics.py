@@ -54,6 +54,7 @@ HONEST = {
     "a standard module the solution imported": ("import math\ndef f():\n    return 0.1 + 0.2\n", ["assert math.isclose(f(), 0.3)"]),
     "a helper of the solution": ("def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\ndef f():\n    return -0.5\n", ["assert abs(poly([1, 2], f())) < 1e-9"]),
     "numpy": ("import numpy as np\ndef f():\n    return np.arange(3)\n", ["assert np.array_equal(f(), [0, 1, 2])"]),
+    "a function named like a built-in": ("def sum(a, b):\n    return a * b\n", ["assert sum(2, 3) == 6", "assert sum(1, 1) == 1"]),
     "state between tests": ("x = []\ndef f():\n    x.append(1)\n    return len(x)\n", ["assert f() == 1", "assert f() == 2"]),
 }  # fmt: skip
 
