@@ -106,10 +106,10 @@ class Bench:
             self._failure = f"the solution does not load: {_describe(error)}"
 
     def _resolve_builtin(self) -> None:
-        """The tests use no other name of the solution: then one that is also a built-in's is meant.
+        """The tests use no other name of the solution: then one shared with a built-in is meant.
 
-        MBPP asks for a function called `sum`. With two such names it stays unclear which one is under
-        test and which one the tests judge by, and the built-ins win.
+        MBPP asks for a function called `sum`. With two such names it stays unclear which one is
+        under test and which one the tests judge by, and the built-ins win.
         """
         names = sorted(_all_names(self._tests) & _BUILTIN_NAMES)
         kinds = self.ask("resolve", names)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 from collections.abc import AsyncIterator
@@ -196,3 +197,34 @@ async def test_a_pytest_file_runs_against_proxies(sandbox: SlotSandbox) -> None:
     ):
         verdict = await grade(sandbox, cheat, [PYTEST], kind="pytest")
         assert (verdict.status, verdict.reward) == (Status.OK, 0.0), cheat
+
+
+def _published() -> list[tuple[str, str, list[str], float]]:
+    """HumanEval and MBPP: the published solutions, and for HumanEval an empty body each."""
+    folder = Path(str(DATA), "code")
+    found: list[tuple[str, str, list[str], float]] = []
+    for row in map(json.loads, gzip.open(folder / "HumanEval.jsonl.gz", "rt")):
+        tests = [f"{row['test']}\n\ncheck({row['entry_point']})"]
+        found.append((row["task_id"], row["prompt"] + row["canonical_solution"], tests, 1.0))
+        found.append((row["task_id"] + " empty", row["prompt"] + "    return None\n", tests, 0.0))
+    for row in map(json.loads, (folder / "mbpp.jsonl").read_text().splitlines()):
+        setup = row.get("test_setup_code") or ""
+        tests = [f"{setup}\n{test}" for test in row["test_list"]]
+        found.append((f"MBPP/{row['task_id']}", row["code"], tests, 1.0))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="LUDUS_DATA_DIR is not set")
+async def test_no_wrong_verdict_on_all_published_solutions(sandbox: SlotSandbox) -> None:
+    busy = asyncio.Semaphore(2)
+
+    async def wrong(name: str, code: str, tests: list[str], reward: float) -> str:
+        async with busy:
+            verdict = await grade(sandbox, code, tests)
+        return "" if verdict.reward == reward else f"{name}: {verdict.detail}"
+
+    rows = _published()
+    assert len(rows) == 2 * 164 + 974
+    found = await asyncio.gather(*(wrong(*row) for row in rows))
+    assert [problem for problem in found if problem] == []
