@@ -30,6 +30,8 @@ class Subject:
     make: Callable[[], GymEnv]
     """Another instance; the same one where only an object was handed in."""
     max_return: float | None = None
+    release: Callable[[], None] = lambda: None
+    """What else is to be closed."""
     made: list[GymEnv] = field(default_factory=list[GymEnv])
 
     @property
@@ -82,6 +84,7 @@ class Subject:
         for gym in self.made:
             with contextlib.suppress(Exception):  # a faulty close is found by its own rule
                 gym.close()
+        self.release()
 
 
 def first(tasks: TaskSet, count: int) -> list[Task]:
@@ -94,7 +97,9 @@ def subject_of(env: Checkable, max_return: float | None) -> Subject:
     if isinstance(env, GymEnv):
         return Subject(env.session.id, lambda: env, max_return)
     if isinstance(env, str) and "#" in env:
-        return Subject(env, partial(_connect, *env.split("#", 1)), max_return)
+        url, env_id = env.split("#", 1)
+        server = connect(url)
+        return Subject(env, partial(server.make, env_id), max_return, server.close)
     if isinstance(env, str):
         env_id, arguments = parse_served(env)
         return Subject(env, partial(make, env_id, **arguments), max_return)
@@ -106,7 +111,3 @@ def subject_of(env: Checkable, max_return: float | None) -> Subject:
     raise ConfigError(
         f"cannot check {env!r:.80}: hand in an id, 'URL#ID', or a TextEnv class or object"
     )
-
-
-def _connect(url: str, env_id: str) -> GymEnv:
-    return connect(url).make(env_id)

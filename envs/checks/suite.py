@@ -44,8 +44,8 @@ def check_env(env: Checkable, *, max_return: float | None = None) -> Report:
 def examine_env(env: Checkable, *, max_return: float | None = None) -> Report:
     """`check_env` without raising for broken rules."""
     subject = subject_of(env, max_return)
-    _ = subject.gym  # an unknown id or a missing extra is no finding
     try:
+        _ = subject.gym  # an unknown id or a missing extra is no finding
         return examine(subject.name, subject, RULES)
     finally:
         subject.close()

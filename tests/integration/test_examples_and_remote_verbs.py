@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from ludus.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 SAFE = str(ROOT / "examples" / "01_register_an_env.py")
@@ -25,6 +28,30 @@ def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 def ludus(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return run("-m", "ludus", *arguments, stdin=stdin)
+
+
+@dataclass
+class Said:
+    """What a verb did in this process."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def verb(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Said]:
+    """Runs a verb here, which saves the start of Python."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> Said:
+        code = main(arguments)
+        written = capsys.readouterr()
+        return Said(code, written.out, written.err)
+
+    return call
 
 
 def test_the_environment_example_plays_and_keeps_the_contract() -> None:
@@ -57,14 +84,14 @@ def url() -> Iterator[str]:
         server.terminate()
 
 
-def test_a_served_environment_is_checked(url: str) -> None:
-    made = ludus("check", f"{url}#example/safe-v0")
+def test_a_served_environment_is_checked(url: str, verb: Callable[..., Said]) -> None:
+    made = verb("check", f"{url}#example/safe-v0")
     assert made.returncode == 0, made.stdout + made.stderr
     assert "11 passed, 0 failed, 2 skipped" in made.stdout  # gold and expert live over there
 
 
-def test_a_served_verifier_is_checked(url: str) -> None:
-    made = ludus("check", f"{url}#maths")
+def test_a_served_verifier_is_checked(url: str, verb: Callable[..., Said]) -> None:
+    made = verb("check", f"{url}#maths")
     assert made.returncode == 0, made.stdout + made.stderr
     assert ", 0 failed" in made.stdout
 
@@ -76,19 +103,26 @@ def test_a_served_environment_is_played(url: str) -> None:
     assert "the secret was " in made.stdout
 
 
-def test_a_served_environment_is_evaluated(url: str) -> None:
-    made = ludus("eval", "example/safe-v0", "--url", url, "--policy", "random", "--tasks", "30")
+def test_a_served_environment_is_evaluated(url: str, verb: Callable[..., Said]) -> None:
+    made = verb("eval", "example/safe-v0", "--url", url, "--policy", "random", "--tasks", "30")
     assert made.returncode == 0, made.stdout + made.stderr
-    assert "30" in made.stdout
-    refused = ludus("eval", "example/safe-v0", "--url", url, "--policy", "expert")
+    assert "of 30 tasks" in made.stdout
+    refused = verb("eval", "example/safe-v0", "--url", url, "--policy", "expert")
     assert (refused.returncode, "leave out --url" in refused.stderr) == (2, True)
 
 
-def test_wrong_names_and_addresses_are_told_in_one_line(url: str) -> None:
-    near = ludus("play", "example/saef-v0", "--url", url)
-    assert (near.returncode, near.stderr.count("\n")) == (2, 1)
-    assert "did you mean 'example/safe-v0'" in near.stderr
-    nobody = ludus("play", "example/safe-v0", "--url", "http://127.0.0.1:9")
-    assert (nobody.returncode, nobody.stderr.count("\n")) == (2, 1)
-    verifier = ludus("check", f"{url}#mths")
-    assert (verifier.returncode, verifier.stderr.count("\n")) == (2, 1)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["play", "example/saef-v0", "--url", "{url}"], "did you mean 'example/safe-v0'"),
+        (["play", "example/safe-v0", "--url", "http://127.0.0.1:9"], "no answer from"),
+        (["check", "{url}#mths"], "did you mean 'maths'"),
+        (["check", "{url}#example/saef-v0"], "did you mean 'example/safe-v0'"),
+    ],
+)
+def test_wrong_names_and_addresses_are_told_in_one_line(
+    url: str, verb: Callable[..., Said], arguments: list[str], words: str
+) -> None:
+    made = verb(*(argument.replace("{url}", url) for argument in arguments))
+    assert (made.returncode, made.stderr.count("\n")) == (2, 1)
+    assert words in made.stderr

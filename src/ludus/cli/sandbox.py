@@ -10,7 +10,10 @@ from ludus.sandboxes import TIERS, Session, SlotSandbox, examine, open_sandbox
 
 USAGE = """\
 usage: ludus sandbox doctor           probe every tier by doing, and say which one is chosen
-       ludus sandbox shell [TIER]     a Python prompt in a sandbox; an empty line ends a block"""
+       ludus sandbox shell [TIER]     a Python prompt in a sandbox; an empty line ends a block
+
+example:
+  ludus sandbox doctor"""
 
 
 def main(arguments: list[str]) -> int:
