@@ -6,10 +6,11 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ludus.agent import Trajectory
+from ludus.agent import Trajectory, TurnKind
 from ludus.metrics import Stopwatch
 
 from .rollout.collect import Group
+from .update import CUT
 
 
 def summarize_step(
@@ -18,7 +19,9 @@ def summarize_step(
     watch: Stopwatch,
     wire: Mapping[str, float],
 ) -> dict[str, float]:
-    """One flat table: `reward/*`, `episode/*`, `stop/*`, `update/*`, `time/*`, `wire/*`."""
+    """One flat table: `reward/*`, `episode/*`, `stop/*`, `kind/*` (act, summary, fold),
+    `context/*`, `update/*`, `time/*`, `wire/*`.
+    """
     trajectories = [
         trajectory
         for group in groups
@@ -30,6 +33,8 @@ def summarize_step(
     return {
         **_rewards(trajectories),
         **_episodes(groups, trajectories),
+        **_kinds(trajectories),
+        **_context(trajectories),
         **{f"update/{name}": value for name, value in update.items()},
         **{f"time/{name}_s": value for name, value in watch.seconds.items()},
         "tokens_per_s": tokens / seconds if seconds else 0.0,
@@ -73,3 +78,36 @@ def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> di
     for one in trajectories:
         totals.update(one.metrics)
     return numbers | {f"episode/{name}": total / count for name, total in totals.items()}
+
+
+def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Tokens an episode and entropy by kind of span.
+
+    The entropy is the mean of `-logprob` over sampled tokens, in nats: without bias at the sampling
+    temperature.
+    """
+    numbers: dict[str, float] = {}
+    for kind in TurnKind:
+        spans = [turn for one in trajectories for turn in one.turns if turn.kind is kind]
+        tokens = sum(len(turn.out_ids) for turn in spans)
+        if tokens:
+            numbers[f"kind/{kind}_tokens"] = tokens / len(trajectories)
+            numbers[f"kind/{kind}_entropy"] = -sum(sum(turn.logprobs) for turn in spans) / tokens
+            numbers[f"kind/{kind}_span_tokens"] = tokens / len(spans)
+    return numbers
+
+
+def _context(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """How context summaries go: `p_sum`, the share of episodes with one; `p_success_sum`, the share
+    of those that earned a reward above 0; overlong ends. Empty where none was written.
+    """
+    scored = [one for one in trajectories if one.verdict.ok]
+    summed = [one for one in scored if one.metrics.get("summaries")]
+    if not summed:
+        return {}
+    return {
+        "context/p_sum": len(summed) / len(scored),
+        "context/p_success_sum": statistics.fmean(one.verdict.unwrap() > 0 for one in summed),
+        "context/reward_sum": statistics.fmean(one.verdict.unwrap() for one in summed),
+        "context/overlong": statistics.fmean(one.stop in CUT for one in scored),
+    }

@@ -1,0 +1,314 @@
+"""SUPO against truncation at equal working context, on ludus/ledger-v0.
+
+python benchmarks/supo.py --seeds 3 --json supo.json
+
+One warm start a seed for every arm of window W (a clean demonstrator first, then the recency-biased
+one), another for the arm that sees everything. Arms differ in the context manager alone; recipe,
+learning rate and steps are the same. W is in tokens: a turn of this environment takes TURN_TOKENS
+in the tiny model's chat format, and no register that is asked for was written within the last
+GAP >= W / TURN_TOKENS turns, so truncating arms cannot pass 0.10 (proof in envs/ledger/env.py).
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+TURN_TOKENS = 6
+"""n, end of turn, user mark, two characters, end of turn with assistant mark."""
+INSTRUCTION, CONTINUATION = "Sum up.", "Summary: {summary}"
+PHRASES = (
+    "go",
+    "\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    INSTRUCTION,
+    "\n\nSummary: ",
+)
+"""What every episode repeats, one token each."""
+SHAPE = {"hidden": 64, "layers": 2, "heads": 4}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One size of the task."""
+
+    registers: int = 3
+    turns: int = 16
+    doublings: int = 0
+    window: int = 56
+    threshold: float = 0.79
+    """L = 44: with an action, the instruction and the summary after it a row stays within W."""
+    demo: str = "recency"
+    clean_steps: int = 400
+    demo_steps: int = 150
+    steps: int = 60
+    lr: float = 1e-3
+    tasks: int = 16
+    group: int = 8
+    eval_tasks: int = 256
+    longer: int = 4
+
+    @property
+    def gap(self) -> int:
+        """Turns between the last write that counts and the question."""
+        return self.window // TURN_TOKENS
+
+    @property
+    def longest(self) -> int:
+        """Tokens that hold the longest episode whole."""
+        return TURN_TOKENS * ((self.turns << self.doublings) * self.longer + 4)
+
+    def env(self, *, turns: int | None = None, demo: str = "clean") -> str:
+        """The environment as an id with arguments."""
+        return (
+            f"ludus/ledger-v0?registers={self.registers}&turns={turns or self.turns}"
+            f"&doublings={self.doublings}&gap={self.gap}&demo={demo}"
+        )
+
+
+ARMS = ("supo", "masked", "keep_last_k", "discard", "none", "full")
+
+
+def context_of(setting: Setting, arm: str):
+    """The context manager of an arm."""
+    from ludus.agent.context import ContextSettings
+
+    if arm in ("none", "full"):
+        return ContextSettings()
+    turns = setting.turns << setting.doublings
+    return ContextSettings(
+        manager=arm if arm in ("keep_last_k", "discard") else "summarize",
+        threshold=setting.threshold,
+        keep=max(1, (setting.window // TURN_TOKENS) // 2),
+        max_summaries=turns,
+        summary_tokens=2 * setting.registers + 2,
+        last_pair="carry",
+        train_summaries=arm != "masked",
+        instruction=INSTRUCTION,
+        continuation=CONTINUATION,
+    )
+
+
+def warm_start(setting: Setting, folder: Path, seed: int, *, full: bool) -> tuple[str, float]:
+    """The checkpoint that arms of one working context share, and its CPU seconds."""
+    from ludus.envs import make_async
+    from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
+    from ludus.trainer.sft import run_sft
+    from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
+
+    started = time.process_time()
+    one_thread()
+    phrases = [*briefing_phrases(make_async("ludus/ledger-v0").env.briefing()), *PHRASES]
+    model = write_tiny_policy(
+        folder / "model", phrases=phrases, seed=seed, max_length=4096, **SHAPE
+    )
+    for demo, steps in (("clean", setting.clean_steps), (setting.demo, setting.demo_steps)):
+        config = SFTConfig(
+            env=setting.env(demo=demo),
+            steps=steps,
+            batch_size=32,
+            seed=seed,
+            window=0 if full else setting.window,
+            context=context_of(setting, "full" if full else "supo"),
+            model=ModelConfig(path=str(model), device="cpu"),
+            trainer=TrainerConfig(lr=2e-3, warmup_steps=20),
+            run=RunConfig(folder=str(folder / f"sft-{demo}"), tensorboard=False),
+        )
+        model = asyncio.run(run_sft(config))
+        if full:
+            break  # whoever sees everything is never asked for a summary
+    return str(model), time.process_time() - started
+
+
+def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, recipe: str) -> dict:
+    """Train one arm and test it."""
+    from ludus.metrics import read_metrics
+    from ludus.trainer.config import (
+        EvalConfig,
+        ModelConfig,
+        RolloutConfig,
+        RunConfig,
+        TrainConfig,
+        TrainerConfig,
+    )
+    from ludus.trainer.train import train
+
+    started = time.process_time()
+    one_thread()
+    window = setting.longest if arm == "full" else setting.window
+    config = TrainConfig(
+        env=setting.env(),
+        recipe=recipe,
+        steps=setting.steps,
+        seed=seed,
+        model=ModelConfig(path=warm, device="cpu"),
+        rollout=RolloutConfig(
+            tasks_per_step=setting.tasks,
+            group_size=setting.group,
+            max_tokens=2,
+            window=window,
+            max_turns=4096,
+            concurrency=setting.tasks * setting.group,
+        ),
+        context=context_of(setting, arm),
+        trainer=TrainerConfig(lr=setting.lr),
+        eval=EvalConfig(tasks=setting.eval_tasks, every=10),
+        run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
+    )
+    result = asyncio.run(train(config))
+    rows = read_metrics(folder / "metrics.jsonl")
+    evals = [row["eval/mean"] for row in rows if "eval/mean" in row]
+    sampled = [row["reward/mean"] for row in rows if "reward/mean" in row]
+    made = {
+        "arm": arm,
+        "seed": seed,
+        "before": evals[0],
+        "after": evals[-1],
+        "evals": evals,
+        "sampled_before": sampled[0],
+        "sampled": statistics.fmean(sampled[-3:]),
+        "row_tokens": longest_row(folder),
+        "cpu_s": time.process_time() - started,
+        "step_s": statistics.median(
+            row["time/generate_s"] + row["time/update_s"] for row in rows if "reward/mean" in row
+        ),
+    }
+    if arm in ("supo", "full"):
+        turns = setting.turns * setting.longer
+        longer = asyncio.run(test(config, result.checkpoint, setting.env(turns=turns), turns))
+        made["longer"] = longer
+    return made
+
+
+async def test(config, checkpoint: Path, env: str, turns: int) -> float:
+    """Greedy success of a checkpoint on longer episodes, with as many summaries as it takes."""
+    from ludus.trainer.evaluate import evaluate
+    from ludus.trainer.setup import assemble
+
+    folder = Path(config.run.folder) / "longer"
+    parts = await assemble(
+        replace(
+            config,
+            env=env,
+            model=replace(config.model, path=str(checkpoint)),
+            context=replace(config.context, max_summaries=turns),
+            run=replace(config.run, folder=str(folder)),
+        )
+    )
+    try:
+        return (await evaluate(parts.evaluator, "test", config.eval.tasks)).mean
+    finally:
+        await parts.engine.close()
+        await parts.source.close()
+        parts.folder.close()
+
+
+def longest_row(folder: Path) -> int:
+    """Most tokens a held-out episode had in one row."""
+    from ludus.trainer.run_folder import read_episodes
+
+    files = sorted((folder / "episodes").glob("eval-*.jsonl"))
+    episodes = read_episodes(files[-1])
+    return max(len(s.ids()) for e in episodes for s in e.trajectories[0].segments)
+
+
+def one_thread() -> None:
+    """Tiny models are faster on one."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def run_seed(setting: Setting, arms: list[str], seed: int, recipe: str, keep: str) -> list[dict]:
+    """Every arm of one seed, in this process."""
+    folder = Path(keep or tempfile.mkdtemp(prefix="ludus-supo-")) / f"seed-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    made: list[dict] = []
+    try:
+        for full in (False, True):
+            mine = [arm for arm in arms if (arm == "full") == full]
+            if not mine:
+                continue
+            name = "full" if full else "equal"
+            warm, spent = warm_start(setting, folder / f"warm-{name}", seed, full=full)
+            for arm in mine:
+                row = run_arm(setting, folder / arm, warm, arm, seed, recipe)
+                made.append({**row, "warm_cpu_s": spent})
+                print(json.dumps(made[-1]), flush=True)
+    finally:
+        if not keep:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+    return made
+
+
+def table(rows: list[dict], setting: Setting) -> str:
+    """Means over seeds, lowest and highest in brackets."""
+    lines = [
+        f"{'arm':<12} {'greedy before':>14} {'greedy after':>22} {'sampled':>8} "
+        f"{f'{setting.longer}T':>22} {'row':>5} {'CPU s':>6}"
+    ]
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == arm]
+
+        def spread(name: str, mine: list[dict] = mine) -> str:
+            values = [row[name] for row in mine if name in row]
+            if not values:
+                return "-"
+            return f"{statistics.fmean(values):.3f} [{min(values):.3f}, {max(values):.3f}]"
+
+        lines.append(
+            f"{arm:<12} {statistics.fmean(r['before'] for r in mine):>14.3f} {spread('after'):>22} "
+            f"{statistics.fmean(r['sampled'] for r in mine):>8.3f} {spread('longer'):>22} "
+            f"{max(r['row_tokens'] for r in mine):>5} "
+            f"{statistics.fmean(r['cpu_s'] for r in mine):>6.0f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the table, print it, and say whether the targets hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--recipe", default="supo")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once, one thread each")
+    parser.add_argument("--keep", default="", help="folder to keep the runs in")
+    for name, value in asdict(Setting()).items():
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, dest=name, type=type(value), default=value)
+    options = vars(parser.parse_args())
+    setting = Setting(**{name: options[name] for name in asdict(Setting())})
+    os.environ["OMP_NUM_THREADS"] = "1"
+    started = time.perf_counter()
+    seeds = range(options["first_seed"], options["first_seed"] + options["seeds"])
+    arms = options["arms"].split(",")
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options["jobs"], mp_context=spawn) as pool:
+        jobs = [
+            pool.submit(run_seed, setting, arms, seed, options["recipe"], options["keep"])
+            for seed in seeds
+        ]
+        rows = [row for job in jobs for row in job.result()]
+    print(table(rows, setting))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = {"wall_s": time.perf_counter() - started, "cpu_s": used.ru_utime + used.ru_stime}
+    print(json.dumps(spent))
+    if options["json"]:
+        made = {"setting": asdict(setting), "gap": setting.gap, "rows": rows, **spent}
+        options["json"].write_text(json.dumps(made, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
