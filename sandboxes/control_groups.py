@@ -91,6 +91,7 @@ class ControlGroup:
         )
         events = "memory.events" if self._unified else "memory.oom_control"
         self._events = os.open(places.memory / events, os.O_RDONLY)
+        self._open = [self._cpu, self._events]
 
     @property
     def procs_files(self) -> list[str]:
@@ -120,24 +121,27 @@ class ControlGroup:
         return [int(pid) for pid in (self._places.pids / "cgroup.procs").read_text().split()]
 
     def remove(self) -> None:
-        """Kill what is left, and remove the group."""
-        for descriptor in (self._cpu, self._events):
-            with suppress(OSError):
-                os.close(descriptor)
-        _remove_group(self._places.folders())
+        """Kill what is left, and remove the group; waits up to half a second for it."""
+        for _ in range(100):
+            if self.try_to_remove():
+                return
+            time.sleep(0.005)  # a killed process leaves its group a moment later
+
+    def try_to_remove(self) -> bool:
+        """Kill what is left and remove the group; False while something has not left it yet."""
+        while self._open:
+            os.close(self._open.pop())
+        return _remove_group(self._places.folders())
 
 
-def _remove_group(folders: list[Path]) -> None:
-    for _ in range(100):
-        for folder in folders:
-            with suppress(OSError):
-                for pid in (folder / "cgroup.procs").read_text().split():
-                    with suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
-                folder.rmdir()
-        if not any(folder.exists() for folder in folders):
-            return
-        time.sleep(0.005)  # a killed process leaves its group a moment later
+def _remove_group(folders: list[Path]) -> bool:
+    for folder in folders:
+        with suppress(OSError):
+            for pid in (folder / "cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            folder.rmdir()
+    return not any(folder.exists() for folder in folders)
 
 
 def remove_leftovers(places: _Places) -> None:
@@ -147,8 +151,10 @@ def remove_leftovers(places: _Places) -> None:
             found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)", own.name)
             if found and _start_time(int(found[1])) != int(found[2]):
                 for group in own.iterdir():
-                    if group.is_dir():
-                        _remove_group([group])
+                    for _ in range(100):
+                        if not group.is_dir() or _remove_group([group]):
+                            break
+                        time.sleep(0.005)
                 with suppress(OSError):
                     own.rmdir()
 

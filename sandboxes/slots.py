@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -260,10 +260,18 @@ class Slot:
             self._control.close()
             self._requests.close()
             self._guardian.kill()
-            await asyncio.to_thread(self._guardian.wait, KILL_TIMEOUT_S)
+            await _until(lambda: self._guardian.poll() is not None)
         if self.group:
-            await asyncio.to_thread(self.group.remove)
+            group = self.group
+            await _until(group.try_to_remove)
             self.group = None
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    """Try again every few milliseconds. (Not a thread: this also runs while the process exits.)"""
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while not true() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event to wait for
+        await asyncio.sleep(0.003)
 
 
 class _Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -130,4 +129,10 @@ def remove_tree(path: str) -> None:
     """Remove a folder and all below it, following no link, whatever rights a program left on it."""
     for folder, _, _ in os.walk(path):
         os.chmod(folder, 0o700)  # a program may have locked itself out
-    shutil.rmtree(path)
+    for folder, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(folder, name))
+        for name in folders:
+            below = os.path.join(folder, name)
+            os.unlink(below) if os.path.islink(below) else os.rmdir(below)
+    os.rmdir(path)

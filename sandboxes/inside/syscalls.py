@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +47,7 @@ _CAPABILITY_VERSION_3 = 0x2008_0522
 
 def supported() -> bool:
     """Whether the numbers in this file and in `syscall_numbers` are those of this machine."""
-    return platform.system() == "Linux" and platform.machine() == "x86_64"
+    return (os.uname().sysname, os.uname().machine) == ("Linux", "x86_64")
 
 
 def _check(result: int, call: str) -> int:

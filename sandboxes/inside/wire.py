@@ -19,8 +19,6 @@ import datetime
 import json
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 MAX_BYTES = 16 << 20
@@ -149,10 +147,8 @@ def _rare_scalar(item: object) -> object:
     kind = type(item)
     if isinstance(item, complex):
         return f"c{item.real.hex()} {item.imag.hex()}"
-    if kind is Decimal:
-        return f"D{item}"
-    if kind is Fraction:
-        return f"F{item}"
+    if (kind.__module__, kind.__name__) in (("decimal", "Decimal"), ("fractions", "Fraction")):
+        return f"{kind.__name__[0]}{item}"
     if kind in _TIMES:
         return f"t{kind.__name__} {item.isoformat()}"  # type: ignore[attr-defined]
     if kind is datetime.timedelta:
@@ -361,9 +357,21 @@ def _read_array(text: str) -> object:
     return flat.reshape([int(size) for size in shape.split("x")] if shape else []).copy()
 
 
+def _decimal(text: str) -> object:
+    import decimal  # here and below: only the children that need them load these
+
+    return decimal.Decimal(text)
+
+
+def _fraction(text: str) -> object:
+    import fractions
+
+    return fractions.Fraction(text)
+
+
 _READ: dict[str, Callable[[str], object]] = {
     "i": _big, "b": base64.b64decode, "c": _complex,
     "B": lambda text: bytearray(base64.b64decode(text)),
-    "D": Decimal, "F": Fraction, "t": _time, "r": _range, "e": lambda _: Ellipsis,
+    "D": _decimal, "F": _fraction, "t": _time, "r": _range, "e": lambda _: Ellipsis,
     "T": PLAIN_TYPES.__getitem__, "n": _read_array,
 }  # fmt: skip

@@ -203,7 +203,8 @@ def _published() -> list[tuple[str, str, list[str], float]]:
     """HumanEval and MBPP: the published solutions, and for HumanEval an empty body each."""
     folder = Path(str(DATA), "code")
     found: list[tuple[str, str, list[str], float]] = []
-    for row in map(json.loads, gzip.open(folder / "HumanEval.jsonl.gz", "rt")):
+    packed = (folder / "HumanEval.jsonl.gz").read_bytes()
+    for row in map(json.loads, gzip.decompress(packed).splitlines()):
         tests = [f"{row['test']}\n\ncheck({row['entry_point']})"]
         found.append((row["task_id"], row["prompt"] + row["canonical_solution"], tests, 1.0))
         found.append((row["task_id"] + " empty", row["prompt"] + "    return None\n", tests, 0.0))
