@@ -28,7 +28,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.engines import load_model
 from ludus.trainer.engines.vllm import VLLMEngine, start_vllm
-from ludus.trainer.engines.vllm.engine import LoadReply
+from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
 from ludus.trainer.run_folder import read_episodes
 from ludus.trainer.tiny import build_model, write_tiny_policy
@@ -243,7 +243,7 @@ class StockReload(VLLMEngine):
         await self.client.post(
             "/collective_rpc",
             {"method": "reload_weights", "kwargs": {"weights_path": self.folder}},
-            LoadReply | None,
+            Ignored,
         )
 
 

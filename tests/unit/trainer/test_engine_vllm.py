@@ -2,6 +2,12 @@
 
 import asyncio
 import contextlib
+import importlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,6 +19,7 @@ from safetensors.torch import load_file
 from ludus.agent import Finish, Generation, Sampling
 from ludus.errors import (
     ConfigError,
+    MissingExtra,
     Overloaded,
     RequestRejected,
     RequestTimeout,
@@ -27,7 +34,8 @@ from ludus.trainer.engines.vllm.calls import GenerateReply, read_generation, sam
 from ludus.trainer.engines.vllm.client import Client
 from ludus.trainer.engines.vllm.probe import Probe
 from ludus.trainer.engines.vllm.served import inspect
-from ludus.trainer.engines.vllm.weight_files import WeightFiles
+from ludus.trainer.engines.vllm.server import GUARD, Launch, Server, command, environment
+from ludus.trainer.engines.vllm.weight_files import write_weights
 from ludus.trainer.engines.vllm.worker import EXTENSION
 
 
@@ -494,29 +502,41 @@ def test_a_seed_is_never_sent():
     assert "seed" not in msgspec.to_builtins(sampling_body(Sampling(seed=1234)))
 
 
-def test_weights_are_written_whole_and_removed(tmp_path):
-    files = WeightFiles(str(tmp_path))
+def test_weights_are_written_whole(tmp_path):
     weights = {"a": torch.arange(6.0).reshape(2, 3).T, "b": torch.ones(2, dtype=torch.bfloat16)}
-    path = files.write(weights, 3)
+    path = write_weights(weights, folder=str(tmp_path / "new"))
     read = load_file(path)
     assert torch.equal(read["a"], weights["a"])
     assert torch.equal(read["b"], weights["b"])
-    assert [one.name for one in path.parent.iterdir()] == ["weights-3.safetensors"]
-    files.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_weights_in_a_common_folder_are_for_this_user_alone():
+    path = write_weights({"a": torch.ones(1)})
+    try:
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        path.unlink()
 
 
 def test_what_is_no_tensor_is_not_published(tmp_path):
     with pytest.raises(ConfigError, match="'a' is a list"):
-        WeightFiles(str(tmp_path)).write({"a": [1.0]}, 1)
+        write_weights({"a": [1.0]}, folder=str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match=r"cannot write .*weights_folder"):
+        write_weights({"a": torch.ones(1)}, folder=str(tmp_path / "file"))
 
 
 async def test_a_published_file_does_not_stay(tmp_path):
-    async with serving(files=WeightFiles(str(tmp_path))) as (engine, documented):
+    async with serving(weights_folder=str(tmp_path)) as (engine, documented):
         await engine.set_weights(bias(0.0), 1)
+        documented.load_error = "no"
+        with pytest.raises(ServerFault):
+            await engine.set_weights(bias(0.0), 2)
         assert len(documented.files) == 1
-        assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
-        await engine.close()
         assert list(tmp_path.iterdir()) == []
 
 
@@ -524,3 +544,120 @@ def test_settings_that_would_change_nothing_are_refused():
     for extra in ({"python": "python3"}, {"arguments": "--enforce-eager"}):
         with pytest.raises(ConfigError, match="runs already"):
             VLLMConfig(url="http://127.0.0.1:8000", **extra)
+
+
+GUARD_AND_LOOP = """
+import subprocess, sys, time
+from ludus.trainer.engines.vllm.server import GUARD
+program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+command = [sys.executable, "-P", str(GUARD), sys.executable, "-c", program]
+subprocess.Popen(command, stdin=subprocess.PIPE)
+time.sleep(60)
+"""
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_a_server_does_not_outlive_a_trainer_that_was_killed():
+    trainer = subprocess.Popen([sys.executable, "-c", GUARD_AND_LOOP], stdout=subprocess.PIPE)
+    server = int(trainer.stdout.readline())
+    assert alive(server)
+    trainer.kill()
+    trainer.wait(10)
+    trainer.stdout.close()
+    deadline = time.monotonic() + 10
+    while alive(server) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(server)
+
+
+def test_the_guard_hands_on_the_exit_code():
+    command = [sys.executable, "-P", str(GUARD), sys.executable, "-c", "raise SystemExit(7)"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as guard:
+        assert guard.wait(20) == 7
+
+
+def launch(**changes):
+    settings = {"model": "folder", "dtype": "bfloat16", "max_model_len": 512, "log": Path("log")}
+    return Launch(**{**settings, **changes})
+
+
+def option(line, name):
+    return line[line.index(name) + 1]
+
+
+def test_the_command_line_of_a_server():
+    line = command(launch(gpu_memory_utilization=0.4), 8123)
+    assert line[:3] == [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    expected = {
+        "--model": "folder",
+        "--host": "127.0.0.1",
+        "--port": "8123",
+        "--dtype": "bfloat16",
+        "--max-model-len": "512",
+        "--gpu-memory-utilization": "0.4",
+        "--logprobs-mode": "processed_logprobs",
+        "--load-format": "dummy",
+        "--worker-extension-cls": "ludus.trainer.engines.vllm.worker.WeightLoader",
+    }
+    assert {name: option(line, name) for name in expected} == expected
+    assert "--enable-scale-out" in line
+    assert "--enforce-eager" not in line
+
+
+def test_without_a_gpu_the_cache_has_a_size():
+    line = command(launch(cpu=True, python="/other/python", arguments="--seed 3 --a 'b c'"), 1)
+    assert line[0] == "/other/python"
+    assert option(line, "--kv-cache-memory-bytes") == "1073741824"
+    assert line[-4:] == ["--seed", "3", "--a", "b c"]
+
+
+def test_routes_for_weights_are_on_whatever_the_environment_says():
+    assert environment({"VLLM_SERVER_DEV_MODE": "0", "HOME": "h"}) == {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HOME": "h",
+    }
+
+
+def test_the_extension_is_where_its_name_says():
+    module, _, name = EXTENSION.rpartition(".")
+    assert callable(getattr(importlib.import_module(module), name).ludus_load)
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"vllm\.python is '/no/such/python'"):
+        Server(launch(python="/no/such/python"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"ludus\[vllm\]"):
+        Server(launch())
+
+
+async def test_a_server_that_ends_at_once_is_reported_with_its_first_error(tmp_path):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'vllm'\"\nexit 3\n")
+    program.chmod(0o755)
+    server = Server(launch(python=str(program), log=tmp_path / "vllm.log"))
+    client = Client(server.url, hint=server.hint)
+    with pytest.raises(ConfigError, match=r"exit code 3\).*vllm\.log.*No module named 'vllm'"):
+        await server.ready(client, 30.0)
+    await client.close()
+    await server.close()
+
+
+async def test_a_server_that_never_serves_runs_out_of_time_and_is_ended(tmp_path):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    server = Server(launch(python=str(program), log=tmp_path / "vllm.log"))
+    client = Client(server.url, hint=server.hint)
+    with pytest.raises(RequestTimeout, match=r"not ready within 0\.5 s"):
+        await server.ready(client, 0.5)
+    await client.close()
+    await server.close()

@@ -26,7 +26,7 @@ from .client import Client
 from .probe import Probe, compare
 from .served import Served
 from .server import Server
-from .weight_files import WeightFiles
+from .weight_files import write_weights
 
 ABORT_TIMEOUT_S = 60.0
 ABORT_AGAIN_S = 0.05
@@ -58,7 +58,7 @@ class VLLMEngine:
     Args:
         client: of the server.
         served: what it serves.
-        files: where weights are written for it.
+        weights_folder: where weights are written for it; see `write_weights`.
         server: its process, if it is ours to end.
         probe: what to compare after a publish.
         keep_cache: whether running requests keep the keys and values of older weights over a
@@ -71,7 +71,7 @@ class VLLMEngine:
         client: Client,
         served: Served,
         *,
-        files: WeightFiles | None = None,
+        weights_folder: str = "",
         server: Server | None = None,
         probe: Probe | None = None,
         keep_cache: bool = False,
@@ -85,7 +85,7 @@ class VLLMEngine:
         self.publishes = 0
         self.probed = 0.0
         """The difference the last probe found, in nats."""
-        self._files = files or WeightFiles()
+        self.weights_folder = weights_folder
         self._server = server
         self._version = served.version
         self._salt = uuid.uuid4().hex
@@ -138,7 +138,7 @@ class VLLMEngine:
             StaleWeights: it says it has, but samples from others.
         """
         async with self._control:
-            path = await asyncio.to_thread(self._files.write, weights, version)
+            path = await asyncio.to_thread(write_weights, weights, folder=self.weights_folder)
             try:
                 await self._swap(str(path), version)
             finally:
@@ -178,7 +178,6 @@ class VLLMEngine:
                 await self.abort()
         finally:
             await self.client.close()
-            self._files.close()
             if self._server is not None:
                 await self._server.close()
 

@@ -11,7 +11,6 @@ from .engine import Ignored, VLLMEngine
 from .probe import TOLERANCE, Probe, probe_prompt, scorer_of
 from .served import Served, inspect
 from .server import Launch, Server
-from .weight_files import WeightFiles
 
 
 async def start_vllm(
@@ -63,7 +62,7 @@ def _engine(
     return VLLMEngine(
         client,
         served,
-        files=WeightFiles(settings.weights_folder),
+        weights_folder=settings.weights_folder,
         server=server,
         probe=probe,
         keep_cache=settings.keep_cache,
