@@ -8,12 +8,12 @@ sampled: the sampled part is never decoded and encoded again. Where a template w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, ToolCall, assistant, user
+from ludus.messages import Message, Role, ToolCall, assistant, user
 
 from .parsing import ToolFormat
 
@@ -23,6 +23,9 @@ class Tokenizer(Protocol):
 
     eos_token: Any
     eos_token_id: Any
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]: ...
 
     def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]: ...
 
@@ -41,6 +44,7 @@ class ChatFormat:
             raise ConfigError("the tokenizer has no eos_token, so a turn could never end")
         self.end_of_turn: str = tokenizer.eos_token
         self.stop_token_ids: tuple[int, ...] = (tokenizer.eos_token_id,)
+        self._marks = _special_marks(tokenizer)
         self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
@@ -98,18 +102,34 @@ class ChatFormat:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
     ) -> str:
         rendered: str = self.tokenizer.apply_chat_template(
-            [as_template_message(message) for message in messages],
+            [self._row(message) for message in messages],
             tools=[tool.as_openai() for tool in tools] or None,
             add_generation_prompt=prompt,
             tokenize=False,
         )
         return rendered
 
+    def _row(self, message: Message) -> dict[str, Any]:
+        """A message for the template. What the policy did not say cannot contain marks of the
+        format: a tool that echoes `<|im_end|>` must not end a turn.
+        """
+        row = as_template_message(message)
+        if message.role != Role.ASSISTANT and any(mark in row["content"] for mark in self._marks):
+            for mark in self._marks:
+                row["content"] = row["content"].replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
+        return row
+
     def _encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False)
 
 
 _STUB_ANSWER = assistant("~")
+
+
+def _special_marks(tokenizer: Tokenizer) -> list[str]:
+    """The texts that encode to special tokens, longest first."""
+    added = tokenizer.added_tokens_decoder.values()
+    return sorted({str(token) for token in added if token.special}, key=len, reverse=True)
 
 
 def as_template_message(message: Message) -> dict[str, Any]:
