@@ -87,6 +87,8 @@ def gold_meaning(gold: str, cleaned: str) -> Node | None:
     meaning = _read_gold(cleaned)
     if isinstance(meaning, str):
         raise BadGold(f"the gold {gold[:80]!r} cannot be read: {meaning}")
+    if meaning is not None and meaning.op == "text" and gold.count("{") != gold.count("}"):
+        raise BadGold(f"the gold {gold[:80]!r} cannot be read: its braces do not balance")
     return meaning
 
 

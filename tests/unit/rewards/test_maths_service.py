@@ -79,7 +79,7 @@ def test_it_works_inside_a_running_loop(verifier: MathsVerifier) -> None:
     assert asyncio.run(score()).reward == 1.0
 
 
-@pytest.mark.parametrize("gold", ["", "   ", "$$", "..."])
+@pytest.mark.parametrize("gold", ["", "   ", "$$", "...", r"\frac{1}{"])
 def test_an_unreadable_gold_is_invalid_and_never_a_reward(
     gold: str, verifier: MathsVerifier
 ) -> None:
