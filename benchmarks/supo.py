@@ -48,8 +48,8 @@ class Setting:
     threshold: float = 0.79
     """L = 44: with an action, the instruction and the summary after it a row stays within W."""
     demo: str = "recency"
-    clean_steps: int = 400
-    demo_steps: int = 150
+    clean_steps: int = 700
+    demo_steps: int = 120
     steps: int = 60
     lr: float = 1e-3
     tasks: int = 16
@@ -115,12 +115,12 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, full: bool) -> tupl
         config = SFTConfig(
             env=setting.env(demo=demo),
             steps=steps,
-            batch_size=32,
+            batch_size=16,
             seed=seed,
             window=0 if full else setting.window,
             context=context_of(setting, "full" if full else "supo"),
             model=ModelConfig(path=str(model), device="cpu"),
-            trainer=TrainerConfig(lr=2e-3, warmup_steps=20),
+            trainer=TrainerConfig(lr=3e-3, warmup_steps=20),
             run=RunConfig(folder=str(folder / f"sft-{demo}"), tensorboard=False),
         )
         model = asyncio.run(run_sft(config))

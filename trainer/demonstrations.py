@@ -16,6 +16,7 @@ from ludus.agent import (
     Limits,
     Policy,
     Span,
+    Stop,
     TokenPlayer,
     TurnKind,
     play,
@@ -101,9 +102,8 @@ async def demonstrate(
     """
     policy: Policy = ExpertPolicy(session, chat_format, context=context, window=window)
     episode = await play(session, policy, split=split, seed=seed, limits=LIMITS)
-    verdict = episode.trajectories[0].verdict
-    if not verdict.ok:
-        raise ConfigError(
-            f"{session.id} could not demonstrate task {episode.task}: {verdict.detail}"
-        )
+    trajectory = episode.trajectories[0]
+    if not trajectory.verdict.ok or trajectory.stop in (Stop.CONTEXT_FULL, Stop.MAX_SUMMARIES):
+        reason = trajectory.verdict.detail or f"it ended with {trajectory.stop!s}; window {window}"
+        raise ConfigError(f"{session.id} could not demonstrate task {episode.task}: {reason}")
     return episode
