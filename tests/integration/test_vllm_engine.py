@@ -17,9 +17,11 @@ import torch
 from ludus.agent import Finish, Sampling
 from ludus.errors import ServerFault, StaleWeights
 from ludus.metrics import read_metrics
+from ludus.rewards import registry
 from ludus.trainer.config import (
     EvalConfig,
     ModelConfig,
+    RewardConfig,
     RolloutConfig,
     RunConfig,
     TrainConfig,
@@ -268,7 +270,19 @@ async def test_the_probe_finds_a_head_that_was_left_behind(folder, learner, tmp_
         await stock.close()
 
 
-async def test_a_short_run_of_grpo(folder, tmp_path, settings):
+@pytest.fixture
+def reward(monkeypatch):
+    """A verifier that a random policy gets something from now and then."""
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register_verifier("test/letters", letters)
+
+
+def letters(sample):
+    """Share of the answer that is lower case."""
+    return sum(map(str.islower, sample.text)) / max(1, len(sample.text))
+
+
+async def test_a_short_run_of_grpo(folder, tmp_path, reward):
     config = TrainConfig(
         env="ludus/arithmetic-v0",
         engine="vllm",
@@ -277,12 +291,14 @@ async def test_a_short_run_of_grpo(folder, tmp_path, settings):
         rollout=RolloutConfig(tasks_per_step=4, group_size=4, max_tokens=24, max_turns=2),
         trainer=TrainerConfig(lr=1e-3),
         eval=EvalConfig(tasks=4),
+        reward=[RewardConfig("test/letters")],
         run=RunConfig(folder=str(tmp_path / "run"), tensorboard=False, episodes_every=1),
         vllm=VLLMConfig(python=PYTHON, probe_every=1),
     )
     result = await train(config)
     rows = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
     assert [row["step"] for row in rows] == [1, 2, 3]
+    assert all(row["update/grad_norm"] > 0 for row in rows)  # so each publish moved the weights
     for step in (1, 2, 3):
         episodes = read_episodes(result.folder / "episodes" / f"step-{step:06d}.jsonl")
         versions = {

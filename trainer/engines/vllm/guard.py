@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from types import FrameType
 
 GRACE_S = 10.0
-"""Between asking the command to end and ending it."""
+"""Between asking the command to end and ending it; the same for what it started."""
 
 
 def main(command: list[str]) -> int:
@@ -26,7 +27,7 @@ def main(command: list[str]) -> int:
     try:
         return child.wait()
     finally:
-        _signal_group(child, signal.SIGKILL)  # of its workers, whoever is left
+        _clear_up(child)
 
 
 def _stop(number: int, _: FrameType | None) -> None:
@@ -39,12 +40,18 @@ def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
     child.terminate()  # it alone: it ends its workers in order
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE_S)
-    _signal_group(child, signal.SIGKILL)
+    child.kill()
 
 
-def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:
+def _clear_up(child: subprocess.Popen[bytes]) -> None:
+    """Wait for the processes that it started, which free shared memory, and kill who is left."""
+    child.terminate()  # if it is we who were told to stop
+    deadline = time.monotonic() + GRACE_S
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, number)
+        while time.monotonic() < deadline:
+            os.killpg(child.pid, 0)  # raises once nobody is left
+            time.sleep(0.05)
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -113,5 +113,6 @@ async def _card(client: Client) -> ModelCard:
 def _restart(url: str, why: str) -> str:
     return (
         f"the vLLM server at {url} cannot be trained with: {why}. Start it with "
-        f"VLLM_SERVER_DEV_MODE=1 vllm serve MODEL {' '.join(required_arguments())}"
+        "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model MODEL "
+        + " ".join(required_arguments())
     )
