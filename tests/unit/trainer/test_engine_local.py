@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.agent import Finish, Sampling
+from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
+from ludus.trainer.batch import as_row, pad
+from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
 from ludus.trainer.engines.prefixes import PrefixStore
 from ludus.trainer.engines.sampler import sample
+from ludus.trainer.learner import Learner
 from ludus.trainer.tiny import build_model
 
 END = 2
@@ -168,3 +171,19 @@ def test_the_prefix_store_forgets_the_least_recently_used() -> None:
     assert store.longest([3, 4, 9])[0] == 0
     assert store.longest([1, 2, 9])[0] == 2
     assert store.tokens == 4
+
+
+async def test_engine_and_learner_give_the_same_logprobs() -> None:
+    made = engine()
+    learner = Learner(
+        build_model(60, hidden=32, layers=2, heads=2, max_length=128),
+        TrainerConfig(),
+        temperature=0.7,
+    )
+    for prompt in PROMPTS:
+        one = await made.generate(prompt, Sampling(max_tokens=20, temperature=0.7, seed=4))
+        row = as_row(Segment(prompt_ids=prompt, turns=[Turn(out_ids=one.ids)]))
+        assert row is not None
+        logp = learner.score(pad([row]))[0, len(prompt) :]
+        assert torch.allclose(logp, torch.tensor(one.logprobs), atol=1e-5)
+    await made.close()

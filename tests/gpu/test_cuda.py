@@ -1,0 +1,33 @@
+"""The local engine and the learner on a CUDA device."""
+
+import asyncio
+
+import pytest
+import torch
+
+from ludus.agent import Sampling, Segment, Turn
+from ludus.trainer.batch import as_row, pad
+from ludus.trainer.config import TrainerConfig
+from ludus.trainer.engines import LocalEngine
+from ludus.trainer.learner import Learner
+from ludus.trainer.tiny import build_model
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+async def test_engine_and_learner_agree_on_cuda() -> None:
+    shape = {"hidden": 64, "layers": 2, "heads": 4, "max_length": 256}
+    engine = LocalEngine(build_model(300, **shape).to("cuda"))
+    learner = Learner(build_model(300, **shape).to("cuda"), TrainerConfig(), temperature=0.8)
+    prompts = [[5 + n] * (4 + n) for n in range(8)]
+    sampling = [Sampling(max_tokens=32, temperature=0.8, seed=n) for n in range(8)]
+    got = await asyncio.gather(*map(engine.generate, prompts, sampling))
+    await engine.close()
+    for prompt, one in zip(prompts, got, strict=True):
+        row = as_row(Segment(prompt_ids=prompt, turns=[Turn(out_ids=one.ids)]))
+        assert row is not None
+        logp = learner.score(pad([row]))[0, len(prompt) :]
+        assert torch.allclose(logp, torch.tensor(one.logprobs), atol=1e-4)
