@@ -1,6 +1,7 @@
 """The local engine and the learner on a CUDA device."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import torch
@@ -18,10 +19,14 @@ pytestmark = [
 ]
 
 
+def model() -> Any:
+    made: Any = build_model(300, hidden=64, layers=2, heads=4, max_length=256)
+    return made.to("cuda")
+
+
 async def test_engine_and_learner_agree_on_cuda() -> None:
-    shape = {"hidden": 64, "layers": 2, "heads": 4, "max_length": 256}
-    engine = LocalEngine(build_model(300, **shape).to("cuda"))
-    learner = Learner(build_model(300, **shape).to("cuda"), TrainerConfig(), temperature=0.8)
+    engine = LocalEngine(model())
+    learner = Learner(model(), TrainerConfig(), temperature=0.8)
     prompts = [[5 + n] * (4 + n) for n in range(8)]
     sampling = [Sampling(max_tokens=32, temperature=0.8, seed=n) for n in range(8)]
     got = await asyncio.gather(*map(engine.generate, prompts, sampling))
