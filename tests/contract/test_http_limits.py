@@ -336,7 +336,7 @@ async def test_a_full_queue_of_a_verifier_is_429_for_the_items_beyond_it() -> No
 
 async def test_a_plain_verifier_runs_off_the_loop(http: aiohttp.ClientSession) -> None:
     body = {"verifier": "judge", "sample": {"response": "where?"}}
-    assert await ask(http, "POST", "/v1/score", body) == (200, {"reward": 0.0})
+    assert await ask(http, "POST", "/v1/score", body) == (200, {"status": "ok", "reward": 0.0})
 
 
 async def test_a_verifier_that_hangs_gives_unavailable_and_one_that_fails_error() -> None:
