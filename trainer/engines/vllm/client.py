@@ -96,6 +96,8 @@ class Client:
             raise self._blamed(
                 RequestTimeout, f"{path} of {self.url} did not answer within {timeout_s:g} s"
             ) from error
+        except aiohttp.ClientConnectorError as error:
+            raise self._blamed(ServerUnreachable, f"nothing answers at {self.url}") from error
         except aiohttp.ClientError as error:
             raise self._blamed(
                 ServerUnreachable, f"{path} of {self.url} was cut off: {error or type(error)}"
