@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, ToolCall, assistant, user
@@ -34,6 +36,10 @@ class Tokenizer(Protocol):
     def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
 
 
+CACHED_BYTES, CACHED = 256, 4096
+"""Extensions by short messages are kept: environments repeat them, and templates are slow."""
+
+
 class ChatFormat:
     """A tokenizer's chat template, with the tool format the model was trained on."""
 
@@ -45,6 +51,7 @@ class ChatFormat:
         self.end_of_turn: str = tokenizer.eos_token
         self.stop_token_ids: tuple[int, ...] = (tokenizer.eos_token_id,)
         self._marks = _special_marks(tokenizer)
+        self._extensions: dict[bytes, list[int] | None] = {}
         self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
@@ -61,10 +68,17 @@ class ChatFormat:
         Returns:
             The ids, or None where the template does not extend what came before.
         """
+        key = msgspec.msgpack.encode((ended, new))
+        if key in self._extensions:
+            known = self._extensions[key]
+            return None if known is None else list(known)
         text = self._suffix(new)
-        if text is None:
-            return None
-        return self._encode(text if ended else self.end_of_turn + text)
+        made = None if text is None else self._encode(text if ended else self.end_of_turn + text)
+        if len(key) <= CACHED_BYTES:
+            if len(self._extensions) >= CACHED:
+                self._extensions.clear()
+            self._extensions[key] = None if made is None else list(made)
+        return made
 
     def answer(self, message: Message) -> list[int]:
         """The ids a policy would sample to say `message`, the end-of-turn token included."""
@@ -72,7 +86,13 @@ class ChatFormat:
         return self._encode("\n".join(part for part in parts if part) + self.end_of_turn)
 
     def parse(
-        self, ids: Sequence[int], *, complete: bool, calls: bool = True, marks: bool = True
+        self,
+        ids: Sequence[int],
+        *,
+        complete: bool,
+        calls: bool = True,
+        tools: Sequence[ToolSpec] = (),
+        marks: bool = True,
     ) -> Message:
         """Read sampled ids as a message.
 
@@ -82,12 +102,15 @@ class ChatFormat:
                 being executed.
             calls: whether to look for tool calls. Where no tool was offered what looks like one is
                 text, so that nothing a policy says is hidden from the environment.
+            tools: those on offer.
             marks: whether special tokens are part of the text; where it is shown again as somebody
                 else's words they must not be.
         """
         kept = [token for token in ids if token not in self.stop_token_ids]
         text = self.tokenizer.decode(kept, skip_special_tokens=not marks)
-        return self.tool_format.parse(text, complete=complete) if calls else assistant(text)
+        if not calls:
+            return assistant(text)
+        return self.tool_format.parse(text, complete=complete, tools=tools)
 
     def _suffix(self, new: Sequence[Message]) -> str | None:
         """The text after the end-of-turn token of an assistant turn that `new` follows."""

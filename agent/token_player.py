@@ -110,7 +110,7 @@ class TokenPlayer:
             obs_ids, fresh = [], True
         turn = Turn(obs_ids=obs_ids, observation=observation)
         room = self._window - len(self._ids)
-        await self._write(turn, min(self._max_tokens, room), reads_calls=bool(offered))
+        await self._write(turn, min(self._max_tokens, room), offered)
         self._after(turn, messages)
         return turn
 
@@ -165,9 +165,8 @@ class TokenPlayer:
         room = self._row - len(self._ids)
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
-        await self._write(
-            turn, min(step.max_tokens, room), reads_calls=True, shows_newest=step.show_newest
-        )
+        budget = min(step.max_tokens, room)
+        await self._write(turn, budget, tools, shows_newest=step.show_newest)
         assert turn.message is not None
         self._summaries += 1
         self._next = step.resume(read_summary(turn.message.text))
@@ -217,7 +216,7 @@ class TokenPlayer:
         return []
 
     async def _write(
-        self, turn: Turn, budget: int, *, reads_calls: bool, shows_newest: bool = True
+        self, turn: Turn, budget: int, tools: Sequence[ToolSpec], *, shows_newest: bool = True
     ) -> None:
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
         span = Span(turn.kind, budget, seed, shows_newest)
@@ -228,7 +227,8 @@ class TokenPlayer:
         turn.message = self._format.parse(
             generation.ids,
             complete=complete,
-            calls=reads_calls,
+            calls=bool(tools) or turn.kind is TurnKind.SUMMARY,
+            tools=tools,
             marks=turn.kind is not TurnKind.SUMMARY,
         )
         self.segments[-1].turns.append(turn)

@@ -1,7 +1,19 @@
 """Tool calls in a model's own text, by format."""
 
 from .hermes import HermesFormat
+from .llama3 import Llama3JsonFormat, Llama3PythonicFormat
 from .protocol import ToolFormat
+from .qwen3_coder import Qwen3CoderFormat
 from .registry import TOOL_FORMATS, tool_format
+from .tags import TagFormat
 
-__all__ = ["TOOL_FORMATS", "HermesFormat", "ToolFormat", "tool_format"]
+__all__ = [
+    "TOOL_FORMATS",
+    "HermesFormat",
+    "Llama3JsonFormat",
+    "Llama3PythonicFormat",
+    "Qwen3CoderFormat",
+    "TagFormat",
+    "ToolFormat",
+    "tool_format",
+]

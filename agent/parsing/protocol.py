@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
 
@@ -15,11 +16,16 @@ class ToolFormat(Protocol):
 
     name: str
 
-    def parse(self, text: str, *, complete: bool = True) -> Message:
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn.
 
         Every call comes back in order. One that cannot be read, or that was cut (`complete` is
         false and it is the last thing in the text), carries `error` and is never executed.
+
+        Args:
+            text: what the model wrote.
+            complete: whether it ended its turn.
+            tools: those on offer. Formats that write every argument as text read its type there.
         """
         ...
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from ludus.errors import UnknownName
 
 from .hermes import HermesFormat
+from .llama3 import Llama3JsonFormat, Llama3PythonicFormat
 from .protocol import ToolFormat
+from .qwen3_coder import Qwen3CoderFormat
+from .tags import TagFormat
 
-TOOL_FORMATS: dict[str, type[ToolFormat]] = {"hermes": HermesFormat}
+TOOL_FORMATS: dict[str, type[ToolFormat]] = {
+    one.name: one
+    for one in (HermesFormat, Qwen3CoderFormat, Llama3JsonFormat, Llama3PythonicFormat, TagFormat)
+}
 
 
 def tool_format(name: str) -> ToolFormat:

@@ -23,10 +23,9 @@ from ludus.verdict import Verdict
 
 
 def settings(**changes: Any) -> ContextSettings:
-    fields = {"manager": "summarize", "threshold": 0.6, "summary_tokens": 8, "last_pair": "carry"}
-    return ContextSettings(
-        **(fields | {"instruction": "Sum", "continuation": "{summary}"} | changes)
-    )
+    fields: dict[str, Any] = {"manager": "summarize", "threshold": 0.6, "summary_tokens": 8}
+    fields |= {"last_pair": "carry", "instruction": "Sum", "continuation": "{summary}"}
+    return ContextSettings(**(fields | changes))
 
 
 def config(model: Path, folder: Path, window: int, **changes: Any) -> TrainConfig:
