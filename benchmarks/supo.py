@@ -3,10 +3,11 @@
 python benchmarks/supo.py --seeds 3 --json supo.json
 
 One warm start a seed for every arm of window W (a clean demonstrator first, then the recency-biased
-one), another for the arm that sees everything. Arms differ in the context manager alone; recipe,
-learning rate and steps are the same. W is in tokens: a turn of this environment takes TURN_TOKENS
-in the tiny model's chat format, and no register that is asked for was written within the last
-GAP >= W / TURN_TOKENS turns, so truncating arms cannot pass 0.10 (proof in envs/ledger/env.py).
+one), another from the same clean stage for the arm that sees everything. Arms differ in the context
+manager alone; recipe, learning rate and steps are the same. W is in tokens: a turn of this
+environment takes TURN_TOKENS in the tiny model's chat format, and no register that is asked for was
+written within the last W / TURN_TOKENS turns, so truncating arms cannot pass 0.10 (proof in
+envs/ledger/env.py).
 """
 
 import argparse
@@ -75,7 +76,7 @@ class Setting:
         )
 
 
-ARMS = ("supo", "masked", "keep_last_k", "discard", "none", "full")
+ARMS = ("supo", "masked", "full", "keep_last_k", "discard", "none")
 
 
 def context_of(setting: Setting, arm: str):
@@ -98,11 +99,14 @@ def context_of(setting: Setting, arm: str):
     )
 
 
-def warm_start(setting: Setting, folder: Path, seed: int, *, full: bool) -> tuple[str, float]:
-    """The checkpoint that arms of one working context share, and its CPU seconds."""
+def warm_start(setting: Setting, folder: Path, seed: int) -> tuple[str, str, float]:
+    """The checkpoint of every arm of window W, that of the arm without end, and their CPU seconds.
+
+    Both come from one clean stage: each of its summaries asks for every register, where a whole
+    episode asks for one, so it is what copying is learned from. Then each is shown its own windows:
+    the demonstrator's summaries, or whole episodes.
+    """
     from ludus.envs import make_async
-    from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
-    from ludus.trainer.sft import run_sft
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 
     started = time.process_time()
@@ -111,22 +115,31 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, full: bool) -> tupl
     model = write_tiny_policy(
         folder / "model", phrases=phrases, seed=seed, max_length=4096, **SHAPE
     )
-    for demo, steps in (("clean", setting.clean_steps), (setting.demo, setting.demo_steps)):
-        config = SFTConfig(
-            env=setting.env(demo=demo),
-            steps=steps,
-            batch_size=16,
-            seed=seed,
-            window=0 if full else setting.window,
-            context=context_of(setting, "full" if full else "supo"),
-            model=ModelConfig(path=str(model), device="cpu"),
-            trainer=TrainerConfig(lr=3e-3, warmup_steps=20),
-            run=RunConfig(folder=str(folder / f"sft-{demo}"), tensorboard=False),
-        )
-        model = asyncio.run(run_sft(config))
-        if full:
-            break  # whoever sees everything is never asked for a summary
-    return str(model), time.process_time() - started
+    clean = sft(setting, folder / "clean", model, seed, setting.clean_steps, "clean", "supo")
+    equal = sft(setting, folder / "equal", clean, seed, setting.demo_steps, setting.demo, "supo")
+    full = sft(setting, folder / "full", clean, seed, setting.demo_steps, "clean", "full")
+    return str(equal), str(full), time.process_time() - started
+
+
+def sft(
+    setting: Setting, folder: Path, model: Path, seed: int, steps: int, demo: str, arm: str
+) -> Path:
+    """One stage of the warm start."""
+    from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
+    from ludus.trainer.sft import run_sft
+
+    config = SFTConfig(
+        env=setting.env(demo=demo),
+        steps=steps,
+        batch_size=16,
+        seed=seed,
+        window=0 if arm == "full" else setting.window,
+        context=context_of(setting, arm),
+        model=ModelConfig(path=str(model), device="cpu"),
+        trainer=TrainerConfig(lr=3e-3, warmup_steps=20),
+        run=RunConfig(folder=str(folder), tensorboard=False),
+    )
+    return asyncio.run(run_sft(config))
 
 
 def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, recipe: str) -> dict:
@@ -161,7 +174,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
         ),
         context=context_of(setting, arm),
         trainer=TrainerConfig(lr=setting.lr),
-        eval=EvalConfig(tasks=setting.eval_tasks, every=10),
+        eval=EvalConfig(tasks=setting.eval_tasks, every=30),
         run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
     )
     result = asyncio.run(train(config))
@@ -228,26 +241,43 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def run_seed(setting: Setting, arms: list[str], seed: int, recipe: str, keep: str) -> list[dict]:
-    """Every arm of one seed, in this process."""
-    folder = Path(keep or tempfile.mkdtemp(prefix="ludus-supo-")) / f"seed-{seed}"
-    shutil.rmtree(folder, ignore_errors=True)
-    made: list[dict] = []
-    try:
-        for full in (False, True):
-            mine = [arm for arm in arms if (arm == "full") == full]
-            if not mine:
-                continue
-            name = "full" if full else "equal"
-            warm, spent = warm_start(setting, folder / f"warm-{name}", seed, full=full)
-            for arm in mine:
-                row = run_arm(setting, folder / arm, warm, arm, seed, recipe)
-                made.append({**row, "warm_cpu_s": spent})
-                print(json.dumps(made[-1]), flush=True)
-    finally:
-        if not keep:
-            shutil.rmtree(folder.parent, ignore_errors=True)
+@dataclass(frozen=True)
+class Job:
+    """One run of the table, done in a process of its own."""
+
+    setting: Setting
+    folder: Path
+    arm: str
+    seed: int
+    recipe: str = "supo"
+    warm: str = ""
+    warm_cpu_s: float = 0.0
+
+
+def prepare(job: Job) -> tuple[str, str, float]:
+    """The warm starts of a seed."""
+    return warm_start(job.setting, job.folder / "warm", job.seed)
+
+
+def execute(job: Job) -> dict:
+    """Train and test."""
+    made = run_arm(job.setting, job.folder / job.arm, job.warm, job.arm, job.seed, job.recipe)
+    made["warm_cpu_s"] = job.warm_cpu_s
+    print(json.dumps(made), flush=True)
     return made
+
+
+def run_table(jobs: list[Job], processes: int) -> list[dict]:
+    """Every warm start once, then every arm, `processes` at a time."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+        seeds = {job.seed: job for job in jobs}
+        warm = dict(zip(seeds, pool.map(prepare, seeds.values()), strict=True))
+        ready = [
+            replace(job, warm=warm[job.seed][job.arm == "full"], warm_cpu_s=warm[job.seed][2])
+            for job in jobs
+        ]
+        return list(pool.map(execute, ready))
 
 
 def table(rows: list[dict], setting: Setting) -> str:
@@ -291,15 +321,20 @@ def main() -> int:
     setting = Setting(**{name: options[name] for name in asdict(Setting())})
     os.environ["OMP_NUM_THREADS"] = "1"
     started = time.perf_counter()
-    seeds = range(options["first_seed"], options["first_seed"] + options["seeds"])
-    arms = options["arms"].split(",")
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options["jobs"], mp_context=spawn) as pool:
-        jobs = [
-            pool.submit(run_seed, setting, arms, seed, options["recipe"], options["keep"])
-            for seed in seeds
-        ]
-        rows = [row for job in jobs for row in job.result()]
+    folder = Path(options["keep"] or tempfile.mkdtemp(prefix="ludus-supo-"))
+    first = options["first_seed"]
+    jobs = [
+        Job(setting, folder / f"seed-{seed}", arm, seed, options["recipe"])
+        for seed in range(first, first + options["seeds"])
+        for arm in options["arms"].split(",")
+    ]
+    for seed_folder in {job.folder for job in jobs}:
+        shutil.rmtree(seed_folder, ignore_errors=True)
+    try:
+        rows = run_table(jobs, options["jobs"])
+    finally:
+        if not options["keep"]:
+            shutil.rmtree(folder, ignore_errors=True)
     print(table(rows, setting))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = {"wall_s": time.perf_counter() - started, "cpu_s": used.ru_utime + used.ru_stime}
