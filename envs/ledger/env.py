@@ -27,9 +27,9 @@ E_rest [1/10 sum_x s_x p_x] <= 1/10 E_rest [sum_x p_x] = 1/10.
 
 In a window of W tokens, where a turn (observation, action and the template around them) takes at
 least c, at most floor(W / c) observations are seen: the bound holds for every truncating manager
-where that is at most `gap`. It needs that `n` can be said in one way only. Environments read text, so a tokenizer
-that has several encodings of `n`, or a free-text action, would let a policy write notes to itself
-into its own actions; the trainer's tiny tokenizer has one.
+where that is at most `gap`. It needs that `n` can be said in one way only. Environments read text,
+so a tokenizer that has several encodings of `n`, or a free-text action, would let a policy write
+notes to itself into its own actions; the trainer's tiny tokenizer has one.
 
 With summaries 2 R characters carry all registers, and with the whole episode in view the answer is
 there to be copied: success 1 is reached either way.
