@@ -77,6 +77,7 @@ class ExpertPolicy:
 
     def _shown(self, span: Span) -> str | Message:
         env, name = self.session.env, "demonstrate"
+        shown: str | Message | None
         if span.kind is TurnKind.SUMMARY:
             shown, name = env.demonstrate_summary(newest=span.shows_newest), "demonstrate_summary"
         else:

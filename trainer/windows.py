@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ludus.agent import TokenPolicy, opening_of
+from ludus.agent.context.summarize import INSTRUCTION
 
 from .config import TrainConfig
 from .rollout import Collector
@@ -20,7 +21,7 @@ def row_length(config: TrainConfig) -> int | None:
     if not window or context.manager != "summarize":
         return window or None
     instruction = (
-        len(context.instruction.encode()) + INSTRUCTION_MARKS
+        len((context.instruction or INSTRUCTION).encode()) + INSTRUCTION_MARKS
     )  # a token has a byte or more
     return window + context.summary_tokens + instruction
 

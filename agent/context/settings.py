@@ -35,10 +35,12 @@ class ContextSettings:
     """What summarize does with the last action and observation: discard (SUPO), carry, keep."""
     train_summaries: bool = True
     """False leaves the summaries out of the loss."""
-    instruction: str = INSTRUCTION
-    """What asks for a summary."""
-    continuation: str = CONTINUATION
-    """What follows the first prompt after a summary; holds {summary}."""
+    instruction: str = ""
+    """What asks for a summary; empty is the built-in text."""
+    continuation: str = ""
+    """What follows the first prompt after a summary, with {summary} in it; empty is the built-in
+    text.
+    """
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -52,8 +54,8 @@ def _summarize(settings: ContextSettings) -> ContextManager:
         summary_tokens=settings.summary_tokens,
         last_pair=settings.last_pair,
         train_summaries=settings.train_summaries,
-        instruction=settings.instruction,
-        continuation=settings.continuation,
+        instruction=settings.instruction or INSTRUCTION,
+        continuation=settings.continuation or CONTINUATION,
     )
 
 

@@ -139,7 +139,7 @@ def read_summary(text: str) -> str:
     'a=5 b'
     """
     spoken = _THOUGHT.sub("", text)
-    tagged = _TAGGED.findall(spoken)
+    tagged: list[str] = _TAGGED.findall(spoken)
     if tagged:
         return tagged[-1].strip()
     return spoken.replace("<summary>", "").strip()
