@@ -1,3 +1,4 @@
+# pyright: basic
 """The vLLM engine on a real server, on CPU.
 
 Needs vLLM, in this environment or in that of the interpreter that LUDUS_VLLM_PYTHON names, which
@@ -258,7 +259,7 @@ async def test_the_probe_finds_a_head_that_was_left_behind(folder, learner, tmp_
         settings, folder=str(folder), model=new, dtype="float32", cpu=True, log=tmp_path / "log"
     )
     try:
-        stock.__class__, stock.folder = StockReload, str(tmp_path / "new")
+        stock.__class__, StockReload.folder = StockReload, str(tmp_path / "new")
         with pytest.raises(StaleWeights) as found:
             await stock.set_weights(weights(new), 1)
         print(found.value)

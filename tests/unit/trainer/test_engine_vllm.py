@@ -1,12 +1,14 @@
+# pyright: basic
 """The vLLM engine against a server that answers as vLLM documents, over real HTTP."""
 
 import asyncio
 import contextlib
-import importlib
+import importlib.util
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,7 @@ from aiohttp.test_utils import TestServer
 from safetensors.torch import load_file
 
 from ludus.agent import Finish, Generation, Sampling
+from ludus.config import build
 from ludus.errors import (
     ConfigError,
     MissingExtra,
@@ -59,7 +62,7 @@ class Documented:
         self.token_s = 0.0
         self.extension = EXTENSION
         self.mode = "processed_logprobs"
-        self.answer = None
+        self.answer: Callable[[web.Request], web.Response] | None = None
         self.files = []
 
     def routes(self):
@@ -543,7 +546,7 @@ async def test_a_published_file_does_not_stay(tmp_path):
 def test_settings_that_would_change_nothing_are_refused():
     for extra in ({"python": "python3"}, {"arguments": "--enforce-eager"}):
         with pytest.raises(ConfigError, match="runs already"):
-            VLLMConfig(url="http://127.0.0.1:8000", **extra)
+            build(VLLMConfig, {"url": "http://127.0.0.1:8000", **extra})
 
 
 GUARD_AND_LOOP = """
@@ -566,6 +569,7 @@ def alive(pid):
 
 def test_a_server_does_not_outlive_a_trainer_that_was_killed():
     trainer = subprocess.Popen([sys.executable, "-c", GUARD_AND_LOOP], stdout=subprocess.PIPE)
+    assert trainer.stdout is not None
     server = int(trainer.stdout.readline())
     assert alive(server)
     trainer.kill()
