@@ -51,6 +51,8 @@ class Setting:
     demo: str = "recency"
     clean_steps: int = 700
     demo_steps: int = 120
+    full_steps: int = 700
+    """Of whole episodes, each of which asks for one digit only."""
     steps: int = 60
     lr: float = 1e-3
     tasks: int = 16
@@ -117,7 +119,7 @@ def warm_start(setting: Setting, folder: Path, seed: int) -> tuple[str, str, flo
     )
     clean = sft(setting, folder / "clean", model, seed, setting.clean_steps, "clean", "supo")
     equal = sft(setting, folder / "equal", clean, seed, setting.demo_steps, setting.demo, "supo")
-    full = sft(setting, folder / "full", clean, seed, setting.demo_steps, "clean", "full")
+    full = sft(setting, folder / "full", clean, seed, setting.full_steps, "clean", "full")
     return str(equal), str(full), time.process_time() - started
 
 
@@ -304,6 +306,27 @@ def table(rows: list[dict], setting: Setting) -> str:
     return "\n".join(lines)
 
 
+def targets(rows: list[dict]) -> dict[str, bool]:
+    """Whether the means over seeds are where they should be; only of the arms that were run."""
+
+    def mean(arm: str, name: str = "after") -> float | None:
+        values = [row[name] for row in rows if row["arm"] == arm and name in row]
+        return statistics.fmean(values) if values else None
+
+    supo, masked, longer = mean("supo"), mean("masked"), mean("supo", "longer")
+    cut = [value for arm in ("keep_last_k", "discard", "none") if (value := mean(arm)) is not None]
+    held: dict[str, bool] = {}
+    if supo is not None:
+        held["supo >= 0.9"] = supo >= 0.9
+    if cut:
+        held["truncation <= 0.15"] = max(cut) <= 0.15
+    if supo is not None and masked is not None:
+        held["masked at least 0.4 below"] = supo - masked >= 0.4
+    if supo is not None and longer is not None:
+        held["longer >= 0.9 of supo"] = longer >= 0.9 * supo
+    return held
+
+
 def main() -> int:
     """Run the table, print it, and say whether the targets hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -336,6 +359,8 @@ def main() -> int:
         if not options["keep"]:
             shutil.rmtree(folder, ignore_errors=True)
     print(table(rows, setting))
+    for target, holds in targets(rows).items():
+        print(f"{'holds' if holds else 'FAILS':<6} {target}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = {"wall_s": time.perf_counter() - started, "cpu_s": used.ru_utime + used.ru_stime}
     print(json.dumps(spent))
