@@ -11,15 +11,17 @@ import asyncio
 import queue
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
 
 from ludus.agent import Finish, Generation, Sampling
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 
 from .kv_cache import RowCache
 from .models import CausalLM
@@ -32,6 +34,10 @@ ADMISSION_WAIT_S = 0.002
 """How long an idle engine waits for more requests before it computes prompts."""
 
 
+class EngineClosed(LudusError, RuntimeError):
+    """The engine was closed, or its thread has ended: it answers nothing more."""
+
+
 @dataclass
 class _Request:
     ids: list[int]
@@ -41,6 +47,8 @@ class _Request:
     prompt_length: int
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    stale: bool = False
+    """Some of its keys were computed under weights that are no longer in use."""
 
     def finished(self) -> Finish | None:
         sampled = len(self.ids) - self.prompt_length
@@ -55,7 +63,7 @@ class _Request:
             finish=finish,
             versions=self.versions,
         )
-        if not self.future.done():
+        with suppress(InvalidStateError):  # cancelled by the caller, at any moment
             self.future.set_result(generation)
 
 
@@ -65,8 +73,10 @@ class LocalEngine:
     Args:
         model: the engine's own copy; its weights change only through `set_weights`.
         max_rows: most requests in the batch at once; others wait.
-        max_length: most tokens of prompt and answer; None reads the model's config.
+        max_length: most tokens of prompt and answer; None, or more than the model has positions,
+            reads the model's config.
         kept_tokens: how many tokens of keys and values are kept between turns.
+        version: of the weights `model` comes with; a resumed run goes on counting from there.
     """
 
     def __init__(
@@ -76,6 +86,7 @@ class LocalEngine:
         max_rows: int = 256,
         max_length: int | None = None,
         kept_tokens: int = 200_000,
+        version: int = 0,
     ) -> None:
         config = model.config
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
@@ -86,20 +97,24 @@ class LocalEngine:
             )
         self.model = model.eval()
         self.max_rows = max_rows
-        self._max_length = max_length or int(config.max_position_embeddings)
-        self._version = 0
+        positions = int(config.max_position_embeddings)
+        self._max_length = min(max_length or positions, positions)
+        self._version = version
         self._cache = RowCache(int(config.num_hidden_layers))
         self._prefixes = PrefixStore(kept_tokens)
         self._active: list[_Request] = []
+        self._arrived: list[_Request] = []
         self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._job: Future[Any] | None = None
+        self._gate = threading.Lock()  # nothing is queued once `_closed` is set
         self._wake = threading.Event()
         self._running = threading.Event()
         self._running.set()
         self._closed = False
         self.sampled_tokens = 0
         self.computed_prompt_tokens = 0
-        self._thread = threading.Thread(target=self._serve, name="ludus-engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="ludus-engine", daemon=True)
         self._thread.start()
 
     @property
@@ -122,8 +137,7 @@ class LocalEngine:
                 f"{self._max_length}"
             )
         request = _Request(list(ids), sampling, Future(), random.Random(sampling.seed), len(ids))
-        self._waiting.put(request)
-        self._wake.set()
+        self._submit(self._waiting, request)
         return await asyncio.wrap_future(request.future)
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
@@ -147,41 +161,61 @@ class LocalEngine:
         """Answer every request with what it has."""
         await self._on_thread(self._abort)
 
-    async def close(self) -> None:
-        """Stop the thread; what still runs is aborted."""
-        if not self._closed:
-            await self.abort()
+    async def close(self, wait_s: float = 10.0) -> None:
+        """Stop the thread; what still runs is aborted.
+
+        A pass that takes longer than `wait_s` is left to the thread, and everyone who waits gets
+        an `EngineClosed`.
+        """
+        with self._gate:
             self._closed = True
-            self._running.set()
-            self._wake.set()
-            await asyncio.to_thread(self._thread.join, 10.0)
+        self._wake.set()
+        await asyncio.to_thread(self._thread.join, wait_s)
+        if self._thread.is_alive():
+            self._give_up(EngineClosed(f"the engine was closed and did not stop in {wait_s} s"))
 
     async def _on_thread(self, job: Callable[[], T]) -> T:
         future: Future[Any] = Future()
-        self._jobs.put((job, future))
-        self._wake.set()
+        self._submit(self._jobs, (job, future))
         result: T = await asyncio.wrap_future(future)
         return result
 
+    def _submit(self, line: queue.SimpleQueue[T], item: T) -> None:
+        with self._gate:
+            if self._closed or not self._thread.is_alive():
+                raise EngineClosed("the engine is closed and answers nothing; build a new one")
+            line.put(item)
+        self._wake.set()
+
     # --- the engine's thread --------------------------------------------------
 
+    def _run(self) -> None:
+        try:
+            with torch.inference_mode():
+                self._serve()
+        finally:
+            with self._gate:
+                self._closed = True
+            self._abort()
+            self._give_up(EngineClosed("the engine was closed before it came to this"))
+
     def _serve(self) -> None:
-        with torch.inference_mode():
-            while not self._closed:
-                self._run_jobs()
-                if not self._running.is_set() or not (self._active or not self._waiting.empty()):
-                    self._wake.wait(0.1)
-                    self._wake.clear()
-                    continue
-                try:
-                    self._tick()
-                except Exception as error:
-                    self._fail_all(error)
+        while not self._closed:
+            self._run_jobs()
+            if not self._running.is_set() or not (self._active or not self._waiting.empty()):
+                self._wake.wait(0.1)
+                self._wake.clear()
+                continue
+            try:
+                self._tick()
+            except Exception as error:
+                self._fail_all(error)
 
     def _tick(self) -> None:
-        arrived = self._arrivals()
-        if arrived:
-            self._prefill(arrived)
+        self._arrived = self._arrivals()
+        if self._arrived:
+            self._prefill(self._arrived)
+        self._arrived = []
         if self._active:
             self._decode()
 
@@ -190,17 +224,11 @@ class LocalEngine:
         if not self._active:
             self._wake.wait(ADMISSION_WAIT_S)
             self._wake.clear()
-        arrived: list[_Request] = []
-        while len(arrived) < room and not self._waiting.empty():
-            request = self._waiting.get()
-            if not request.future.cancelled():
-                arrived.append(request)
-        return arrived
+        wanted = (one for one in _taken(self._waiting) if not one.future.cancelled())
+        return list(islice(wanted, room))
 
     def _prefill(self, arrived: list[_Request]) -> None:
-        """Compute the prompts of `arrived`, each distinct one once, and sample their first
-        tokens.
-        """
+        """Compute the prompts, each distinct one once, and sample the first token of each row."""
         sharing: dict[tuple[int, ...], list[_Request]] = {}
         for request in arrived:
             sharing.setdefault(tuple(request.ids), []).append(request)
@@ -286,9 +314,7 @@ class LocalEngine:
         self.sampled_tokens += len(requests)
 
     def _retire(self) -> None:
-        """Let finished rows go: keep their keys for the next turn, move the last row into
-        their place.
-        """
+        """Let finished rows go: keep their keys, move the last row into their place."""
         row = 0
         while row < len(self._active):
             request = self._active[row]
@@ -296,8 +322,9 @@ class LocalEngine:
             if finish is None:
                 row += 1
                 continue
-            computed = len(request.ids) - 1  # the last sampled token was never fed
-            self._prefixes.put(request.ids[:computed], self._cache.save_row(row, computed))
+            if not request.stale:
+                computed = len(request.ids) - 1  # the last sampled token was never fed
+                self._prefixes.put(request.ids[:computed], self._cache.save_row(row, computed))
             mover = self._active.pop()
             if row < len(self._active):
                 self._cache.copy_row(len(self._active), row, len(mover.ids) - 1)
@@ -305,12 +332,18 @@ class LocalEngine:
             request.answer(finish)
 
     def _run_jobs(self) -> None:
-        while not self._jobs.empty():
-            job, future = self._jobs.get()
+        for job, future in _taken(self._jobs):
+            if not future.set_running_or_notify_cancel():
+                continue
+            self._job = future
             try:
-                future.set_result(job())
+                result = job()
             except Exception as error:
-                future.set_exception(error)
+                _fail(future, error)
+            else:
+                with suppress(InvalidStateError):  # `close` gave it up
+                    future.set_result(result)
+            self._job = None
 
     def _score(self, ids: list[int]) -> list[float]:
         tokens_BT = torch.tensor([ids], device=self.model.device)
@@ -323,22 +356,43 @@ class LocalEngine:
         unknown = set(weights) - set(mine)
         if unknown:
             raise ConfigError(f"weights the engine's model does not have: {sorted(unknown)[:3]}")
+        # before the first copy: one that fails half way leaves no old keys behind either
+        self._prefixes.clear()
+        for request in self._active:
+            request.stale = True
         for name, tensor in weights.items():
             assert isinstance(tensor, torch.Tensor)
             mine[name].copy_(tensor)
         self._version = version
-        self._prefixes.clear()
 
     def _abort(self) -> None:
-        while not self._waiting.empty():
-            self._waiting.get().answer(Finish.ABORT)
-        for request in self._active:
+        for request in [*_taken(self._waiting), *self._arrived, *self._active]:
             request.answer(Finish.ABORT)
-        self._active.clear()
+        self._arrived, self._active = [], []
 
     def _fail_all(self, error: Exception) -> None:
-        """Hand an unexpected error to everyone who waits: no request may hang."""
-        failed, self._active = self._active, []
+        """Hand an unexpected error to all in the batch or joining it: no request may hang."""
+        failed = [*self._arrived, *self._active]
+        self._arrived, self._active = [], []
         for request in failed:
-            if not request.future.done():
-                request.future.set_exception(error)
+            _fail(request.future, error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Hand `error` to everyone who waits for anything."""
+        self._fail_all(error)
+        jobs = [future for _, future in _taken(self._jobs)]
+        for future in [*(one.future for one in _taken(self._waiting)), *jobs, self._job]:
+            if future is not None:
+                _fail(future, error)
+
+
+def _taken(line: queue.SimpleQueue[T]) -> Iterator[T]:
+    """Take out one item after the other; never waits for more."""
+    with suppress(queue.Empty):
+        while True:
+            yield line.get_nowait()
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    with suppress(InvalidStateError):  # answered or cancelled before
+        future.set_exception(error)

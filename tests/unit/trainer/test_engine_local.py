@@ -1,6 +1,8 @@
 """The local engine against the model itself."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.batch import as_row, pad
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import EngineClosed
 from ludus.trainer.engines.prefixes import PrefixStore
 from ludus.trainer.engines.sampler import sample
 from ludus.trainer.learner import Learner
@@ -129,6 +132,189 @@ async def test_weights_of_another_model_are_refused() -> None:
     made = engine()
     with pytest.raises(ConfigError, match="does not have"):
         await made.set_weights({"nobody.weight": torch.zeros(1)}, 1)
+    await made.close()
+
+
+async def test_a_window_beyond_the_models_positions_is_cut_to_them() -> None:
+    made = engine(max_length=4096)
+    assert made.max_length == 128
+    with pytest.raises(ConfigError, match="exceed the engine's 128"):
+        await made.generate([5] * 120, Sampling(max_tokens=20))
+    await made.close()
+    smaller = engine(max_length=64)
+    assert smaller.max_length == 64
+    await smaller.close()
+
+
+async def test_a_resumed_engine_counts_versions_from_where_it_left() -> None:
+    made = engine(version=41)
+    one = await made.generate([5, 6], Sampling(max_tokens=3, seed=1))
+    assert (made.version, one.versions) == (41, [41, 41, 41])
+    await made.close()
+
+
+def before_the_forward_pass(made: Any, number: int, act: Callable[[], object]) -> None:
+    """Let the model call `act` at the start of its forward pass `number`, counted from 1."""
+    passes = 0
+
+    def hook(*_: object) -> None:
+        nonlocal passes
+        passes += 1
+        if passes == number:
+            act()
+
+    made.model.base_model.register_forward_pre_hook(hook)
+
+
+def break_down() -> None:
+    raise RuntimeError("out of memory, as if")
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["prefill", "decode"])
+async def test_a_forward_pass_that_raises_fails_its_requests_and_no_later_one(number: int) -> None:
+    made = engine()
+    before_the_forward_pass(made, number, break_down)
+    await made.pause()
+    asked = [made.generate(prompt, Sampling(max_tokens=4, seed=1)) for prompt in PROMPTS]
+    together = asyncio.gather(*asked, return_exceptions=True)
+    await asyncio.sleep(0.05)
+    await made.resume()
+    for answer in await asyncio.wait_for(together, 5):
+        assert isinstance(answer, RuntimeError)
+        assert "out of memory" in str(answer)
+    later = await asyncio.wait_for(made.generate(PROMPTS[0], Sampling(max_tokens=4, seed=1)), 5)
+    expected = reference_logprobs(made, PROMPTS[0] + later.ids)[len(PROMPTS[0]) - 1 :]
+    assert torch.allclose(torch.tensor(later.logprobs), expected, atol=1e-5)
+    await made.close()
+
+
+class Gate:
+    """Holds the engine's thread inside a forward pass."""
+
+    def __init__(self, made: Any) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+        before_the_forward_pass(made, 1, self._hold)
+
+    def _hold(self) -> None:
+        self.reached.set()
+        self.opened.wait(20)
+
+    async def wait(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, 5)
+
+
+async def test_jobs_cancelled_while_they_queue_leave_the_engine_alive() -> None:
+    made = engine()
+    gate = Gate(made)
+    running = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=3, seed=1)))
+    await gate.wait()
+    for job in (made.logprobs([5, 6, 7]), made.set_weights({}, 9), made.abort()):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(job, 0.02)
+    gate.opened.set()
+    one = await asyncio.wait_for(running, 5)
+    # neither the cancelled abort nor the cancelled weights took effect
+    assert (one.finish, one.versions, made.version) == (Finish.LENGTH, [0, 0, 0], 0)
+    scored = await asyncio.wait_for(made.logprobs([5, 6, 7]), 5)
+    assert torch.allclose(torch.tensor(scored[1:]), reference_logprobs(made, [5, 6, 7]), atol=1e-5)
+    await made.close()
+
+
+async def test_requests_cancelled_in_the_middle_leave_their_neighbours_alone() -> None:
+    made = engine()
+    gate = Gate(made)
+    gone = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=100, seed=1)))
+    await gate.wait()
+    stays = asyncio.create_task(made.generate(PROMPTS[0], Sampling(max_tokens=5, seed=2)))
+    gone.cancel()
+    gate.opened.set()
+    one = await asyncio.wait_for(stays, 5)
+    expected = reference_logprobs(made, PROMPTS[0] + one.ids)[len(PROMPTS[0]) - 1 :]
+    assert torch.allclose(torch.tensor(one.logprobs), expected, atol=1e-5)
+    assert gone.cancelled()
+    await made.close()
+
+
+async def test_a_closed_engine_refuses_everything_at_once() -> None:
+    made = engine()
+    await made.close()
+    await made.close()
+    asked = [
+        made.generate([5, 6], Sampling(max_tokens=2)),
+        made.logprobs([5, 6]),
+        made.set_weights({}, 1),
+        made.abort(),
+    ]
+    for one in asked:
+        with pytest.raises(EngineClosed, match="build a new one"):
+            await asyncio.wait_for(one, 1)
+
+
+async def test_closing_answers_requests_and_jobs_that_are_under_way() -> None:
+    made = engine()
+    gate = Gate(made)
+    running = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=100, seed=1)))
+    await gate.wait()
+    queued = asyncio.create_task(made.generate([7, 8], Sampling(max_tokens=100, seed=1)))
+    job = asyncio.create_task(made.logprobs([5, 6, 7]))
+    await asyncio.sleep(0)  # both are queued now
+    closing = asyncio.create_task(made.close())
+    await asyncio.sleep(0)
+    gate.opened.set()
+    await asyncio.wait_for(closing, 5)
+    assert [(await one).finish for one in (running, queued)] == [Finish.ABORT] * 2
+    with pytest.raises(EngineClosed, match="before it came to this"):
+        await asyncio.wait_for(job, 1)
+
+
+async def test_closing_does_not_wait_for_a_pass_that_hangs() -> None:
+    made = engine()
+    gate = Gate(made)
+    stuck = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=4)))
+    await gate.wait()
+    queued = asyncio.create_task(made.generate([7, 8], Sampling(max_tokens=4)))
+    job = asyncio.create_task(made.logprobs([5, 6]))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(made.close(wait_s=0.05), 5)
+    for one in (stuck, queued, job):
+        with pytest.raises(EngineClosed, match=r"did not stop in 0\.05 s"):
+            await asyncio.wait_for(one, 1)
+    gate.opened.set()
+    await made.close()
+
+
+async def test_closing_does_not_wait_for_a_job_that_hangs() -> None:
+    made = engine()
+    gate = Gate(made)
+    stuck = asyncio.create_task(made.logprobs([5, 6]))
+    await gate.wait()
+    await asyncio.wait_for(made.close(wait_s=0.05), 5)
+    with pytest.raises(EngineClosed, match="did not stop"):
+        await asyncio.wait_for(stuck, 1)
+    gate.opened.set()
+    await made.close()
+
+
+async def test_a_row_begun_under_older_weights_is_not_kept_for_the_next_turn() -> None:
+    made = engine()
+    gate = Gate(made)
+    crossing = asyncio.create_task(made.generate(PROMPTS[1], Sampling(max_tokens=6, seed=1)))
+    await gate.wait()
+    other = build_model(60, hidden=32, layers=2, heads=2, max_length=128, seed=1)
+    weights = {name: p.detach() for name, p in other.named_parameters()}
+    moving = asyncio.create_task(made.set_weights(weights, 7))
+    await asyncio.sleep(0)
+    gate.opened.set()
+    first = await asyncio.wait_for(crossing, 5)
+    await asyncio.wait_for(moving, 5)
+    assert (first.versions[0], first.versions[-1]) == (0, 7)
+    prompt = [*PROMPTS[1], *first.ids, 40]
+    computed = made.computed_prompt_tokens
+    second = await made.generate(prompt, Sampling(max_tokens=6, seed=2))
+    assert made.computed_prompt_tokens - computed == len(prompt)
+    expected = reference_logprobs(made, prompt + second.ids)[len(prompt) - 1 :]
+    assert torch.allclose(torch.tensor(second.logprobs), expected, atol=1e-5)
     await made.close()
 
 
