@@ -107,6 +107,7 @@ class _Game:
         self.player = player
         self.limits = limits
         self.task = ""
+        self.gold: Any = None
         self.verdict: Verdict | None = None
         self.terminated = False
         self.metrics: dict[str, float] = {}
@@ -154,6 +155,7 @@ class _Game:
             terminated=self.terminated,
             stop=stop,
             segments=[one for one in self.player.segments if one.turns or one.discarded],
+            gold=self.gold,
         )
         made.metrics = self.metrics | _context_counts(made)
         made.verdict = (
@@ -171,6 +173,7 @@ class _Game:
         return Verdict.of(made.ret, detail, parts=parts or {"env": (made.ret, 1.0)})
 
     def _note(self, action: Message, info: Info) -> None:
+        self.gold = info.get("gold", self.gold)
         if isinstance(info.get("verdict"), Verdict):
             self.verdict = info["verdict"]
         counts = {

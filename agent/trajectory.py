@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -145,6 +146,8 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     segments: list[Segment] = []
     exclude_from_loss: bool = False
     exclude_from_baseline: bool = False
+    gold: Any = None
+    """What the environment says the answer is, once the episode is over; for verifiers."""
     metrics: dict[str, float] = {}
     """Counts of this trajectory: tool_calls, tool_errors, parse_errors, summaries ..."""
 

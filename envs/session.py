@@ -120,6 +120,8 @@ class EnvSession:
         if self._max_turns is not None and self.turns >= self._max_turns and not terminated:
             truncated = True
         self._open = not (terminated or truncated)
+        if not self._open:
+            _reveal(self.env.gold(), info)
         return observation, value, terminated, truncated, info
 
     def abort(self) -> None:
@@ -225,6 +227,14 @@ def _is_observation(value: Any) -> bool:
     if isinstance(value, str):
         return True
     return isinstance(value, list) and all(isinstance(message, Message) for message in value)
+
+
+def _reveal(gold: object, info: Info) -> None:
+    """Hand the gold out once the episode is over, for verifiers that score it besides the
+    environment.
+    """
+    if isinstance(gold, (str, int, float, list, dict)):
+        info.setdefault("gold", gold)
 
 
 def _reward(reward: object, info: Info) -> float:

@@ -49,6 +49,18 @@ class RolloutConfig:
     retries: int = 3
     """How often an episode that failed through no fault of the policy is played again."""
 
+    def __post_init__(self) -> None:
+        for name in (
+            "tasks_per_step",
+            "max_tokens",
+            "max_turns",
+            "episode_timeout_s",
+            "concurrency",
+        ):
+            _positive(f"rollout.{name}", getattr(self, name))
+        for name in ("group_size", "temperature", "window", "retries"):
+            _not_negative(f"rollout.{name}", getattr(self, name))
+
 
 @dataclass(frozen=True)
 class TrainerConfig:
@@ -68,6 +80,15 @@ class TrainerConfig:
     same.
     """
 
+    def __post_init__(self) -> None:
+        for name in ("lr", "max_grad_norm", "updates_per_step", "tokens_per_pass"):
+            _positive(f"trainer.{name}", getattr(self, name))
+        for name in ("weight_decay", "warmup_steps"):
+            _not_negative(f"trainer.{name}", getattr(self, name))
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"trainer.{name} must be in [0, 1), got {getattr(self, name)}")
+
 
 @dataclass(frozen=True)
 class EvalConfig:
@@ -80,6 +101,11 @@ class EvalConfig:
     temperature: float = 0.0
     """0 is greedy."""
 
+    def __post_init__(self) -> None:
+        _positive("eval.tasks", self.tasks)
+        _not_negative("eval.every", self.every)
+        _not_negative("eval.temperature", self.temperature)
+
 
 @dataclass(frozen=True)
 class RewardConfig:
@@ -89,6 +115,9 @@ class RewardConfig:
     """A local verifier, or `url#name` of one that is served."""
     weight: float = 1.0
     timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        _positive("reward.timeout_s", self.timeout_s)
 
 
 @dataclass(frozen=True)
@@ -106,6 +135,11 @@ class RunConfig:
     episodes_every: int = 10
     """Steps between files of whole episodes."""
     tensorboard: bool = True
+
+    def __post_init__(self) -> None:
+        _positive("run.keep", self.keep)
+        _not_negative("run.save_every", self.save_every)
+        _not_negative("run.episodes_every", self.episodes_every)
 
 
 @dataclass(frozen=True)
@@ -180,21 +214,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _positive("steps", self.steps)
-        _positive("rollout.tasks_per_step", self.rollout.tasks_per_step)
-        _positive("rollout.max_tokens", self.rollout.max_tokens)
-        _positive("trainer.updates_per_step", self.trainer.updates_per_step)
-        _positive("trainer.tokens_per_pass", self.trainer.tokens_per_pass)
-        _positive("trainer.lr", self.trainer.lr)
-        _positive("eval.tasks", self.eval.tasks)
-        _not_negative("rollout.group_size", self.rollout.group_size)
-        _not_negative("rollout.temperature", self.rollout.temperature)
         if self.trainer.updates_per_step > self.rollout.tasks_per_step:
             raise ConfigError(
                 f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a step has only "
                 f"{self.rollout.tasks_per_step} groups (rollout.tasks_per_step) to share out"
             )
-        if self.run.keep < 1:
-            raise ConfigError("run.keep must be at least 1, or nothing could be resumed")
 
     def require_complete(self) -> None:
         """Refuse to start without an environment and a model."""
@@ -230,7 +254,6 @@ class SFTConfig:
                 f"context.manager is {self.context.manager!r}, but the expert's window has no end; "
                 "set window to that of training (rollout.window)"
             )
-        _positive("trainer.lr", self.trainer.lr)
 
     def require_complete(self) -> None:
         """Refuse to start without an environment and a model."""
@@ -245,10 +268,10 @@ def _require(env: str, model: ModelConfig) -> None:
 
 
 def _positive(name: str, value: float) -> None:
-    if value <= 0:
+    if not value > 0:  # NaN too
         raise ConfigError(f"{name} must be positive, got {value}")
 
 
 def _not_negative(name: str, value: float) -> None:
-    if value < 0:
+    if not value >= 0:
         raise ConfigError(f"{name} must not be negative, got {value}")

@@ -80,6 +80,22 @@ def gather(groups: Sequence[Group]) -> Experience | None:
     )
 
 
+LINEAR = frozenset(
+    {
+        "reinforce_loss",
+        "ppo_clip_loss",
+        "dapo_loss",
+        "dual_clip_loss",
+        "two_sided_clip_loss",
+        "cispo_loss",
+        "gspo_loss",
+        "gspo_token_loss",
+        "luspo_loss",
+    }
+)
+"""Losses that are the advantage times something: a row without advantage has no gradient."""
+
+
 class Updater:
     """Applies an algorithm to experience.
 
@@ -107,6 +123,12 @@ class Updater:
             raise ConfigError(
                 f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
                 "does not compute"
+            )
+        if "groups" in algorithm.loss_fn.required:
+            raise ConfigError(
+                f"recipe {algorithm.recipe.name!r}: {algorithm.recipe.algorithm.loss} compares "
+                "the rows of a group "
+                "inside the loss; this trainer splits groups over forward passes"
             )
         self.algorithm = algorithm
         self.learner = learner
@@ -250,7 +272,8 @@ class Updater:
         """
         settings = self.algorithm.recipe.algorithm
         if (
-            settings.kl.place == "loss"
+            settings.loss not in LINEAR
+            or settings.kl.place == "loss"
             or settings.entropy.coefficient
             or settings.value is not None
         ):

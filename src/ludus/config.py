@@ -88,6 +88,8 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
     try:
         return msgspec.convert(dict(table), cls, strict=False)
     except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, ConfigError):  # said by the class itself
+            raise ConfigError(str(error.__cause__)) from None
         message, _, where = str(error).partition(" - at `$.")
         raise ConfigError(f"setting {where.rstrip('`') or '?'!r}: {message}") from None
     except ValueError as error:
@@ -138,6 +140,8 @@ def _literal(raw: str) -> object:
 def _put(table: Table, path: list[str], value: object) -> None:
     for name in path[:-1]:
         table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{name!r} is given as a value and as a section; leave one out")
     table[path[-1]] = value
 
 
@@ -147,7 +151,12 @@ def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None
         if name not in hints:
             raise ConfigError(_unknown([*path, name], [*hints], path))
         inner = hints[name]
-        if dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
+        if typing.get_origin(inner) is list and isinstance(value, list):
+            (inner,) = typing.get_args(inner)
+            for row in value if dataclasses.is_dataclass(inner) else []:
+                if isinstance(row, Mapping):
+                    _refuse_unknown(inner, row, [*path, name])
+        elif dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
             _refuse_unknown(inner, value, [*path, name])
 
 

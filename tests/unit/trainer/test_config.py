@@ -49,7 +49,7 @@ def test_a_config_survives_its_own_file(tmp_path: Path) -> None:
         ({"steps": 0}, "steps must be positive, got 0"),
         ({"rollout": {"temperature": -1}}, "rollout.temperature must not be negative, got -1"),
         ({"trainer": {"updates_per_step": 17}}, "a step has only 16 groups"),
-        ({"run": {"keep": 0}}, "run.keep must be at least 1"),
+        ({"run": {"keep": 0}}, "run.keep must be positive, got 0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(
