@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -41,7 +41,7 @@ class RunFolder:
         _claim(folder, resume=resume)
         try:
             self.episodes.mkdir(parents=True, exist_ok=True)
-            (folder / "config.toml").write_text(to_toml(as_table(config)), encoding="utf-8")
+            (folder / "config.toml").write_text(to_toml(without_secrets(as_table(config))), encoding="utf-8")
         except OSError as error:
             raise ConfigError(
                 f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another "
@@ -70,13 +70,32 @@ class RunFolder:
             self._board.close()
 
 
+SECRETS = ("env_token", "token", "api_key")
+
+
+def without_secrets(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without tokens and keys: those come from the environment when a run goes on."""
+    return {
+        name: without_secrets(value) if isinstance(value, Mapping) else value
+        for name, value in table.items()
+        if name not in SECRETS
+    }
+
+
 def read_episodes(path: Path) -> list[Episode]:
     """The episodes of a file that `keep_episodes` wrote."""
     return [msgspec.json.decode(line, type=Episode) for line in path.read_bytes().splitlines()]
 
 
 def _claim(folder: Path, *, resume: bool) -> None:
-    if not resume and (folder / "metrics.jsonl").exists():
+    try:
+        present = (folder / "metrics.jsonl").exists()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the run folder {str(folder)!r}: {error.strerror}; "
+            "choose another with --run.folder"
+        ) from None
+    if not resume and present:
         raise ConfigError(
             f"{str(folder)!r} holds a run already; go on with it by --run.resume, or name another "
             "by --run.folder"

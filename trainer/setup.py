@@ -64,6 +64,10 @@ async def assemble(config: TrainConfig) -> Parts:
     )
     found = checkpoints(folder.checkpoints) if config.run.resume else []
     start = found[-1] if found else None
+    if config.run.resume and start is None:
+        raise ConfigError(
+            f"nothing to resume: {str(folder.checkpoints)!r} holds no checkpoint; leave out --run.resume"
+        )
     source = open_source(config.env, url=config.env_url, token=config.env_token)
     await source.tasks(config.split, [0])
     model_path = str(start or config.model.path)
@@ -72,6 +76,10 @@ async def assemble(config: TrainConfig) -> Parts:
     tasks = TaskStream(source, config.split, config.seed)
     if start is not None:
         state = load_state(start)
+        if not {"learner", "tasks"} <= set(state):
+            raise ConfigError(
+                f"{str(start)!r} was not written by ludus train; start from it with --model.path instead"
+            )
         learner.restore(state["learner"])
         tasks.restore(state["tasks"])
     first_step = step_of(start) if start else 0

@@ -6,7 +6,8 @@ The loop below is the whole algorithm; each line is one module of this folder.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from ludus.agent import Episode
+from ludus.errors import TrainingFailed
 from ludus.metrics import Stopwatch
 
 from .checkpoint import save_checkpoint
@@ -84,7 +86,8 @@ class _Run:
         """The main loop."""
         interrupted = False
         try:
-            await self.evaluate()
+            if not self.step:
+                await self.evaluate()
             while self.step < self.config.steps:
                 watch = Stopwatch()
                 with watch("generate"):
@@ -93,6 +96,9 @@ class _Run:
                 await self.keep(groups)
         except asyncio.CancelledError:
             interrupted = True
+        except Exception:
+            self.save()  # the weights stand at the last whole step
+            raise
         return Result(self.parts.folder.path, self.save(), self.step, interrupted)
 
     async def generate(self) -> list[Group]:
@@ -120,6 +126,7 @@ class _Run:
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log: all of it or, if Ctrl-C comes first, none."""
+        refuse_failure([episode for group in groups for episode in group.episodes])
         with watch("update"):
             metrics = await asyncio.to_thread(self.update, groups)
         with watch("publish"):
@@ -161,6 +168,7 @@ class _Run:
         """Play held-out tasks."""
         settings = self.config.eval
         found = await evaluate(self.parts.evaluator, settings.split, settings.tasks)
+        refuse_failure(found.episodes)
         self.parts.folder.log(self.step, {"eval/mean": found.mean, "eval/failed": found.failed})
         self.parts.folder.keep_episodes(f"eval-{self.step:06d}", found.episodes)
         if self.watcher:
@@ -177,6 +185,20 @@ class _Run:
             {"learner": parts.learner.state(), "step": self.step, "tasks": self._stand},
             keep=self.config.run.keep,
         )
+
+
+def refuse_failure(episodes: Sequence[Episode]) -> None:
+    """Stop where not one episode has a reward, rather than train on nothing.
+
+    Raises:
+        TrainingFailed: with the commonest reason.
+    """
+    verdicts = [episode.trajectories[0].verdict for episode in episodes]
+    if any(verdict.ok for verdict in verdicts):
+        return
+    reasons = Counter(f"{verdict.status}: {verdict.detail}" for verdict in verdicts)
+    why = reasons.most_common(1)[0][0] if reasons else "there were none"
+    raise TrainingFailed(f"all {len(verdicts)} episodes failed; most often: {why}")
 
 
 def solved(groups: list[Group], rate: float) -> list[str]:

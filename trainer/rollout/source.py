@@ -66,8 +66,12 @@ class LocalSource:
         self._make = make
         self._first = make()
         self._idle: list[Playable] = []
+        self._abandoned: list[Playable] = []  # kept alive, so that no other session gets their id
         self._lanes = Lanes(THREADS, name="ludus-env")
         self._built = 0
+        self._keys: dict[int, str] = {}
+        self._busy: set[str] = set()
+        """Sessions with a call that has not come back: their thread may still be inside."""
 
     async def open(self) -> Playable:
         """A session for one episode."""
@@ -76,8 +80,11 @@ class LocalSource:
         return self._idle.pop() if self._idle else self._build()
 
     async def release(self, session: Playable) -> None:
-        """Keep it for the next episode."""
-        self._idle.append(session)
+        """Keep it for the next episode, unless a call is still running on it."""
+        if self._keys[id(session)] in self._busy:
+            self._abandoned.append(session)
+        else:
+            self._idle.append(session)
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
         """The tasks at `indices` of a split."""
@@ -103,14 +110,21 @@ class LocalSource:
     def _build(self) -> EnvSession:
         session = self._make()
         self._built += 1
+        self._keys[id(session)] = str(self._built)
         offload(session.env, partial(self._on_lane, str(self._built)))
         return session
 
     async def _on_lane(self, key: str, work: Callable[[], object]) -> object:
         late = RewardUnavailable(Verdict.unavailable(f"{self.id}: no answer within {CALL_S:g} s"))
-        made = await self._lanes.submit(key, work, timeout_s=CALL_S, late=lambda: late)
+        self._busy.add(key)
+        try:
+            made = await self._lanes.submit(key, work, timeout_s=CALL_S, late=lambda: late)
+        except Exception:
+            self._busy.discard(key)
+            raise
         if made is late:
             raise late
+        self._busy.discard(key)
         return made
 
 
