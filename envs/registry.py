@@ -10,6 +10,7 @@ point:
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from importlib import import_module
@@ -49,10 +50,19 @@ def register(env_id: str, **arguments: Any) -> Callable[[Decorated], Decorated]:
 
 
 def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
-    """Register `target` under `env_id`."""
+    """Register `target` under `env_id`.
+
+    Raises:
+        ConfigError: the id is malformed, or taken by something else.
+    """
     if not _ID.fullmatch(env_id):
         raise ConfigError(
             f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
+        )
+    if env_id in BUILTIN and (arguments or not _is_shipped(env_id, target)):
+        raise ConfigError(
+            f"environment {env_id!r} is one ludus ships ({BUILTIN[env_id]}); register "
+            f"{_origin(target)} under another id"
         )
     present = _registered.get(env_id)
     if present is not None and _origin(present) != _origin(target):
@@ -121,6 +131,12 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
 def _bind(target: Factory, fixed: dict[str, Any]) -> Factory:
     """`target` with some arguments given, under its own name and docstring."""
     return update_wrapper(partial(target, **fixed), target, updated=())
+
+
+def _is_shipped(env_id: str, target: Factory) -> bool:
+    """Whether `target` is the very object; nothing is imported, since then its module was."""
+    module, _, attribute = BUILTIN[env_id].partition(":")
+    return getattr(sys.modules.get(module), attribute, None) is target
 
 
 def _origin(target: Factory) -> str:

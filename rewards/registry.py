@@ -10,6 +10,7 @@ entry point:
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -87,8 +88,16 @@ def verifier(name: str) -> Callable[[Decorated], Decorated]:
 def register_verifier(name: str, target: VerifierFactory) -> None:
     """Register `target` (a score function, or a class or factory that makes a verifier) under
     `name`.
+
+    Raises:
+        ConfigError: the name is malformed, or taken by something else.
     """
     _check_name(name)
+    if name in BUILTIN and not _is_shipped(name, target):
+        raise ConfigError(
+            f"verifier {name!r} is one ludus ships ({BUILTIN[name]}); register "
+            f"{_origin(target)} under another name"
+        )
     present = _registered.get(name)
     if present is not None and _origin(present) != _origin(target):
         raise ConfigError(f"verifier {name!r} is already registered by {_origin(present)}")
@@ -162,6 +171,12 @@ def _check_name(name: str) -> None:
         raise ConfigError(
             f"verifier name {name!r} ends in -vN, which names an environment; drop the version"
         )
+
+
+def _is_shipped(name: str, target: VerifierFactory) -> bool:
+    """Whether `target` is the very object; nothing is imported, since then its module was."""
+    module, _, attribute = BUILTIN[name].partition(":")
+    return getattr(sys.modules.get(module), attribute, None) is target
 
 
 def _origin(target: VerifierFactory) -> str:

@@ -8,6 +8,7 @@ trains against it over HTTP until the fault is gone.
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ludus.agent import Episode
+from ludus.agent import Episode, Turn
 from ludus.envs import make_async
 from ludus.envs.arithmetic.env import MISTAKEN_FOR
 from ludus.envs.arithmetic.expressions import OPERATORS
@@ -44,6 +45,10 @@ TASKS = "max_operations=2&max_number=9&operators=%2B-*"
 FAULT = "demo_fault=wrong-operator&demo_fault_rate=0.7"
 FAULT_IN_WORDS = "calls the calculator with the first operator mistaken for another"
 SERVER_START_S = 60.0
+SERVER_STOP_S = 15.0
+MARKER = ".ludus-demo"
+"""Lies in every folder the demo has written to; only in such a one does it write anew."""
+WRITTEN = ("model", "warm-start", "grpo", "server.log", "report.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +56,14 @@ class DemoConfig:
     """Sizes of the demo."""
 
     folder: str = "runs/demo"
-    """Written anew each time."""
+    """Written anew each time; must be missing, empty, or of an earlier demo."""
     seed: int = 0
     warm_start_steps: int = 180
     steps: int = 90
     tasks_per_step: int = 16
     group_size: int = 8
     held_out_tasks: int = 256
+    """At least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +80,17 @@ class DemoResult:
 
 
 async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoResult:
-    """Run the whole demo and write its report."""
+    """Run the whole demo and write its report.
+
+    Raises:
+        ConfigError: the folder holds something else, or no task is held out.
+        CancelledError: it was interrupted; there is nothing to report.
+    """
+    if config.held_out_tasks < 1:
+        raise ConfigError(f"held_out_tasks must be at least 1, got {config.held_out_tasks}")
     out = console or Console()
     folder = Path(config.folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    claim(folder)
     model = write_tiny_policy(
         folder / "model", phrases=briefing_phrases(make_async(ENV).env.briefing()), seed=config.seed
     )
@@ -92,7 +105,35 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
         settings = _training(config, warm, url)
         with ProgressWatcher(config.steps, out) as watcher:
             result = await train(settings, watcher=watcher)
+    if result.interrupted:  # `train` took the cancellation, to save; here it goes on
+        raise asyncio.CancelledError
     return _conclude(folder, result.folder, out)
+
+
+def claim(folder: Path) -> None:
+    """Make `folder` the demo's, without what an earlier demo wrote; anything else in it stays.
+
+    Raises:
+        ConfigError: it is not missing, empty, or of an earlier demo.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / MARKER).is_file() and any(folder.iterdir()):
+            raise ConfigError(
+                f"{str(folder)!r} holds something no demo wrote; choose a missing or empty folder "
+                "with --folder"
+            )
+        (folder / MARKER).touch()
+        for path in (folder / name for name in WRITTEN):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the demo's folder {str(folder)!r}: {error.strerror}; choose another "
+            "with --folder"
+        ) from None
 
 
 @asynccontextmanager
@@ -110,9 +151,19 @@ async def served(env: str, log: Path) -> AsyncGenerator[str]:
     try:
         yield await _address(process, log)
     finally:
-        if process.returncode is None:
-            process.terminate()
-            await asyncio.wait_for(process.wait(), 15.0)
+        await stop(process)
+
+
+async def stop(process: asyncio.subprocess.Process, *, patience_s: float = SERVER_STOP_S) -> None:
+    """Ask a process to end; kill it if after `patience_s` seconds it has not."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), patience_s)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
@@ -129,12 +180,19 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
 
 
 def fault_rate(episodes: Sequence[Episode]) -> float:
-    """Share of episodes whose first call is the expression with its first operator mistaken."""
-    return sum(map(_shows_fault, episodes)) / len(episodes)
+    """Share of episodes whose first call is the expression with its first operator mistaken.
+
+    Of the episodes with a turn: a lost one shows nothing. NaN if there is none.
+    """
+    shown = [_shows_fault(turn) for turn in map(_first_turn, episodes) if turn is not None]
+    return sum(shown) / len(shown) if shown else math.nan
 
 
-def _shows_fault(episode: Episode) -> bool:
-    first = episode.trajectories[0].turns[0]
+def _first_turn(episode: Episode) -> Turn | None:
+    return next((turn for trajectory in episode.trajectories for turn in trajectory.turns), None)
+
+
+def _shows_fault(first: Turn) -> bool:
     if first.message is None or not first.message.tool_calls or not first.observation:
         return False
     asked = first.observation[-1].text
@@ -203,7 +261,7 @@ def _conclude(folder: Path, run: Path, out: Console) -> DemoResult:
 
 
 def accuracy(episodes: Sequence[Episode]) -> float:
-    """Mean reward of the episodes that have one."""
-    verdicts = [episode.trajectories[0].verdict for episode in episodes]
+    """Mean reward of the episodes that have one; NaN if none has."""
+    verdicts = [trajectory.verdict for episode in episodes for trajectory in episode.trajectories]
     rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
-    return sum(rewards) / len(rewards)
+    return sum(rewards) / len(rewards) if rewards else math.nan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,13 +69,18 @@ def write_report(
 
 
 def _held_out(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    found = [row for row in rows if "eval/mean" in row]
-    if not found:
-        return {}
-    shown = {"held-out reward before": f"{found[0]['eval/mean']:.3f}"}
-    if len(found) > 1:
-        shown["held-out reward after"] = f"{found[-1]['eval/mean']:.3f}"
-    return shown
+    steps = [row["step"] for row in rows if "eval/mean" in row]
+    known = dict(_series(rows, "eval/mean"))
+    ends = [("before", steps[0])] if steps else []
+    if len(steps) > 1:
+        ends.append(("after", steps[-1]))
+    return {f"held-out reward {name}": f"{known[at]:.3f}" for name, at in ends if at in known}
+
+
+def _series(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
+    """(step, value) where there is one: a mean of nothing is NaN, which JSON reads back as None."""
+    found = [(row["step"], row.get(name)) for row in rows]
+    return [(step, value) for step, value in found if value is not None and math.isfinite(value)]
 
 
 def _numbers(facts: Mapping[str, str]) -> str:
@@ -90,11 +96,11 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 800, 260, 46, 12, 28
 
 def _curve(rows: Sequence[Mapping[str, float]]) -> str:
     """The mean reward by step as a line, held-out means as dots."""
-    rewards = [(row["step"], row["reward/mean"]) for row in rows if "reward/mean" in row]
-    held_out = [(row["step"], row["eval/mean"]) for row in rows if "eval/mean" in row]
-    values = [value for _, value in rewards + held_out if value == value]
-    if not rewards or not values:
-        return "<p>No step was finished.</p>"
+    rewards, held_out = _series(rows, "reward/mean"), _series(rows, "eval/mean")
+    if not rewards:
+        finished = any("reward/mean" in row for row in rows)
+        return f"<p>{'No step has a reward' if finished else 'No step was finished'}.</p>"
+    values = [value for _, value in rewards + held_out]
     low, high = min(0.0, *values), max(1.0, *values)
     last = max(step for step, _ in rewards + held_out)
 
@@ -139,17 +145,28 @@ def _before_and_after(folder: Path) -> str:
         f"class=pair><div>{_episode(before[task])}</div><div>{_episode(after[task])}</div></div>"
         for task in chosen
     )
-    return f"<h2>Held-out episodes, before (left) and after (right)</h2>{cells}"
+    heading = (
+        "<h2>Held-out episodes, before (left) and after (right): of the tasks with a reward both "
+        "times, the three whose reward rose most</h2>"
+    )
+    return heading + (cells or "<p>No task has a reward both times.</p>")
 
 
 def _instructive(before: Mapping[str, Episode], after: Mapping[str, Episode]) -> list[str]:
-    """Tasks played both times, those whose reward rose most first."""
+    """Tasks with a reward both times, those whose reward rose most first.
 
-    def rise(task: str) -> float:
-        first, last = before[task].trajectories[0].verdict, after[task].trajectories[0].verdict
-        return (last.reward or 0.0) - (first.reward or 0.0)
+    A lost episode has no reward, which is not a reward of zero: it shows no rise.
+    """
+    rises: dict[str, float] = {}
+    for task in before.keys() & after.keys():
+        first, last = _reward(before[task]), _reward(after[task])
+        if first is not None and last is not None:
+            rises[task] = last - first
+    return sorted(rises, key=lambda task: (-rises[task], task))
 
-    return sorted((task for task in before if task in after), key=lambda task: -rise(task))
+
+def _reward(episode: Episode) -> float | None:
+    return episode.trajectories[0].verdict.reward if episode.trajectories else None
 
 
 def _episode(episode: Episode) -> str:

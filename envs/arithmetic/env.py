@@ -6,6 +6,7 @@
     assistant  -9                                    reward 1
 
 The answer is an exact rational such as `-9` or `7/3`. Difficulty is the number of operations.
+Splits share no expression: a digest of its text says which split one belongs to.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 
 from ..protocol import TextEnv
-from ..tasks import GeneratedTasks, Task, TaskSet
+from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
 from ..tools import ToolResult, tool
-from .expressions import OPERATORS, Expression, evaluate, generate
+from .expressions import OPERATORS, Expression, evaluate, generate, split_of
 
 MISTAKEN_FOR = {"+": "-", "-": "+", "*": "+", "/": "*"}
 """The wrong operator a faulty demonstrator writes. One for each: if several shared the mistakes,
 the
 right one could still be the most likely."""
+MOST_DRAWS = 10_000
+"""Draws until an expression falls into the task's split; one in ten does in the smaller splits."""
 
 
 class Fault(StrEnum):
@@ -69,6 +72,9 @@ class Arithmetic(TextEnv):
         max_number: numbers are drawn from 1 to this.
         demo_fault: what `demonstrate` does wrong.
         demo_fault_rate: how often it does; above one half the most likely behaviour is wrong.
+
+    Raises:
+        ConfigError: a setting cannot be, or so few expressions are possible that a split has none.
     """
 
     system_prompt = "Work out the expression."
@@ -103,6 +109,9 @@ class Arithmetic(TextEnv):
         self.demo_fault_rate = demo_fault_rate
         self.expression = Expression("0", Fraction(0))
         self.last_result: str | None = None
+        # More operations make more expressions: where the fewest suffice, all do.
+        for split in SPLITS:
+            self._draw(random.Random(f"probe/{split}"), min_operations, split)
 
     def tasks(self, split: str) -> TaskSet:
         """Endless, disjoint by split."""
@@ -113,15 +122,25 @@ class Arithmetic(TextEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Show the expression of the task."""
         operations = ArithmeticTasks(self.task.split, self.operations).operations_of(self.task)
-        self.expression = generate(
-            random.Random(f"expression/{self.task.seed}"),
-            operations=operations,
-            operators=self.operators,
-            max_number=self.max_number,
-        )
+        rng = random.Random(f"expression/{self.task.seed}")
+        self.expression = self._draw(rng, operations, self.task.split)
         self.last_result = None
         self._slips = self.rng.random() < self.demo_fault_rate and self.demo_fault is not Fault.NONE
         return self.expression.text, {}
+
+    def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
+        """The first expression drawn that belongs to `split`."""
+        for _ in range(MOST_DRAWS):
+            drawn = generate(
+                rng, operations=operations, operators=self.operators, max_number=self.max_number
+            )
+            if split_of(drawn.text) == split:
+                return drawn
+        raise ConfigError(
+            f"too few expressions have {operations} operations of {self.operators!r} on numbers "
+            f"to {self.max_number}: none was found for split {split!r}; enlarge max_number, "
+            "min_operations or operators"
+        )
 
     @tool
     def calculator(self, expression: str) -> ToolResult:

@@ -6,6 +6,7 @@ have been in anyone's training data, so a rising reward means learning.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ludus.errors import ToolError
 OPERATORS = "+-*/"
 MAX_EXPRESSION_CHARS = 400
 MAX_NUMBER_DIGITS = 30
+SPLIT_BY_TENTH = (*["train"] * 8, "validation", "test")
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _TOKEN = re.compile(r"\s*(?:(\d+)|([-+*/()]))")
 
@@ -40,6 +42,15 @@ def generate(
         except ZeroDivisionError:
             continue
         return Expression(text, value)
+
+
+def split_of(text: str) -> str:
+    """The split an expression belongs to: 8 in 10 to train, 1 to validation, 1 to test.
+
+    It goes by a digest of the text alone, so no expression is ever in two splits.
+    """
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return SPLIT_BY_TENTH[int.from_bytes(digest) % len(SPLIT_BY_TENTH)]
 
 
 def _tree(

@@ -12,6 +12,7 @@ usage: ludus demo [--SETTING=VALUE ...]
 
 Serve an environment in another process, warm a small policy up on faulty demonstrations, and let
 GRPO remove the fault over HTTP. About three minutes on two idle cores; nothing is downloaded.
+Ctrl-C ends it without a report (exit code 130).
 
 example:
   ludus demo --seed 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import ludus
-from ludus.envs.arithmetic import Arithmetic, evaluate, generate
+from ludus.envs.arithmetic import Arithmetic, evaluate, generate, split_of
 from ludus.envs.arithmetic.env import Fault, read_answer
 from ludus.errors import ConfigError, ToolError
 from ludus.messages import Message, ToolCall, assistant
@@ -112,6 +112,45 @@ def test_difficulty_is_the_number_of_operations_shown() -> None:
         task = env.tasks("train").at(index)
         text = str(env.reset(options={"task": task.id})[0])
         assert task.difficulty == sum(text.count(o) for o in "+-*/")
+
+
+def expressions(env: Any, split: str, tasks: int) -> list[str]:
+    found = (env.tasks(split).at(index) for index in range(tasks))
+    return [str(env.reset(options={"task": task.id, "split": split})[0]) for task in found]
+
+
+def test_no_expression_of_a_test_task_is_one_of_a_train_task() -> None:
+    # The demo's settings: some 13 000 expressions, so that chance alone would repeat most.
+    env = ludus.make("ludus/arithmetic-v0", max_operations=2, max_number=9, operators="+-*")
+    test, train = expressions(env, "test", 2000), expressions(env, "train", 20_000)
+    assert set(test).isdisjoint(train)
+    assert len(set(test)) > 500
+    assert set(expressions(env, "validation", 500)).isdisjoint([*test, *train])
+
+
+def test_a_task_shows_the_same_expression_each_time() -> None:
+    env = ludus.make("ludus/arithmetic-v0")
+    assert expressions(env, "test", 20) == expressions(env, "test", 20)
+
+
+def test_eight_expressions_in_ten_are_for_training() -> None:
+    rng = random.Random(0)
+    drawn = [split_of(generate(rng, operations=3).text) for _ in range(4000)]
+    # 4 standard deviations of a binomial over 4000: 101 at p = 0.8, 76 at p = 0.1.
+    assert abs(drawn.count("train") - 3200) <= 101
+    assert abs(drawn.count("test") - 400) <= 76
+
+
+def test_a_small_space_of_expressions_is_divided_among_the_splits() -> None:
+    env = ludus.make("ludus/arithmetic-v0", max_operations=1, max_number=3)
+    shown = {split: set(expressions(env, split, 200)) for split in ("train", "validation", "test")}
+    assert all(shown.values())
+    assert sum(map(len, shown.values())) == len(set.union(*shown.values())) == 36
+
+
+def test_a_space_too_small_to_divide_is_refused_and_says_what_to_enlarge() -> None:
+    with pytest.raises(ConfigError, match=r"too few expressions have 1 operations.*max_number"):
+        Arithmetic(max_operations=1, max_number=1, operators="+")
 
 
 def expert_return(env: Any, seed: int) -> float:

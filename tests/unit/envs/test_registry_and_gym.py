@@ -65,6 +65,15 @@ def test_a_taken_id_is_refused_and_the_same_class_may_come_again() -> None:
     assert "test/plain-v0" in env_ids()
 
 
+def test_an_id_ludus_ships_is_refused_to_all_but_its_own_class() -> None:
+    register_env("ludus/arithmetic-v0", Arithmetic)
+    with pytest.raises(ConfigError, match=r"is one ludus ships .*Plain under another id"):
+        register_env("ludus/arithmetic-v0", Plain)
+    with pytest.raises(ConfigError, match="ludus ships"):
+        register_env("ludus/arithmetic-v0", Arithmetic, max_number=5)
+    assert find_env("ludus/arithmetic-v0") is Arithmetic
+
+
 def test_arguments_fixed_by_an_id_are_given_and_can_be_changed() -> None:
     register_env("test/vale-v0", Plain, word="vale")
     made = build_env("test/vale-v0")

@@ -12,6 +12,7 @@ from ludus.contract import Outcome
 from ludus.errors import CheckFailed, ConfigError, UnknownVerifier
 from ludus.rewards import Sample, register_verifier
 from ludus.rewards.checks import check_verifier, examine_verifier
+from ludus.rewards.exact import exact
 from ludus.verdict import Verdict
 
 RIGHT = [Sample(response="42", gold="42"), Sample(response="7", gold="7")]
@@ -132,6 +133,13 @@ def test_score_names_the_near_miss_and_wrong_options() -> None:
         ludus.score("math", response="x")
     with pytest.raises(ConfigError, match="colour"):
         ludus.score("maths", response="x", gold="x", colour="red")
+
+
+def test_a_name_ludus_ships_is_refused_to_all_but_its_own_verifier() -> None:
+    register_verifier("exact", exact)
+    with pytest.raises(ConfigError, match=r"is one ludus ships .*sound under another name"):
+        register_verifier("exact", sound)
+    assert ludus.score("exact", gold="a", response=" A ").reward == 1.0
 
 
 def test_a_verifier_registered_anew_is_not_the_old_one() -> None:

@@ -1,17 +1,24 @@
 """What a run leaves on disk."""
 
+import asyncio
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from ludus.agent import Episode, Segment, Trajectory, Turn
+from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.checkpoint import checkpoints, load_state, save_checkpoint
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.demo import fault_rate
+from ludus.trainer.demo import DemoConfig, accuracy, claim, fault_rate, run_demo, stop
 from ludus.trainer.report import write_report
 from ludus.trainer.run_folder import RunFolder, read_episodes
 from ludus.trainer.tiny import build_model, build_tokenizer
@@ -31,6 +38,14 @@ def episode(
     segment = Segment(prompt_ids=[1], turns=turns)
     return Episode(
         task=task, trajectories=[Trajectory(verdict=Verdict.of(reward), segments=[segment])]
+    )
+
+
+def lost(task: str) -> Any:
+    """An episode whose environment failed before the first turn."""
+    return Episode(
+        task=task,
+        trajectories=[Trajectory(verdict=Verdict.unavailable("gone"), stop=Stop.ENV_ERROR)],
     )
 
 
@@ -70,6 +85,110 @@ def test_the_fault_is_the_first_operator_mistaken() -> None:
     assert fault_rate([episode("a", "1-2")]) == 0.0
     assert fault_rate([episode("a", "1*2")]) == 0.0
     assert fault_rate([episode("a", "1+2"), episode("b", "1-2")]) == 0.5
+
+
+def test_lost_episodes_are_no_part_of_the_demos_numbers() -> None:
+    assert fault_rate([episode("a", "1+2"), lost("b")]) == 1.0
+    assert accuracy([episode("a", "1-2"), lost("b")]) == 1.0
+    for nothing in ([], [lost("a")], [Episode(task="a")]):
+        assert math.isnan(fault_rate(nothing))
+        assert math.isnan(accuracy(nothing))
+
+
+def test_means_of_nothing_are_left_out_of_a_report(tmp_path: Path) -> None:
+    run = folder(tmp_path)
+    run.log(0, {"eval/mean": math.nan})
+    run.log(1, {"reward/mean": math.nan})
+    assert "No step has a reward" in write_report(run.path).read_text()
+    run.log(2, {"reward/mean": 0.5})
+    run.log(2, {"eval/mean": 0.75})
+    page = write_report(run.path).read_text()
+    assert "held-out reward before" not in page
+    assert "held-out reward after<b>0.750</b>" in page
+    assert page.count("<circle") == 1
+    assert "nan" not in page.split("<svg")[1].split("</svg>")[0]
+
+
+def test_a_report_shows_no_task_that_was_lost_before_or_after(tmp_path: Path) -> None:
+    run = folder(tmp_path)
+    run.keep_episodes("eval-000000", [lost("test/0"), episode("test/1", "1-2")])
+    run.keep_episodes("eval-000002", [episode("test/0", "1-2"), episode("test/1", "1-2")])
+    page = write_report(run.path).read_text()
+    assert "test/1" in page
+    assert "test/0" not in page
+    assert "reward rose most" in page
+    run.keep_episodes("eval-000002", [lost("test/1")])
+    assert "No task has a reward both times" in write_report(run.path).read_text()
+
+
+def test_the_demo_takes_a_missing_an_empty_or_its_own_folder(tmp_path: Path) -> None:
+    claim(tmp_path / "new" / "demo")
+    (tmp_path / "empty").mkdir()
+    claim(tmp_path / "empty")
+    claim(tmp_path / "empty")
+
+
+def test_the_demo_writes_anew_only_what_it_wrote(tmp_path: Path) -> None:
+    claim(tmp_path / "demo")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "thesis.tex").write_text("years")
+    (tmp_path / "demo" / "grpo").mkdir()
+    (tmp_path / "demo" / "model").symlink_to(tmp_path / "data")
+    (tmp_path / "demo" / "notes.txt").write_text("mine")
+    claim(tmp_path / "demo")
+    left = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    assert left == [".ludus-demo", "notes.txt"]
+    assert (tmp_path / "data" / "thesis.tex").read_text() == "years"
+
+
+async def test_the_demo_refuses_a_folder_of_anything_else(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(ConfigError, match="holds something no demo wrote"):
+        await run_demo(DemoConfig(folder=str(tmp_path)))
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(ConfigError, match="cannot write the demo's folder"):
+        await run_demo(DemoConfig(folder=str(tmp_path / "report.html")))
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
+async def test_a_server_that_does_not_end_when_asked_is_killed() -> None:
+    deaf = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", deaf, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    await stop(process, patience_s=0.2)
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_demo_with_one_line_and_no_report(tmp_path: Path) -> None:
+    target = tmp_path / "demo"
+    sizes = "--warm_start_steps=1 --steps=1000 --held_out_tasks=4 --tasks_per_step=2 --group_size=2"
+    command = [sys.executable, "-m", "ludus", "demo", f"--folder={target}", *sizes.split()]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while not (target / "grpo" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the server as well
+        said, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert complaint.strip().splitlines()[-1:] == ["interrupted"]
+    assert len(complaint.strip().splitlines()) == 1
+    assert "greedy accuracy" not in said
+    assert not (target / "report.html").exists()
 
 
 def test_checkpoints_are_whole_and_the_oldest_go(tmp_path: Path) -> None:
