@@ -22,7 +22,7 @@ class ModelConfig:
     device: str = "auto"
     """Of the learner: auto takes CUDA where there is one."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the learner's weights."""
+    """What the learner computes in and the engine samples in; the learner's weights are float32."""
     tool_format: str = "hermes"
     """How the model writes tool calls."""
 

@@ -41,6 +41,7 @@ class Learner:
         config: of the optimizer.
         temperature: that the policy is sampled at; log-probabilities are of the same.
         values: whether to train a value head on the last hidden state; it starts at 0 everywhere.
+        autocast: compute in this type, with float32 weights; None computes in the weights' own.
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class Learner:
         *,
         temperature: float = 1.0,
         values: bool = False,
+        autocast: torch.dtype | None = None,
     ) -> None:
-        self.model = model.train()
+        self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
         self.config = config
         self.temperature = temperature
+        self.autocast = autocast
         self.updates = 0
         self.value_head = _value_head(model) if values else None
         self.optimizer = torch.optim.AdamW(
@@ -178,12 +181,18 @@ class Learner:
 
     def _hidden(self, batch: Batch) -> Tensor:
         """Last hidden states [N, D] before the trained tokens."""
-        hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
+        with self._precision():
+            hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
         return hidden[:, :-1][batch.mask[:, 1:].bool()]
+
+    def _precision(self) -> torch.autocast:
+        kind = torch.device(self.model.device).type
+        return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
 
     def _distribution(self, batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities at the trained tokens: of the whole vocabulary, and of the token."""
-        logits = self.model.lm_head(hidden).float() / self.temperature
+        with self._precision():
+            logits = self.model.lm_head(hidden).float() / self.temperature
         every = torch.log_softmax(logits, dim=-1)
         chosen = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
         return every, every.gather(1, chosen.unsqueeze(1)).squeeze(1)

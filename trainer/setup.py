@@ -66,7 +66,8 @@ async def assemble(config: TrainConfig) -> Parts:
     start = found[-1] if found else None
     if config.run.resume and start is None:
         raise ConfigError(
-            f"nothing to resume: {str(folder.checkpoints)!r} holds no checkpoint; leave out --run.resume"
+            f"nothing to resume: {str(folder.checkpoints)!r} holds no checkpoint; leave out "
+            "--run.resume"
         )
     source = open_source(config.env, url=config.env_url, token=config.env_token)
     await source.tasks(config.split, [0])
@@ -78,7 +79,8 @@ async def assemble(config: TrainConfig) -> Parts:
         state = load_state(start)
         if not {"learner", "tasks"} <= set(state):
             raise ConfigError(
-                f"{str(start)!r} was not written by ludus train; start from it with --model.path instead"
+                f"{str(start)!r} was not written by ludus train; start from it with "
+                "--model.path instead"
             )
         learner.restore(state["learner"])
         tasks.restore(state["tasks"])
@@ -138,10 +140,16 @@ def run_path(config: TrainConfig) -> Path:
 
 
 def _learner(config: TrainConfig, path: str, *, values: bool = False) -> Learner:
-    model = load_model(
-        path, dtype=DTYPES[config.model.dtype], device=pick_device(config.model.device)
+    # Weights stay float32: a step of a small learning rate is lost in the rounding of bfloat16.
+    model = load_model(path, device=pick_device(config.model.device))
+    half = config.model.dtype != "float32"
+    return Learner(
+        model,
+        config.trainer,
+        temperature=config.rollout.temperature,
+        values=values,
+        autocast=DTYPES[config.model.dtype] if half else None,
     )
-    return Learner(model, config.trainer, temperature=config.rollout.temperature, values=values)
 
 
 async def _engine(
@@ -151,7 +159,12 @@ async def _engine(
         return await _vllm_engine(config, path, learner, folder, version=version)
     device = pick_device(config.model.device)
     model = load_model(path, dtype=DTYPES[config.model.dtype], device=device)
-    return LocalEngine(model, max_rows=config.rollout.concurrency, max_length=row_length(config))
+    return LocalEngine(
+        model,
+        max_rows=config.rollout.concurrency,
+        max_length=row_length(config),
+        version=version,
+    )
 
 
 async def _vllm_engine(

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from ludus.agent import Episode, Stop
 from ludus.cli.main import main
 from ludus.config import build, merge, read_toml
+from ludus.envs.client import RemoteSession
+from ludus.envs.session import Stepped
+from ludus.messages import Message
 from ludus.metrics import read_metrics
 from ludus.trainer.checkpoint import checkpoints, load_state, step_of
 from ludus.trainer.config import (
@@ -111,44 +113,32 @@ async def test_local_and_served_environments_give_the_same_run(
 
 
 async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(
-    model: Path, tmp_path: Path, served: Served
+    model: Path, tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kill -9 while episodes run: they are played again, none becomes a zero, nothing hangs."""
+    stepping = RemoteSession.step
+    steps = 0
 
-    class KillOnce:
-        done = False
+    async def step_and_kill(session: RemoteSession, action: str | Message) -> Stepped:
+        nonlocal steps
+        steps += 1
+        if steps == 20:  # with the four sessions of the evaluation behind, others in flight
+            served.kill()
+            served.start()
+        return await stepping(session, action)
 
-        def on_episode(self, episode: Episode) -> None:
-            if not self.done:
-                self.done = True
-                served.kill()
-                served.start()
-
-        def on_step(self, step: int, metrics: object) -> None:
-            pass
-
-        def on_evaluation(self, step: int, evaluation: object) -> None:
-            pass
-
-    watcher = KillOnce()
+    monkeypatch.setattr(RemoteSession, "step", step_and_kill)
     rollout = RolloutConfig(
         tasks_per_step=4, group_size=4, max_tokens=8, max_turns=2, concurrency=4
     )
-    result = await asyncio.wait_for(
-        train(
-            config(model, tmp_path / "run", steps=2, env_url=served.url, rollout=rollout),
-            watcher=watcher,
-        ),
-        120,
-    )
-    assert watcher.done
+    settings = config(model, tmp_path / "run", steps=2, env_url=served.url, rollout=rollout)
+    result = await asyncio.wait_for(train(settings), 120)
     assert result.step == 2
+    rows = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
+    assert sum(row["episode/retries"] for row in rows) > 0
+    assert sum(row["reward/unavailable"] for row in rows) == 0
     for path in (result.folder / "episodes").glob("step-*.jsonl"):
-        for episode in read_episodes(path):
-            trajectory = episode.trajectories[0]
-            failed = trajectory.stop in (Stop.ENV_ERROR, Stop.TIMEOUT)
-            assert failed == (trajectory.verdict.reward is None)
-            assert trajectory.exclude_from_baseline == failed
+        assert all(episode.trajectories[0].verdict.ok for episode in read_episodes(path))
 
 
 def interrupt_after(lines: int, arguments: list[str], cwd: Path) -> Any:

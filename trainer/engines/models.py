@@ -33,7 +33,24 @@ def load_model(
         raise ConfigError(
             f"cannot load a model from {str(path)!r}: {_first_line(error)}"
         ) from error
+    _refuse_altered_logits(model, str(path))
     return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
+
+
+@torch.no_grad()
+def _refuse_altered_logits(model: CausalLM, path: str) -> None:
+    """Refuse a model whose logits are more than its head on its hidden states (scaled,
+    soft-capped): the learner and the local engine compute them so, for the trained positions only.
+    """
+    ids = torch.arange(1, 9).unsqueeze(0) % model.config.get_text_config().vocab_size
+    whole = model.eval()(input_ids=ids, use_cache=False).logits.float()
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    parts = model.lm_head(hidden).float()
+    if not torch.allclose(whole, parts, atol=1e-2, rtol=1e-2):
+        raise ConfigError(
+            f"the model in {path!r} changes its logits after the head (scaling or soft caps), "
+            "which this trainer does not compute"
+        )
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
