@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
 from ludus.errors import ConfigError
@@ -25,6 +26,7 @@ def load_model(
     Raises:
         ConfigError: there is no such folder or id, or it holds no causal LM.
     """
+    _quiet()
     try:
         model = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=dtype, attn_implementation="sdpa"
@@ -74,8 +76,14 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 def save_model(model: CausalLM, tokenizer: Any, path: str | Path) -> None:
     """Write a folder that `from_pretrained` loads."""
+    _quiet()
     model.save_pretrained(str(path))
     tokenizer.save_pretrained(str(path))
+
+
+def _quiet() -> None:
+    """No bars for reading and writing shards: the run has its own."""
+    logging.disable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:
