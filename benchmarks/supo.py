@@ -51,8 +51,8 @@ class Setting:
     demo: str = "recency"
     clean_steps: int = 700
     demo_steps: int = 120
-    full_steps: int = 700
-    """Of whole episodes, each of which asks for one digit only."""
+    long_steps: int = 250
+    """For the arm that sees everything: windows twice as long, then whole episodes."""
     steps: int = 60
     lr: float = 1e-3
     tasks: int = 16
@@ -101,12 +101,12 @@ def context_of(setting: Setting, arm: str):
     )
 
 
-def warm_start(setting: Setting, folder: Path, seed: int) -> tuple[str, str, float]:
+def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tuple[str, str, float]:
     """The checkpoint of every arm of window W, that of the arm without end, and their CPU seconds.
 
     Both come from one clean stage: each of its summaries asks for every register, where a whole
     episode asks for one, so it is what copying is learned from. Then each is shown its own windows:
-    the demonstrator's summaries, or whole episodes.
+    the demonstrator's summaries, or windows twice as long and at last whole episodes.
     """
     from ludus.envs import make_async
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
@@ -117,16 +117,26 @@ def warm_start(setting: Setting, folder: Path, seed: int) -> tuple[str, str, flo
     model = write_tiny_policy(
         folder / "model", phrases=phrases, seed=seed, max_length=4096, **SHAPE
     )
-    clean = sft(setting, folder / "clean", model, seed, setting.clean_steps, "clean", "supo")
-    equal = sft(setting, folder / "equal", clean, seed, setting.demo_steps, setting.demo, "supo")
-    full = sft(setting, folder / "full", clean, seed, setting.full_steps, "clean", "full")
+    window, steps = setting.window, setting.demo_steps
+    clean = sft(setting, folder / "clean", model, seed, setting.clean_steps, window)
+    equal = sft(setting, folder / "equal", clean, seed, steps, window, demo=setting.demo)
+    if not whole:
+        return str(equal), "", time.process_time() - started
+    longer = sft(setting, folder / "longer", clean, seed, setting.long_steps, 2 * window)
+    full = sft(setting, folder / "full", longer, seed, setting.long_steps, 0)
     return str(equal), str(full), time.process_time() - started
 
 
 def sft(
-    setting: Setting, folder: Path, model: Path, seed: int, steps: int, demo: str, arm: str
+    setting: Setting,
+    folder: Path,
+    model: Path,
+    seed: int,
+    steps: int,
+    window: int,
+    demo: str = "clean",
 ) -> Path:
-    """One stage of the warm start."""
+    """One stage of the warm start, in a window of its own; 0 is whole episodes."""
     from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
     from ludus.trainer.sft import run_sft
 
@@ -135,8 +145,8 @@ def sft(
         steps=steps,
         batch_size=16,
         seed=seed,
-        window=0 if arm == "full" else setting.window,
-        context=context_of(setting, arm),
+        window=window,
+        context=context_of(setting, "supo" if window else "full"),
         model=ModelConfig(path=str(model), device="cpu"),
         trainer=TrainerConfig(lr=3e-3, warmup_steps=20),
         run=RunConfig(folder=str(folder), tensorboard=False),
@@ -257,8 +267,8 @@ class Job:
 
 
 def prepare(job: Job) -> tuple[str, str, float]:
-    """The warm starts of a seed."""
-    return warm_start(job.setting, job.folder / "warm", job.seed)
+    """The warm starts of a seed; that of whole episodes only if the job asks for it."""
+    return warm_start(job.setting, job.folder / "warm", job.seed, whole=job.arm == "full")
 
 
 def execute(job: Job) -> dict:
@@ -273,7 +283,7 @@ def run_table(jobs: list[Job], processes: int) -> list[dict]:
     """Every warm start once, then every arm, `processes` at a time."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        seeds = {job.seed: job for job in jobs}
+        seeds = {job.seed: job for job in sorted(jobs, key=lambda job: job.arm == "full")}
         warm = dict(zip(seeds, pool.map(prepare, seeds.values()), strict=True))
         ready = [
             replace(job, warm=warm[job.seed][job.arm == "full"], warm_cpu_s=warm[job.seed][2])
