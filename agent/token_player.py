@@ -144,24 +144,13 @@ class TokenPlayer:
         tools: Sequence[ToolSpec],
     ) -> Turn | Stop:
         """Have the summary written at the end of this window, and plan the next one."""
-        segment = self.segments[-1]
-        self._ids = segment.ids()
-        shown = observation if step.show_newest else []
-        view = messages if step.show_newest else messages[: self._actions[-1] + 1]
-        if step.drop_last and len(segment.turns) == 1:
+        if step.drop_last and len(self.segments[-1].turns) == 1:
             return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
-        if step.drop_last:
-            view = messages[: self._actions[-1]]
-            shown = self._drop_last(segment)
-        if not step.show_newest and not step.drop_last:
-            self._seen = self._actions[-1] + 1
-        else:
-            self._seen = len(messages)
+        shown, end = self._before_summary(step, messages, observation)
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
         turn.observation = [*shown, step.instruction]
-        turn.obs_ids = self._append(
-            turn.observation, [*self._base, *view[self._since :], step.instruction], tools
-        )
+        view = [*self._base, *messages[self._since : end], step.instruction]
+        turn.obs_ids = self._append(turn.observation, view, tools)
         room = self._row - len(self._ids)
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
@@ -171,6 +160,23 @@ class TokenPlayer:
         self._summaries += 1
         self._next = step.resume(read_summary(turn.message.text))
         return turn
+
+    def _before_summary(
+        self, step: WriteSummary, messages: Sequence[Message], observation: list[Message]
+    ) -> tuple[list[Message], int]:
+        """Cut the window to what is summed up: messages to show before the instruction, and where
+        in the conversation the window ends.
+        """
+        segment, last = self.segments[-1], self._actions[-1]
+        self._ids = segment.ids()
+        if step.drop_last:
+            self._seen = len(messages)  # the newest answer is never shown
+            return self._drop_last(segment), last
+        if step.show_newest:
+            self._seen = len(messages)
+            return observation, len(messages)
+        self._seen = last + 1
+        return [], last + 1
 
     def _drop_last(self, segment: Segment) -> list[Message]:
         """Take the last turn out of its segment; what it was an answer to."""
