@@ -10,12 +10,12 @@ import pytest
 from ludus.agent import Limits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
 from ludus.messages import Message
-from ludus.rewards import Sample
+from ludus.rewards import Sample, make_verifier
 from ludus.trainer.evaluate import evaluate
 from ludus.trainer.rollout import Collector, Scorer, source as sources
 from ludus.trainer.rollout.scoring import WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource
-from ludus.verdict import Verdict
+from ludus.verdict import Status, Verdict
 
 
 class Guess(TextEnv):
@@ -34,6 +34,9 @@ class Guess(TextEnv):
             Guess.failures -= 1
             return "", Verdict.unavailable("the judge is down"), True, False, {}
         return "", float(action == str(self.number)), True, False, {}
+
+    def gold(self) -> str:
+        return str(self.number)
 
 
 def collector(policy: Policy | None = None, **options: Any) -> Any:
@@ -175,3 +178,34 @@ async def test_a_late_verifier_makes_the_whole_reward_unavailable() -> None:
     trajectory = group.episodes[0].trajectories[0]
     assert trajectory.verdict.reward is None
     assert trajectory.exclude_from_baseline
+
+
+async def test_a_verifier_of_the_recipe_gets_the_gold_once_the_episode_is_over() -> None:
+    exact = WeightedVerifier("exact", make_verifier("exact"), 2.0)
+    (group,) = await collect(collector(scorer=Scorer([exact])), indices=[0], size=1)
+    verdict = group.episodes[0].trajectories[0].verdict
+    assert verdict.parts == {"env": (1.0, 1.0), "exact": (1.0, 2.0)}
+    assert verdict.reward == pytest.approx(3.0)
+
+
+class Broken:
+    """Raises, or gives too few verdicts."""
+
+    def score(self, sample: Sample) -> Verdict:
+        raise KeyError("no such thing")
+
+
+class Short(Broken):
+    def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        return []
+
+
+@pytest.mark.parametrize("broken", [Broken(), Short()])
+async def test_a_verifier_that_fails_makes_the_reward_unavailable_and_the_run_goes_on(
+    broken: Broken,
+) -> None:
+    scorer = Scorer([WeightedVerifier("broken", broken), WeightedVerifier("length", Length())])
+    (group,) = await collect(collector(scorer=scorer), indices=[0], size=2)
+    for episode in group.episodes:
+        assert episode.trajectories[0].verdict.status is Status.ERROR
+        assert episode.trajectories[0].exclude_from_baseline
