@@ -41,7 +41,9 @@ class RunFolder:
         _claim(folder, resume=resume)
         try:
             self.episodes.mkdir(parents=True, exist_ok=True)
-            (folder / "config.toml").write_text(to_toml(without_secrets(as_table(config))), encoding="utf-8")
+            (folder / "config.toml").write_text(
+                to_toml(without_secrets(as_table(config))), encoding="utf-8"
+            )
         except OSError as error:
             raise ConfigError(
                 f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another "
