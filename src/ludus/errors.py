@@ -14,7 +14,8 @@
     + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
     + BudgetExceeded         (RuntimeError)     the tokens a model's client may use are spent
     + StaleWeights           (RuntimeError)     an engine does not sample from its weights
-    + TrainingFailed         (RuntimeError)     nothing can be learned: every episode of a step failed
+    + TrainingFailed         (RuntimeError)     nothing can be learned: every episode of a step
+    failed
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -152,7 +153,9 @@ class StaleWeights(LudusError, RuntimeError):
 
 
 class TrainingFailed(LudusError, RuntimeError):
-    """Every episode of a step or evaluation failed, each tried several times; the message says why most did."""
+    """Every episode of a step or evaluation failed, each tried several times; the message says
+    why most did.
+    """
 
 
 class CheckFailed(LudusError, AssertionError):
