@@ -55,7 +55,7 @@ class Setting:
     """For the arm that sees everything: windows twice as long, then whole episodes."""
     steps: int = 60
     lr: float = 1e-3
-    tasks: int = 16
+    tasks: int = 32
     group: int = 8
     eval_tasks: int = 256
     longer: int = 4
