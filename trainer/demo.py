@@ -59,7 +59,7 @@ class DemoConfig:
     """Written anew each time; must be missing, empty, or of an earlier demo."""
     seed: int = 0
     warm_start_steps: int = 180
-    steps: int = 90
+    steps: int = 60
     tasks_per_step: int = 16
     group_size: int = 8
     held_out_tasks: int = 256
