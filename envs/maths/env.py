@@ -19,10 +19,11 @@ from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
 
 from ..protocol import Info, TextEnv
+from ..splits import ProblemSet
 from ..tasks import TaskSet
 from .generated import GeneratedProblems
 from .problems import Gold, Problem, last_boxed
-from .splits import ProblemSet, load_split
+from .splits import load_split
 
 
 class Maths(TextEnv):
@@ -59,7 +60,7 @@ class Maths(TextEnv):
         verifier: str = "maths",
         verifier_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.problems: ProblemSet | GeneratedProblems = (
+        self.problems: ProblemSet[Problem] | GeneratedProblems = (
             load_split(
                 source,
                 test_source,
