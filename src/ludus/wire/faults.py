@@ -26,6 +26,7 @@ from ludus.errors import (
     SessionGone,
     Unauthorized,
     UnknownEnv,
+    UnknownName,
     UnknownTask,
     UnknownVerifier,
 )
@@ -74,6 +75,7 @@ CODES: dict[str, Code] = {
     "unknown_verifier": Code(404, UnknownVerifier),
     "unknown_task": Code(404, UnknownTask),
     "unknown_session": Code(404, SessionGone),
+    "unknown_language": Code(404, UnknownName),
     "method_not_allowed": Code(405, RequestRejected),
     "slow_body": Code(408, RequestTimeout),
     "sequence_conflict": Code(409, SequenceConflict),
@@ -93,7 +95,9 @@ CODES: dict[str, Code] = {
     "internal": Code(500, ServerFault),
     "missing_extra": Code(501, MissingExtra),
     "stopping": Code(503, ServerFault, retryable=True),
+    "sandbox_failed": Code(503, ServerFault, retryable=True),
     "step_timeout": Code(504, RequestTimeout),
+    "deadline": Code(504, RequestTimeout, retryable=True),
 }
 """code -> status, error type, and whether a retry may help."""
 

@@ -30,13 +30,17 @@ class Route:
     method: str
     path: str
     """Parameters in braces; one written `{id:.+}` may hold slashes."""
-    handler: Callable[[Path, Any], Awaitable[msgspec.Struct]]
+    handler: Callable[[Path, Any], Awaitable[object]]
     payload: type[msgspec.Struct]
     reply: Any
-    """The struct of a success."""
+    """The type of a success: a struct, but where another project's clients want another shape."""
     summary: str
     documented: type[msgspec.Struct] | None = None
     """What clients send, where `payload` reads it more loosely."""
+    token_in_path: bool = False
+    """Also served as `/TOKEN/path`, for clients that can be given an address and no header."""
+    retry_status: int = 0
+    """The status of every fault that is worth another try, for clients that know only one."""
 
     @property
     def in_body(self) -> bool:
@@ -46,7 +50,7 @@ class Route:
 
 def get(
     path: str,
-    handler: Callable[[Path, Payload], Awaitable[msgspec.Struct]],
+    handler: Callable[[Path, Payload], Awaitable[object]],
     query: type[Payload],
     reply: Any,
     summary: str,
@@ -57,7 +61,7 @@ def get(
 
 def post(
     path: str,
-    handler: Callable[[Path, Payload], Awaitable[msgspec.Struct]],
+    handler: Callable[[Path, Payload], Awaitable[object]],
     body: type[Payload],
     reply: Any,
     summary: str,
@@ -70,7 +74,7 @@ def post(
 
 def delete(
     path: str,
-    handler: Callable[[Path, Payload], Awaitable[msgspec.Struct]],
+    handler: Callable[[Path, Payload], Awaitable[object]],
     query: type[Payload],
     reply: Any,
     summary: str,

@@ -170,6 +170,8 @@ class HttpServer:
         router = application.router
         for route in self._routes():
             router.add_route(route.method, route.path, self._endpoint(route))
+            if route.token_in_path and self._token:
+                router.add_route(route.method, "/{token}" + route.path, self._endpoint(route))
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
         router.add_get("/metrics", self._metrics)
@@ -225,9 +227,8 @@ class HttpServer:
         if not self._token:
             check_host(request.host)
             return
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        given_bytes = given.strip().encode("utf-8", "surrogateescape")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given_bytes, self._token):
+        given = _given_token(request).encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, self._token):
             raise Refused(
                 "the bearer token is missing or wrong; send 'Authorization: Bearer TOKEN'",
                 "unauthorized",
@@ -252,7 +253,7 @@ class HttpServer:
         return decode(body, route.payload, format)
 
     def _respond(
-        self, route: Route | None, status: int, reply: msgspec.Struct, format: Format
+        self, route: Route | None, status: int, reply: object, format: Format
     ) -> web.Response:
         body, became = encode(reply, format)
         self.metrics.requests.labels(route.path if route else "-", str(status)).inc()
@@ -260,7 +261,10 @@ class HttpServer:
         return web.Response(status=status, body=body, headers=headers)
 
     def _respond_fault(self, route: Route | None, fault: Fault, format: Format) -> web.Response:
-        response = self._respond(route, status_of(fault), FaultReply(error=fault), format)
+        status = status_of(fault)
+        if route is not None and route.retry_status and fault.retryable:
+            status = route.retry_status
+        response = self._respond(route, status, FaultReply(error=fault), format)
         if fault.retry_after_s is not None:
             response.headers["Retry-After"] = str(math.ceil(fault.retry_after_s))
         if fault.code == "unauthorized":
@@ -343,6 +347,14 @@ class HttpServer:
     def _strikes_after(self, request: web.Request) -> bool:
         half = self._chaos.drop / 2  # of all requests; those cut before do not come here
         return self._chaos.strikes(half / (1 - half))
+
+
+def _given_token(request: web.Request) -> str:
+    """The token of a request: in its path where the route takes it there, else of its header."""
+    if "token" in request.match_info:
+        return request.match_info["token"]
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _body_format(request: web.Request) -> Format:
