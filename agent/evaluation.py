@@ -93,38 +93,68 @@ async def evaluate(
     Returns:
         The episodes by task, then sample.
     """
-    scout = open_session()
-    try:
-        policy_for(scout)  # one that cannot play here says so before anything is played
-        chosen = await first_tasks(scout, split, tasks)
-    finally:
-        await scout.close()
-    jobs = [(task, index) for task in chosen for index in range(samples)]
+    chosen = await _scouted(open_session, policy_for, split, tasks)
+    jobs = [(task.id, index) for task in chosen for index in range(samples)]
     if on_start:
         on_start(len(jobs))
-    played: dict[tuple[str, int], Episode] = {}
-    waiting = iter(jobs)
+    table = _Table(jobs, split, seed, limits, on_episode or (lambda _: None))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, len(jobs))):
+            group.create_task(table.seat(open_session, policy_for))
+    return [table.played[job] for job in jobs]
 
-    async def player() -> None:
+
+async def _scouted(
+    open_session: Callable[[], Playable],
+    policy_for: Callable[[Playable], Policy],
+    split: str,
+    tasks: int,
+) -> list[Task]:
+    """The tasks; a policy that cannot play here says so before anything is played."""
+    scout = open_session()
+    try:
+        policy_for(scout)
+        return await first_tasks(scout, split, tasks)
+    finally:
+        await scout.close()
+
+
+class _Table:
+    """Where players sit: each takes the next job until none is left."""
+
+    def __init__(
+        self,
+        jobs: Sequence[tuple[str, int]],
+        split: str,
+        seed: int,
+        limits: Limits | None,
+        on_episode: Callable[[Episode], None],
+    ) -> None:
+        self.played: dict[tuple[str, int], Episode] = {}
+        self._waiting = iter(jobs)
+        self._split, self._seed, self._limits = split, seed, limits
+        self._on_episode = on_episode
+
+    async def seat(
+        self, open_session: Callable[[], Playable], policy_for: Callable[[Playable], Policy]
+    ) -> None:
+        """Play on one session until no job is left."""
         session = open_session()
         policy = policy_for(session)
         try:
-            for task, index in waiting:
-                episode = await play(
-                    session, policy, task=task.id, split=split, seed=seed,
-                    sampling_seed=seed * 1_000_003 + index, limits=limits,
-                )  # fmt: skip
-                episode.index, episode.group = index, f"{task.id}#{seed}"
-                played[task.id, index] = episode
-                if on_episode:
-                    on_episode(episode)
+            for task, index in self._waiting:
+                self.played[task, index] = await self._play(session, policy, task, index)
+                self._on_episode(self.played[task, index])
         finally:
             await session.close()
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(concurrency, len(jobs))):
-            group.create_task(player())
-    return [played[task.id, index] for task, index in jobs]
+    async def _play(self, session: Playable, policy: Policy, task: str, index: int) -> Episode:
+        episode = await play(
+            session, policy, task=task, split=self._split, seed=self._seed,
+            sampling_seed=self._seed * 1_000_003 + index, limits=self._limits,
+        )  # fmt: skip
+        episode.index, episode.group = index, f"{task}#{self._seed}"
+        return episode
 
 
 def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluation:
@@ -173,7 +203,8 @@ def _rate(values: Sequence[float]) -> Estimate:
 
 
 def _has_failed(episode: Episode) -> bool:
-    return episode.trajectories[0].exclude_from_baseline
+    trajectory = episode.trajectories[0]
+    return trajectory.exclude_from_baseline or not trajectory.verdict.ok
 
 
 def _failure(episode: Episode) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 import tyro
@@ -27,6 +27,7 @@ from ludus.messages import Message
 
 from .arguments import Flag, parse
 from .sessions import named, opener
+from .view import page_of_evaluation, write_page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ class Options:
     """Of the model's sampling."""
     max_tokens: int = 4096
     """Of one answer of the model."""
+    sampling: Annotated[str, tyro.conf.arg(metavar="JSON")] = ""
+    """Further fields of each request, '{"top_p": 0.9}'; null leaves one out, "seed" too."""
     cache: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
     """Keep the model's answers here, and read them from here."""
     budget: int = 0
@@ -70,7 +73,9 @@ class Options:
     episode_timeout_s: float = Limits().episode_timeout_s
     """Seconds an episode may take; a late one counts as failed."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """Write the episodes here, one JSON object a line."""
+    """Write the episodes here, one JSON object a line; ludus view shows them."""
+    html: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Write a page here that shows them."""
     json: Flag = False
     """Print the result as JSON."""
 
@@ -88,7 +93,12 @@ def main(arguments: Sequence[str]) -> int:
     if min(options.tasks, options.samples, options.concurrency) < 1:
         raise ConfigError("--tasks, --samples and --concurrency must be at least 1")
     name = named(options.env, options.url)
-    result = asyncio.run(_evaluate(options, name))
+    episodes = asyncio.run(_evaluate(options, name))
+    result = summarise(episodes, passing=options.passing)
+    if options.html:
+        title = f"{options.model or options.policy} on {name}, {options.split}"
+        page = page_of_evaluation(episodes, title=title, passing=options.passing)
+        write_page(page, Path(options.html))
     if options.json:
         print(msgspec.json.encode(result).decode())
     else:
@@ -96,41 +106,58 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if result.failed == result.episodes else 0
 
 
-async def _evaluate(options: Options, name: str) -> Evaluation:
+async def _evaluate(options: Options, name: str) -> list[Episode]:
     with ExitStack() as stack:
-        out = stack.enter_context(_opened(options.out)) if options.out else None
-        progress = stack.enter_context(_progress())
-        bar = progress.add_task(options.policy, total=None)
+        note = _Notes(options, stack)
+        async with opener(name) as open_session, _served(options) as policy:
+            return await evaluate(
+                open_session,
+                _policies(options, policy),
+                split=options.split,
+                tasks=options.tasks,
+                samples=options.samples,
+                concurrency=options.concurrency,
+                seed=options.seed,
+                limits=Limits(
+                    max_turns=options.max_turns, episode_timeout_s=options.episode_timeout_s
+                ),
+                on_start=note.expect,
+                on_episode=note.add,
+            )
 
-        def note(episode: Episode) -> None:
-            progress.update(bar, advance=1)
-            if out:
-                out.write(msgspec.json.encode(episode) + b"\n")
-                out.flush()
 
-        async with opener(name) as open_session:
-            policy = _chat_policy(options) if options.policy == "openai" else None
-            try:
-                if policy:
-                    await policy.client.ensure_served()
-                episodes = await evaluate(
-                    open_session,
-                    _policies(options, policy),
-                    split=options.split,
-                    tasks=options.tasks,
-                    samples=options.samples,
-                    concurrency=options.concurrency,
-                    seed=options.seed,
-                    limits=Limits(
-                        max_turns=options.max_turns, episode_timeout_s=options.episode_timeout_s
-                    ),
-                    on_start=lambda total: progress.update(bar, total=total),
-                    on_episode=note,
-                )
-            finally:
-                if policy:
-                    await policy.close()
-    return summarise(episodes, passing=options.passing)
+class _Notes:
+    """What is seen of an evaluation while it runs: a bar, and the file of episodes."""
+
+    def __init__(self, options: Options, stack: ExitStack) -> None:
+        self._out = stack.enter_context(_opened(options.out)) if options.out else None
+        self._progress = stack.enter_context(_progress())
+        self._bar = self._progress.add_task(options.policy, total=None)
+
+    def expect(self, total: int) -> None:
+        """So many episodes are to come."""
+        self._progress.update(self._bar, total=total)
+
+    def add(self, episode: Episode) -> None:
+        """One is over."""
+        self._progress.update(self._bar, advance=1)
+        if self._out:
+            self._out.write(msgspec.json.encode(episode) + b"\n")
+            self._out.flush()
+
+
+@asynccontextmanager
+async def _served(options: Options) -> AsyncGenerator[ChatPolicy | None]:
+    """The model, once its server has answered; None where the policy is no model."""
+    if options.policy != "openai":
+        yield None
+        return
+    policy = _chat_policy(options)
+    try:
+        await policy.client.ensure_served()
+        yield policy
+    finally:
+        await policy.close()
 
 
 def _opened(path: str) -> BinaryIO:
@@ -172,16 +199,31 @@ def _chat_policy(options: Options) -> ChatPolicy:
             "--policy openai needs --base-url and --model, such as "
             "--base-url http://127.0.0.1:8000/v1 --model MODEL"
         )
+    sampling = _sampling(options)
     return ChatPolicy(
         options.base_url,
         options.model,
-        temperature=options.temperature,
-        max_tokens=options.max_tokens,
+        send_seed=sampling.pop("seed", True) is not None,
+        sampling=sampling,
         api_key=os.environ.get(options.api_key_env, ""),
         concurrency=options.concurrency,
         cache=options.cache or None,
         budget=TokenBudget(options.budget) if options.budget else None,
     )
+
+
+def _sampling(options: Options) -> dict[str, Any]:
+    """The fields of each request besides the conversation; one that is null is not sent."""
+    chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    try:
+        further = msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"--sampling {options.sampling!r} is not a JSON object: {error}"
+        ) from None
+    if further.get("seed") is not None:
+        raise ConfigError("--sampling cannot set seed: each episode has its own; use --seed")
+    return chosen | further
 
 
 def _progress() -> Progress:

@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
     "eval": "measure a policy on an environment",
+    "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",
     "recipes": "the training recipes, and what each one sets",
     "sandbox": "run code in the sandbox, and say which isolation there is",

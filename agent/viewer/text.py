@@ -1,0 +1,56 @@
+"""Text that somebody else wrote, as HTML: escaped, bounded, and with nothing invisible in it."""
+
+from __future__ import annotations
+
+import html
+import re
+
+MOST_CHARS = 20_000
+"""Of one message; what is longer is shown from both ends."""
+
+_INVISIBLE = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"  # drawn as nothing
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff9-\ufffb\U000e0000-\U000e0fff"  # annotations, tags
+    "\ud800-\udfff"  # lone surrogates, which UTF-8 cannot hold
+    "]"
+)
+_SURROUNDED = 80
+
+
+def markup(text: str) -> str:
+    r"""Escape `text`; a character that is not seen, or that turns others around, is written as in
+    Python, in a mark of its own.
+
+    >>> markup("<b>\x1b[2J")
+    '&lt;b&gt;<mark>\\x1b</mark>[2J'
+    """
+    return _INVISIBLE.sub(
+        lambda match: f"<mark>{ascii(match[0])[1:-1]}</mark>", html.escape(clipped(text))
+    )
+
+
+def attribute(text: str) -> str:
+    """`text` for a quoted attribute."""
+    return _INVISIBLE.sub(lambda match: ascii(match[0])[1:-1], html.escape(clipped(text)))
+
+
+def clipped(text: str) -> str:
+    """`text`, or its beginning and end with the number of characters between them."""
+    if len(text) <= MOST_CHARS:
+        return text
+    half = MOST_CHARS // 2
+    left_out = f"{len(text) - 2 * half:,} characters are not shown"
+    return f"{text[:half]}\n[... {left_out} ...]\n{text[-half:]}"
+
+
+def excerpt(text: str, most: int = _SURROUNDED) -> str:
+    """`text` on one short line.
+
+    >>> excerpt("a\\n b")
+    'a b'
+    """
+    line = " ".join(text[: 8 * most].split())
+    return line if len(line) <= most else f"{line[:most]}…"

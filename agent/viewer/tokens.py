@@ -1,0 +1,120 @@
+"""The tokens of a segment: which were shown, which were sampled, and which of those are trained.
+
+A strip shows a whole window at a glance, one bar a span. Where a tokenizer is at hand the tokens
+themselves are shown, each with its id, log-probability and weight version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+from ludus.errors import ConfigError, MissingExtra
+
+from ..trajectory import Segment, Turn, TurnKind
+from .text import attribute, markup
+
+Detokenizer = Callable[[Sequence[int]], str]
+"""Ids to text, special tokens included."""
+
+WIDTH, HEIGHT = 1000, 14
+_UNFINISHED = "\ufffd"
+_LONGEST_CHARACTER = 4
+
+
+def load_detokenizer(path: Path) -> Detokenizer:
+    """The decoder of a model folder, or of a `tokenizer.json`.
+
+    Raises:
+        MissingExtra: the library that reads it is not installed.
+        ConfigError: there is no such file, or it is no tokenizer.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtra.of("train", needed_for="showing tokens") from None
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file():
+        raise ConfigError(f"no tokenizer at {str(file)!r}; name a model folder or a tokenizer.json")
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise ConfigError(f"{str(file)!r} is not a tokenizer: {error}") from None
+    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def class_of(turn: Turn, *, excluded: bool = False) -> str:
+    """What its sampled tokens are, as the style sheet calls it; `excluded` from the loss whole."""
+    if excluded or not turn.trained or not turn.out_ids:
+        return "untrained"
+    return "summary" if turn.kind is TurnKind.SUMMARY else "trained"
+
+
+def strip(segment: Segment, *, excluded: bool) -> str:
+    """The window as one bar per span; empty where there are no tokens."""
+    spans = [(len(segment.prompt_ids), "shown", "prompt")]
+    for turn in segment.turns:
+        spans.append((len(turn.obs_ids), "shown", "observation"))
+        spans.append((len(turn.out_ids), class_of(turn, excluded=excluded), str(turn.kind)))
+    total = sum(length for length, _, _ in spans)
+    if not total:
+        return ""
+    bars, start = list[str](), 0
+    for length, kind, name in spans:
+        x, width = WIDTH * start / total, WIDTH * length / total
+        bars.append(
+            f'<rect class={kind} x="{x:.2f}" width="{width:.2f}" height="{HEIGHT}">'
+            f"<title>{name}, {kind}: {length} tokens from {start}</title></rect>"
+        )
+        start += length
+    return (
+        f'<svg class=strip viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role=img>'
+        f"{''.join(bars)}</svg>"
+    )
+
+
+def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> str:
+    """Every token of the window."""
+    parts = [_tokens(segment.prompt_ids, [], [], "shown", decode)]
+    for turn in segment.turns:
+        parts.append(_tokens(turn.obs_ids, [], [], "shown", decode))
+        kind = class_of(turn, excluded=excluded)
+        parts.append(_tokens(turn.out_ids, turn.logprobs, turn.versions, kind, decode))
+    return f"<pre class=tokens>{''.join(parts)}</pre>"
+
+
+def _tokens(
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    versions: Sequence[int],
+    kind: str,
+    decode: Detokenizer,
+) -> str:
+    facts = list(zip_longest(ids, logprobs[: len(ids)], versions[: len(ids)]))
+    made: list[str] = []
+    for start, end, text in _groups(ids, decode):
+        said = "; ".join(_facts(*fact) for fact in facts[start:end])
+        made.append(f'<span class={kind} title="{attribute(said)}">{markup(text)}</span>')
+    return "".join(made)
+
+
+def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int, str]]:
+    """Tokens one by one, but for those that hold parts of one character."""
+    start = 0
+    while start < len(ids):
+        end = start + 1
+        text = decode(ids[start:end])
+        while text.endswith(_UNFINISHED) and end < min(len(ids), start + _LONGEST_CHARACTER):
+            end += 1
+            text = decode(ids[start:end])
+        if text.endswith(_UNFINISHED):
+            end, text = start + 1, decode(ids[start : start + 1])
+        yield start, end, text
+        start = end
+
+
+def _facts(token: int, logprob: float | None, version: int | None) -> str:
+    said = f"id {token}"
+    said += f", logprob {logprob:.4f}" if logprob is not None else ""
+    return said + (f", version {version}" if version is not None else "")

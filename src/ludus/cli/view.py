@@ -1,0 +1,96 @@
+"""`ludus view`: episodes as one HTML page that opens from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ludus.agent import Episode
+from ludus.agent.episodes import read_episodes
+from ludus.agent.viewer import load_detokenizer, page_of
+from ludus.errors import ConfigError
+
+from .arguments import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to show."""
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
+    """A file of episodes (ludus eval --out), or a run's folder: its newest file of episodes."""
+    out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Where the page goes; by default beside the episodes, with .html at the end."""
+    tokenizer: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
+    """A model folder or tokenizer.json; shows every token with its log-probability."""
+    most: int = 500
+    """Episodes in the page; the first ones."""
+    passing: float = 1.0
+    """The return from which an episode passes."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page and say where it is."""
+    options = parse(
+        Options,
+        arguments,
+        verb="view",
+        about="Show episodes: windows, masks, tool calls, rewards by part. Needs no network.",
+        example="ludus view episodes.jsonl",
+    )
+    if options.most < 1:
+        raise ConfigError(f"--most must be at least 1, got {options.most}")
+    source = episodes_file(Path(options.path))
+    decode = load_detokenizer(Path(options.tokenizer)) if options.tokenizer else None
+    episodes = read_episodes(source)
+    page = page_of(
+        episodes[: options.most],
+        title=f"{source.parent.name}/{source.name}" if source.parent.name else source.name,
+        passing=options.passing,
+        decode=decode,
+        left_out=max(0, len(episodes) - options.most),
+    )
+    print(write_page(page, Path(options.out) if options.out else source.with_suffix(".html")))
+    return 0
+
+
+def episodes_file(path: Path) -> Path:
+    """The file of episodes that `path` is or holds: of a run's folder, the newest.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not path.is_dir():
+        return path
+    found = [*path.glob("*.jsonl"), *path.glob("episodes/*.jsonl")]
+    found = [file for file in found if file.name != "metrics.jsonl"]
+    if not found:
+        raise ConfigError(f"no episodes in {str(path)!r}; name a .jsonl of ludus eval --out")
+    return max(found, key=lambda file: (file.stat().st_mtime, file.name))
+
+
+def write_page(page: str, path: Path) -> Path:
+    """Write `page`.
+
+    Raises:
+        ConfigError: that cannot be.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
+    return path
+
+
+def page_of_evaluation(
+    episodes: Sequence[Episode], *, title: str, passing: float, most: int = Options.most
+) -> str:
+    """The page of `ludus eval --html`."""
+    return page_of(
+        episodes[:most], title=title, passing=passing, left_out=max(0, len(episodes) - most)
+    )

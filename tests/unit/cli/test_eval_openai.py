@@ -1,0 +1,176 @@
+"""`ludus eval --policy openai` and `ludus view`, against a model server on a real port."""
+
+import json
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.cli.main import main
+
+Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
+
+
+@contextmanager
+def model_server(answer: Answer) -> Generator[tuple[str, list[dict[str, Any]]]]:
+    """A chat server; its address up to /v1, and the requests it has had."""
+    requests: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.reply(200, {"data": [{"id": "tiny"}]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append(body)
+            self.reply(*answer(body))
+
+        def reply(self, status: int, body: dict[str, Any]) -> None:
+            encoded = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(encoded)))
+            self.end_headers()
+            self.wfile.write(encoded)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
+    finally:
+        server.shutdown()
+        thread.join(timeout=5)
+        server.server_close()
+
+
+def says(content: str | None, *calls: tuple[str, str], finish: str = "stop") -> dict[str, Any]:
+    made = [
+        {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for i, (name, arguments) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": content} | ({"tool_calls": made} if made else {})
+    usage = {"prompt_tokens": 5, "completion_tokens": 5}
+    return {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}
+
+
+def solver(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Calls the calculator, then repeats what it said."""
+    last = request["messages"][-1]
+    if last["role"] == "user":
+        call = ("calculator", json.dumps({"expression": last["content"]}))
+        return 200, says(None, call, finish="tool_calls")
+    return 200, says(last["content"])
+
+
+def evaluated(url: str, *arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    model = ["--policy", "openai", "--base-url", url, "--model", "tiny"]
+    assert main(["eval", "ludus/arithmetic-v0", *model, *arguments, "--json"]) == 0
+    made: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return made
+
+
+def test_a_served_model_is_measured_and_its_episodes_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, page = tmp_path / "e.jsonl", tmp_path / "pages" / "e.html"
+    more = ["--tasks", "6", "--samples", "2", "--out", str(out), "--html", str(page)]
+    with model_server(solver) as (url, requests):
+        made = evaluated(url, *more, capsys=capsys)
+    assert (made["episodes"], made["failed"], made["turns"]) == (12, 0, 2.0)
+    assert made["pass_at"]["2"]["value"] == 1.0
+    # Wilson, 6 of 6: the lower end is 1 / (1 + z^2 / 6), z = 1.95996
+    assert made["pass_at"]["1"]["low"] == pytest.approx(1 / (1 + 1.959964**2 / 6), abs=1e-6)
+    assert len({(one["seed"], len(one["messages"])) for one in requests}) == 4
+    assert requests[0]["tools"][0]["function"]["name"] == "calculator"
+    assert len(out.read_text().splitlines()) == 12
+    assert page.read_text().count('<details class="episode good"') == 12
+    assert main(["view", str(out), "--most", "3"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'e.html'}\n"
+    shown = (tmp_path / "e.html").read_text()
+    assert shown.count('<details class="episode good"') == 3
+    assert "9 more episodes are not shown" in shown
+
+
+def test_fields_of_the_request_are_added_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = {"top_p": 0.5, "seed": None, "max_tokens": None, "max_completion_tokens": 7}
+    with model_server(solver) as (url, requests):
+        evaluated(url, "--tasks", "1", "--sampling", json.dumps(chosen), capsys=capsys)
+    assert "seed" not in requests[0]
+    assert "max_tokens" not in requests[0]
+    assert (requests[0]["top_p"], requests[0]["max_completion_tokens"]) == (0.5, 7)
+
+
+def test_a_model_that_cannot_answer_is_a_failure_and_no_zero(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refusing(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if len(request["messages"]) == 2:
+            return solver(request)
+        return 400, {"error": {"message": "no such field: tool_call_id"}}
+
+    with model_server(refusing) as (url, _):
+        model = ["--policy", "openai", "--base-url", url, "--model", "tiny", "--tasks", "3"]
+        assert main(["eval", "ludus/arithmetic-v0", *model]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "3 episodes failed and are in no number above" in said
+    assert "no such field: tool_call_id" in said
+    assert "mean reward" not in said
+
+
+OPENAI = ["eval", "ludus/arithmetic-v0", "--policy", "openai", "--model", "m"]
+OPENAI += ["--base-url", "http://127.0.0.1:9/v1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["view", "nothing.jsonl"], "cannot read 'nothing.jsonl': No such file"),
+        (["view", "."], "no episodes in '.'"),
+        (["view", "e.jsonl", "--most", "0"], "--most must be at least 1, got 0"),
+        (["view", "e.jsonl", "--tokenizer", "."], "no tokenizer at 'tokenizer.json'"),
+        (
+            [*OPENAI, "--sampling", "[1]"],
+            "--sampling '[1]' is not a JSON object",
+        ),
+        (
+            [*OPENAI, "--sampling", '{"seed": 3}'],
+            "cannot set seed",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("ludus: ")
+    assert complaint.count("\n") == 1
+    assert said in complaint
+
+
+def test_of_a_runs_folder_the_newest_file_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run" / "episodes"
+    folder.mkdir(parents=True)
+    (tmp_path / "run" / "metrics.jsonl").write_text("{}\n")
+    for name, task in (("eval-000000", "old"), ("eval-000060", "new")):
+        verdict = {"status": "ok", "reward": 1.0}
+        episode = {"task": task, "trajectories": [{"verdict": verdict}]}
+        (folder / f"{name}.jsonl").write_text(json.dumps(episode) + "\n")
+    assert main(["view", str(tmp_path / "run"), "--out", str(tmp_path / "p.html")]) == 0
+    assert "eval-000060.jsonl" in (tmp_path / "p.html").read_text()
