@@ -105,16 +105,30 @@ def pad(rows: Sequence[Row]) -> Batch:
     )
 
 
-def passes(lengths: Tensor, rows: Tensor, tokens: int) -> Iterator[Tensor]:
+def passes(
+    lengths: Tensor, rows: Tensor, tokens: int, together: Tensor | None = None
+) -> Iterator[Tensor]:
     """Split `rows` into forward passes: like lengths together, at most `tokens` padded tokens each.
 
-    A row longer than `tokens` goes alone.
+    A row longer than `tokens` goes alone. With `together` [B] int, so does a set of rows that share
+    a number; they are never split.
     """
     part: list[int] = []
-    for row in rows[lengths[rows].argsort()].tolist():
-        if part and (len(part) + 1) * int(lengths[row]) > tokens:
+    for unit in _units(lengths, rows, together):
+        if part and (len(part) + len(unit)) * int(lengths[unit].max()) > tokens:
             yield torch.tensor(part)
             part = []
-        part.append(row)
+        part += unit
     if part:
         yield torch.tensor(part)
+
+
+def _units(lengths: Tensor, rows: Tensor, together: Tensor | None) -> list[list[int]]:
+    """What is not split, by its longest row."""
+    ordered: list[int] = rows[lengths[rows].argsort()].tolist()
+    if together is None:
+        return [[row] for row in ordered]
+    units: dict[int, list[int]] = {}
+    for row in reversed(ordered):
+        units.setdefault(int(together[row]), []).append(row)
+    return list(reversed(units.values()))

@@ -73,6 +73,7 @@ class Learner:
         loss: Loss,
         *,
         idle: Tensor | None = None,
+        together: Tensor | None = None,
         entropy: bool = False,
     ) -> dict[str, float]:
         """One optimizer update.
@@ -83,6 +84,8 @@ class Learner:
             loss: called once a pass.
             idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, the
                 model is not run on them.
+            together: [B] int, rows with the same number share a pass, however long it gets: for
+                losses that compare them.
             entropy: whether the loss reads entropies.
 
         Returns:
@@ -92,7 +95,8 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         idle = torch.zeros(len(batch), dtype=torch.bool) if idle is None else idle
         total, weight = self._resting(batch, rows[idle[rows]], loss)
-        for part in passes(batch.lengths, rows[~idle[rows]], self.config.tokens_per_pass):
+        left = rows[~idle[rows]]
+        for part in passes(batch.lengths, left, self.config.tokens_per_pass, together):
             one = batch.take(part).to(self.model.device)
             part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
             if part_sum.requires_grad:

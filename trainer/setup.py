@@ -21,11 +21,13 @@ from .devices import pick_device
 from .engines import LocalEngine, load_model, load_tokenizer
 from .engines.vllm import start_vllm
 from .learner import Learner
+from .pool import TaskPool
 from .recipes import Algorithm, Recipe, load_recipe, resolve
 from .rollout import Collector, EnvSource, Scorer, open_source
 from .rollout.scoring import WeightedVerifier
 from .run_folder import RunFolder
-from .tasks import TaskStream
+from .tasks import Tasks, TaskStream
+from .tracker import SuccessTracker
 from .update import Updater
 from .windows import check_context, row_length
 
@@ -45,7 +47,7 @@ class Parts:
     updater: Updater
     collector: Collector
     evaluator: Collector
-    tasks: TaskStream
+    tasks: Tasks
     first_step: int
     """Steps already done: 0, or those of the checkpoint that is gone on from."""
 
@@ -74,22 +76,16 @@ async def assemble(config: TrainConfig) -> Parts:
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     learner = _learner(config, model_path, values="values" in algorithm.needs)
-    tasks = TaskStream(source, config.split, config.seed)
+    tasks = _tasks(config, algorithm.recipe, source)
     if start is not None:
-        state = load_state(start)
-        if not {"learner", "tasks"} <= set(state):
-            raise ConfigError(
-                f"{str(start)!r} was not written by ludus train; start from it with "
-                "--model.path instead"
-            )
-        learner.restore(state["learner"])
-        tasks.restore(state["tasks"])
+        _restore(start, learner, tasks)
     first_step = step_of(start) if start else 0
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     try:
         collector, evaluator = _collectors(config, engine, tokenizer, source)
         await check_context(config, collector)
-        updater = _updater(config, algorithm, learner)
+        tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
+        updater = _updater(config, algorithm, learner, tracker)
     except BaseException:
         await engine.close()
         raise
@@ -111,15 +107,35 @@ async def assemble(config: TrainConfig) -> Parts:
 def _recipe(config: TrainConfig) -> Recipe:
     """The recipe, with what the settings say of sampling put over it."""
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
-    recipe = load_recipe(
+    return load_recipe(
         config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
     )
-    if recipe.sampling.prioritise:
+
+
+def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
+    """Tasks in turn, or drawn from a pool by what a tracker knows of them."""
+    sampling = recipe.sampling
+    if sampling.tracker is None:
+        return TaskStream(source, config.split, config.seed)
+    tracker = SuccessTracker(sampling.tracker)
+    return TaskPool(source, config.split, config.seed, tracker, prioritise=sampling.prioritise)
+
+
+def _restore(start: Path, learner: Learner, tasks: Tasks) -> None:
+    """Go on from what a checkpoint keeps beside the model."""
+    state = load_state(start)
+    if not {"learner", "tasks"} <= set(state):
         raise ConfigError(
-            f"recipe {recipe.name!r} draws tasks by how uncertain they are (sampling.prioritise), "
-            "which this trainer does not do"
+            f"{str(start)!r} was not written by ludus train; start from it with "
+            "--model.path instead"
         )
-    return recipe
+    if set(state["tasks"]) != set(tasks.state()):
+        raise ConfigError(
+            f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
+            "from it with --model.path instead"
+        )
+    learner.restore(state["learner"])
+    tasks.restore(state["tasks"])
 
 
 def _with_recipe(config: TrainConfig, recipe: Recipe) -> TrainConfig:
@@ -187,10 +203,24 @@ async def _vllm_engine(
     return engine
 
 
-def _updater(config: TrainConfig, algorithm: Algorithm, learner: Learner) -> Updater:
+def _updater(
+    config: TrainConfig, algorithm: Algorithm, learner: Learner, tracker: SuccessTracker | None
+) -> Updater:
+    if algorithm.compares and config.context.manager != "none":
+        raise ConfigError(
+            f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
+            f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
+            "several rows"
+        )
     wants_reference = "ref_logp" in algorithm.needs
     reference = _learner(config, config.model.path) if wants_reference else None
-    return Updater(algorithm, learner, reference=reference, updates=config.trainer.updates_per_step)
+    return Updater(
+        algorithm,
+        learner,
+        reference=reference,
+        tracker=tracker,
+        updates=config.trainer.updates_per_step,
+    )
 
 
 def _collectors(

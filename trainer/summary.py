@@ -43,6 +43,19 @@ def summarize_step(
     }
 
 
+def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
+    """Of rollouts played for a first estimate of success rates: `survey/rollouts`, `survey/tokens`
+    (sampled, in all), `survey/reward`.
+    """
+    played = [one for group in groups for episode in group.episodes for one in episode.trajectories]
+    rewards = [one.verdict.unwrap() for one in played if one.verdict.ok]
+    return {
+        "survey/rollouts": float(len(played)),
+        "survey/tokens": float(sum(one.sampled_tokens for one in played)),
+        "survey/reward": statistics.fmean(rewards),
+    }
+
+
 def _steps(trajectories: Sequence[Trajectory]) -> int:
     return sum(len(trajectory.turns) for trajectory in trajectories)
 

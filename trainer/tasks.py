@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from ludus.envs import Task
 from ludus.envs.tasks import order
 
 from .rollout.source import EnvSource
+
+
+class Tasks(Protocol):
+    """What a step asks for tasks; where it stands is part of a checkpoint."""
+
+    async def take(self, count: int) -> list[Task]:
+        """The next `count` tasks."""
+        ...
+
+    def retire(self, tasks: Iterable[str]) -> None:
+        """Play these tasks no more."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        ...
 
 
 class TaskStream:

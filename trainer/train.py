@@ -21,9 +21,10 @@ from ludus.metrics import Stopwatch
 from .checkpoint import save_checkpoint
 from .config import TrainConfig
 from .evaluate import Evaluation, evaluate
+from .pool import TaskPool
 from .rollout import Group
 from .setup import Parts, assemble
-from .summary import summarize_step
+from .summary import summarize_step, summarize_survey
 from .update import gather
 
 MAX_REFILLS = 4
@@ -88,6 +89,7 @@ class _Run:
         try:
             if not self.step:
                 await self.evaluate()
+                await self.survey()
             while self.step < self.config.steps:
                 watch = Stopwatch()
                 with watch("generate"):
@@ -100,6 +102,22 @@ class _Run:
             self.save()  # the weights stand at the last whole step
             raise
         return Result(self.parts.folder.path, self.save(), self.step, interrupted)
+
+    async def survey(self) -> None:
+        """Where a recipe tracks success rates: play each task of its pool, for a first estimate."""
+        tasks = self.parts.tasks
+        if not isinstance(tasks, TaskPool) or not tasks.tracker.settings.prior_rollouts:
+            return
+        groups = await self.parts.collector.collect(
+            await tasks.members(),
+            group_size=tasks.tracker.settings.prior_rollouts,
+            seed=self.config.seed * 1_000_003 - 1,
+            done=self.watcher.on_episode if self.watcher else None,
+        )
+        refuse_failure([episode for group in groups for episode in group.episodes])
+        tasks.begin(groups)
+        self._stand = tasks.state()
+        self.parts.folder.log(self.step, summarize_survey(groups))
 
     async def generate(self) -> list[Group]:
         """The rollouts of a step; with refill, more of them until enough groups pass the

@@ -19,14 +19,27 @@ from .batch import Batch, Row, as_row, pad
 from .learner import Learner, Predicted
 from .recipes import Algorithm
 from .rollout.collect import Group
+from .tracker import SuccessTracker
 
 PROVIDED = frozenset(
-    {"old_logp", "sampler_logp", "ref_logp", "entropy", "truncated", "proxies", "values"}
+    {
+        "old_logp",
+        "sampler_logp",
+        "ref_logp",
+        "entropy",
+        "truncated",
+        "proxies",
+        "values",
+        "alpha",
+        "beta",
+    }
 )
 """What the trainer can give a recipe beyond what every recipe has."""
 
-_CREDITED = ("old_logp", "ref_logp", "proxies", "values")
+_CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta")
 """What of it an advantage may read."""
+_CORRECTED = ("old_logp", "ref_logp", "sampler_logp")
+"""What of it a correction may read."""
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Ends by a limit: what recipes call truncated."""
@@ -47,6 +60,8 @@ class Experience:
     rollouts: Tensor
     """[B] int: the trajectory of each row."""
     batch: Batch
+    tasks: tuple[str, ...] = ()
+    """N ids: what each trajectory played."""
 
 
 def gather(groups: Sequence[Group]) -> Experience | None:
@@ -77,6 +92,7 @@ def gather(groups: Sequence[Group]) -> Experience | None:
         excluded=torch.tensor([trajectory.exclude_from_loss for _, trajectory in kept]),
         rollouts=torch.tensor(owners),
         batch=pad(rows),
+        tasks=tuple(groups[index].task.id for index, _ in kept),
     )
 
 
@@ -103,6 +119,7 @@ class Updater:
         algorithm: a resolved recipe.
         learner: whose weights move.
         reference: a frozen copy the recipe is pulled towards, if it asks for one.
+        tracker: of success rates, if the recipe has one; each step is remembered in it.
         updates: optimizer updates a step.
 
     Raises:
@@ -115,24 +132,21 @@ class Updater:
         learner: Learner,
         *,
         reference: Learner | None = None,
+        tracker: SuccessTracker | None = None,
         updates: int = 1,
     ) -> None:
         without = frozenset({"values"} if learner.value_head is None else ())
+        without |= {"alpha", "beta"} if tracker is None else frozenset()
         missing = sorted(algorithm.needs - (PROVIDED - without))
         if missing:
             raise ConfigError(
                 f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
                 "does not compute"
             )
-        if "groups" in algorithm.loss_fn.required:
-            raise ConfigError(
-                f"recipe {algorithm.recipe.name!r}: {algorithm.recipe.algorithm.loss} compares "
-                "the rows of a group "
-                "inside the loss; this trainer splits groups over forward passes"
-            )
         self.algorithm = algorithm
         self.learner = learner
         self.reference = reference
+        self.tracker = tracker
         self.updates = updates
         self._moves: list[RatioStatistics] = []
 
@@ -154,19 +168,25 @@ class Updater:
                 one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`, `clip_high`, `kl`.
         """
         batch, metrics = self._credited(experience)
+        drift = self._drift(experience)
         idle = self._idle(batch)
         metrics["zero_advantage"] = float(idle.float().mean())
         made: list[dict[str, float]] = []
         for rows in self._shares(experience, generator):
             made.append(
                 self.learner.update(
-                    batch, rows, self._loss, idle=idle, entropy="entropy" in self.algorithm.needs
+                    batch,
+                    rows,
+                    self._loss,
+                    idle=idle,
+                    together=batch.extra["groups"] if self.algorithm.compares else None,
+                    entropy="entropy" in self.algorithm.needs,
                 )
             )
         for name in made[0]:
             metrics[name] = sum(one[name] for one in made) / len(made)
         metrics["tokens"] *= len(made)
-        return metrics | self._movement()
+        return metrics | self._movement() | self._remember(experience, batch, drift)
 
     def _movement(self) -> dict[str, float]:
         """Ratio and clip statistics over the passes of a step: means, and the extremes."""
@@ -183,56 +203,82 @@ class Updater:
 
     def _credited(self, experience: Experience) -> tuple[Batch, dict[str, float]]:
         """The batch with advantages, weights, old and reference log-probabilities."""
-        algorithm, batch = self.algorithm, experience.batch
-        lengths = torch.zeros(len(experience.rewards)).index_add(
-            0, experience.rollouts, batch.mask.sum(1)
-        )
+        algorithm, batch, rollouts = self.algorithm, experience.batch, experience.rollouts
         truncated = experience.truncated
-        shaped = algorithm.shape(
-            experience.rewards, experience.groups, lengths=lengths, truncated=truncated
-        )
-        old_logp = self.learner.score(batch) if self._needs_old else None
-        ref_logp = self.reference.score(batch) if self.reference is not None else None
-        proxies = self.learner.score_norms(batch) if "proxies" in algorithm.needs else None
-        values = self.learner.score_values(batch) if "values" in algorithm.needs else None
-        known = {
-            "old_logp": old_logp,
-            "ref_logp": ref_logp,
-            "proxies": proxies,
-            "values": values,
-            "sampler_logp": batch.sampler_logp,
-        }
-        tensors = {name: tensor for name, tensor in known.items() if tensor is not None}
+        shaped = self._shaped(experience)
+        known = self._known(experience)
         credit = algorithm.advantages(
             shaped,
             experience.groups,
             batch.mask,
-            experience.rollouts,
+            rollouts,
             truncated=truncated,
-            **{name: tensors[name] for name in _CREDITED if name in tensors},
+            **{name: known[name] for name in _CREDITED if name in known},
         )
         kept = algorithm.keep(experience.rewards, experience.groups) & ~experience.excluded
-        mask = batch.mask * kept[experience.rollouts].unsqueeze(1)
         corrected = algorithm.correct(
-            mask,
-            experience.rollouts,
+            batch.mask * kept[rollouts].unsqueeze(1),
+            rollouts,
             advantages=credit.advantages,
             truncated=truncated,
             rewards=experience.rewards,
-            **tensors,
+            **{name: known[name] for name in _CORRECTED if name in known},
         )
         ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
             advantages=credit.advantages,
             returns=credit.returns,
-            old_values=values,
+            old_values=known.get("values"),
             weights=corrected.weights,
-            old_logp=old_logp,
-            ref_logp=ref_logp,
-            groups=experience.groups[experience.rollouts],
-            rewards=shaped[experience.rollouts],
+            old_logp=known.get("old_logp"),
+            ref_logp=known.get("ref_logp"),
+            groups=experience.groups[rollouts],
+            rewards=shaped[rollouts],
             prompt_tokens=_prompt_tokens(corrected.mask, experience),
         )
-        return ready, _gap(old_logp, batch)
+        return ready, _gap(known.get("old_logp"), batch)
+
+    def _shaped(self, experience: Experience) -> Tensor:
+        lengths = torch.zeros(len(experience.rewards)).index_add(
+            0, experience.rollouts, experience.batch.mask.sum(1)
+        )
+        return self.algorithm.shape(
+            experience.rewards,
+            experience.groups,
+            lengths=lengths,
+            truncated=experience.truncated,
+        )
+
+    def _known(self, experience: Experience) -> dict[str, Tensor]:
+        """What credit and corrections read beyond rewards: only what the recipe asks for."""
+        batch, needs = experience.batch, self.algorithm.needs
+        known = {"sampler_logp": batch.sampler_logp}
+        if self._needs_old:
+            known["old_logp"] = self.learner.score(batch)
+        if self.reference is not None:
+            known["ref_logp"] = self.reference.score(batch)
+        if "proxies" in needs:
+            known["proxies"] = self.learner.score_norms(batch)
+        if "values" in needs:
+            known["values"] = self.learner.score_values(batch)
+        if self.tracker is not None:
+            known["alpha"], known["beta"] = self.tracker.counts(experience.tasks)
+        return known
+
+    def _drift(self, experience: Experience) -> Tensor | None:
+        if self.tracker is None:
+            return None
+        return self.tracker.drift(experience.tasks, self.learner.score)
+
+    def _remember(
+        self, experience: Experience, batch: Batch, drift: Tensor | None
+    ) -> dict[str, float]:
+        """Tell the tracker what became of each task; the old policy's words are kept."""
+        if self.tracker is None or drift is None:
+            return {}
+        responses = _responses(experience, batch.extra["old_logp"])
+        before = self.tracker.rates(experience.tasks)
+        self.tracker.remember(experience.tasks, self._shaped(experience), drift, responses)
+        return {"tracked_rate": float(before.mean()), "tracked_drift": float(drift.mean())}
 
     @property
     def _needs_old(self) -> bool:
@@ -241,7 +287,8 @@ class Updater:
         """
         needs = self.algorithm.needs
         corrects = self.algorithm.weights_fn is not None or bool(self.algorithm.filters)
-        return self.updates > 1 or corrects or "ref_logp" in needs
+        remembers = self.tracker is not None
+        return self.updates > 1 or corrects or remembers or "ref_logp" in needs
 
     def _loss(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
         extra = dict(batch.extra)
@@ -296,6 +343,18 @@ def _prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
     row_groups = experience.groups[experience.rollouts]
     totals = torch.zeros(int(row_groups.max()) + 1).index_add(0, row_groups, mask.sum(1))
     return totals[row_groups]
+
+
+def _responses(experience: Experience, logp: Tensor) -> list[list[Row]]:
+    """N times the rows of a trajectory, with `logp` [B, T] for log-probabilities."""
+    batch = experience.batch
+    found: list[list[Row]] = [[] for _ in experience.tasks]
+    owners, lengths = experience.rollouts.tolist(), batch.lengths.tolist()
+    for row, (owner, length) in enumerate(zip(owners, lengths, strict=True)):
+        mask = [int(one) for one in batch.mask[row, :length].tolist()]
+        ids, logprobs = batch.ids[row, :length].tolist(), logp[row, :length].tolist()
+        found[owner].append(Row(ids, mask, logprobs))
+    return found
 
 
 def _gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:

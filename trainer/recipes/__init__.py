@@ -1,8 +1,18 @@
 """Training recipes as data, and what turns one into the functions a trainer calls."""
 
-from .algorithm import Algorithm, Corrected, Credit, Loss, resolve
+from .algorithm import Algorithm, Corrected
+from .credit import Credit
 from .difference import compare, effective
-from .recipe import Recipe, UnknownRecipe, load_recipe, merge, recipe_names
+from .loss import Loss
+from .recipe import (
+    Recipe,
+    TrackerSettings,
+    UnknownRecipe,
+    load_recipe,
+    merge,
+    recipe_names,
+)
+from .resolve import resolve
 
 __all__ = [
     "Algorithm",
@@ -10,6 +20,7 @@ __all__ = [
     "Credit",
     "Loss",
     "Recipe",
+    "TrackerSettings",
     "UnknownRecipe",
     "compare",
     "effective",

@@ -36,6 +36,8 @@ TOKEN_REWARDED = frozenset({"reinforce_pp_advantages", "gae_advantages", "egae_a
 """They take a reward at every token."""
 WITH_VALUES = frozenset({"gae_advantages", "egae_advantages"})
 """They need a value head."""
+TRACKED = "single_stream_spo_advantages"
+"""It reads success rates that are tracked task by task."""
 WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
 """They count rows, not tokens."""
 
@@ -61,7 +63,9 @@ def _groups(recipe: Recipe) -> Iterator[str]:
         yield f"{advantage} compares rollouts of one task; with sampling.group_size = 1 all are 0"
     if size == 1 and recipe.sampling.filter:
         yield f"sampling.filter = {recipe.sampling.filter!r} compares rollouts; group_size is 1"
-    if size > 1 and advantage == "single_stream_spo_advantages":
+    if size == 1 and recipe.algorithm.loss in WITHOUT_AGG:
+        yield f"{recipe.algorithm.loss} compares rollouts of one task; sampling.group_size is 1"
+    if size > 1 and advantage == TRACKED:
         yield "single-stream SPO has one rollout a task and a tracker; set sampling.group_size = 1"
 
 
@@ -71,10 +75,38 @@ def _sampling(recipe: Recipe) -> Iterator[str]:
         yield f"sampling.temperature = {sampling.temperature}: greedy rollouts are all alike"
     if sampling.refill and not sampling.filter:
         yield "sampling.refill replaces what sampling.filter drops, and there is no filter"
-    if sampling.prioritise and recipe.algorithm.advantage != "single_stream_spo_advantages":
-        yield "sampling.prioritise needs the success rates that single_stream_spo_advantages tracks"
+    if sampling.prioritise and sampling.tracker is None:
+        yield "sampling.prioritise needs tracked success rates: add [sampling.tracker]"
     if not 0 <= sampling.drop_solved_at <= 1:
         yield f"sampling.drop_solved_at is a pass rate in [0, 1], got {sampling.drop_solved_at}"
+
+
+def _tracking(recipe: Recipe) -> Iterator[str]:
+    tracker = recipe.sampling.tracker
+    tracked = recipe.algorithm.advantage == TRACKED
+    if tracker is None:
+        if tracked:
+            yield f"{TRACKED} needs success rates: add [sampling.tracker]"
+        return
+    if not tracked and not recipe.sampling.prioritise:
+        yield "[sampling.tracker] keeps success rates that nothing reads"
+    if recipe.shaping:
+        yield "[sampling.tracker] counts successes; shaped rewards are none"
+    if tracker.pool < 1 or tracker.prior_rollouts < 0:
+        yield (
+            f"sampling.tracker: pool must be at least 1 and prior_rollouts not negative, got "
+            f"{tracker.pool} and {tracker.prior_rollouts}"
+        )
+    if not 0 <= tracker.rho_low <= tracker.rho_high <= 1 or tracker.rho_low == 1:
+        yield (
+            "sampling.tracker: need 0 <= rho_low <= rho_high <= 1 and rho_low < 1, got "
+            f"{tracker.rho_low} and {tracker.rho_high}"
+        )
+    if not tracker.half_life > 0 or not tracker.floor >= 0:
+        yield (
+            "sampling.tracker: half_life must be positive and floor not negative, got "
+            f"{tracker.half_life} and {tracker.floor}"
+        )
 
 
 def _aggregation(recipe: Recipe) -> Iterator[str]:
@@ -158,6 +190,7 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     _groups,
     _sampling,
+    _tracking,
     _aggregation,
     _clips,
     _credit,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from .algorithm import resolve
 from .calls import defaults
 from .recipe import Recipe
+from .resolve import resolve
 
 
 def effective(recipe: Recipe) -> dict[str, object]:

@@ -9,6 +9,12 @@ options.
     eps_high = 0.28
 
 A recipe comes from this folder by name, or from a TOML file of yours; overrides are merged over it.
+A file may start from another recipe and say only what differs:
+
+    base = "grpo"
+    name = "grpo-higher"
+    [algorithm.loss_options]
+    eps_high = 0.28
 """
 
 from __future__ import annotations
@@ -122,6 +128,22 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     overlong: Overlong = Overlong()
 
 
+class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What single-stream SPO keeps of each task."""
+
+    pool: int = 1024
+    """Tasks that are drawn from: the first of an endless set, at most all of a finite one."""
+    prior_rollouts: int = 8
+    """Played of each task of the pool before the first step; 0 starts from Beta(N0 / 2, N0 / 2)."""
+    rho_low: float = 0.875
+    """Least memory; the prior weighs N0 = 1 / (1 - rho_low) rollouts."""
+    rho_high: float = 0.96
+    half_life: float = 0.06
+    """Nats a token the policy moves until half is forgotten."""
+    floor: float = 0.05
+    """Added to the preference of every task."""
+
+
 class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which rollouts are made, and which of them are trained."""
 
@@ -136,7 +158,9 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     drop_solved_at: float = 0.0
     """Tasks whose pass rate reached this leave the pool; 0 keeps all."""
     prioritise: bool = False
-    """Whether tasks are drawn by how uncertain they are."""
+    """Whether tasks are drawn by how uncertain they are; else they come in turn."""
+    tracker: TrackerSettings | None = None
+    """Of success rates, task by task, for single-stream SPO."""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,7 +204,7 @@ def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Rec
         UnknownRecipe: nothing has this name.
         ConfigError: a key or a value that a recipe does not have; the message says where.
     """
-    table = merge(_read(name), overrides or {})
+    table = merge(_whole(name), overrides or {})
     try:
         return msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
@@ -216,6 +240,19 @@ _OWNERS = {
 
 def _named(table: object) -> dict[str, object]:
     return {str(key): value for key, value in table.items()} if isinstance(table, Mapping) else {}
+
+
+def _whole(name: str) -> dict[str, object]:
+    """The table of a recipe, merged over that of its base, and so on."""
+    table, seen = _read(name), [name]
+    while "base" in table:
+        base = table.pop("base")
+        if not isinstance(base, str) or base in seen:
+            way = " -> ".join(map(str, [*seen, base]))
+            raise ConfigError(f"recipe {name!r}: base must name another recipe, got {way}")
+        seen.append(base)
+        table = merge(_read(base), table)
+    return table
 
 
 def _read(name: str) -> dict[str, object]:

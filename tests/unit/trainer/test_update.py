@@ -8,7 +8,7 @@ import torch
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ConfigError
-from ludus.trainer.batch import Batch
+from ludus.trainer.batch import Batch, passes
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learner import Learner
 from ludus.trainer.recipes import load_recipe, resolve
@@ -144,6 +144,63 @@ def test_recipes_run_with_several_updates_and_old_logprobs(recipe: str) -> None:
     numbers = step(made, groups)
     assert numbers["grad_norm"] > 0
     assert numbers["old_sampler_gap"] > 0
+
+
+PACS: dict[str, object] = {"algorithm": {"loss": "pacs_loss", "agg": ""}}
+
+
+@pytest.mark.parametrize("tokens", [8, 16, 1000])
+def test_a_loss_that_compares_rows_gets_whole_groups_whatever_a_pass_holds(tokens: int) -> None:
+    """PACS's gradient runs through the group's mean: a group that is split changes it."""
+    made = updater("grpo", PACS)
+    made.learner.config = TrainerConfig(lr=1e-2, tokens_per_pass=tokens)
+    groups = [
+        group(*(trajectory(float(k == 0), seed=10 * i + k) for k in range(3))) for i in range(4)
+    ]
+    batch, _ = made._credited(experience_of(groups))
+    # moved already, so that the groups' means are not all the same
+    moved = torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(1))
+    batch = batch.with_extra(old_logp=made.learner.score(batch) - 0.1 * moved)
+    whole = reference_gradient(made, batch)
+    made.learner.config = TrainerConfig(lr=1e-2, tokens_per_pass=tokens, max_grad_norm=1e9)
+    together = batch.extra["groups"]
+    made.learner.update(batch, torch.arange(len(batch)), made._loss, together=together)
+    found = next(made.learner.model.parameters()).grad
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-7)
+
+
+def reference_gradient(made: Any, batch: Batch) -> torch.Tensor:
+    """In one pass over everything, by autograd alone."""
+    predicted = made.learner.predict(batch)
+    total, weight = made._loss(batch, predicted)
+    (gradient,) = torch.autograd.grad(
+        total / weight, [next(made.learner.model.parameters())], allow_unused=True
+    )
+    return gradient
+
+
+def test_rows_that_stay_together_fill_passes_up() -> None:
+    lengths = torch.tensor([3, 9, 3, 2, 2, 4])
+    together = torch.tensor([0, 0, 1, 1, 2, 2])
+    parts = [sorted(part.tolist()) for part in passes(lengths, torch.arange(6), 16, together)]
+    # sets of longest row 3, 4 and 9: four rows of 4 make 16, two more of 9 would make 54
+    assert parts == [[2, 3, 4, 5], [0, 1]]
+    alone = [sorted(part.tolist()) for part in passes(lengths, torch.arange(6), 4, together)]
+    assert alone == [[2, 3], [4, 5], [0, 1]]
+
+
+@pytest.mark.parametrize("loss", ["pacs_loss", "drpo_loss"])
+def test_losses_of_whole_groups_learn(loss: str) -> None:
+    options = {"drpo_loss": {"max_length": 8}}.get(loss, {})
+    overrides: dict[str, object] = {"algorithm": {"loss": loss, "agg": "", "loss_options": options}}
+    made = updater("grpo", overrides, updates=2)
+    groups = [group(trajectory(1.0, seed=i), trajectory(0.0, seed=i + 10)) for i in range(4)]
+    experience = experience_of(groups)
+    before = made.learner.score(experience.batch).sum(1)
+    for _ in range(5):
+        step(made, groups)
+    moved = made.learner.score(experience.batch).sum(1) - before
+    assert bool((moved[0::2] > moved[1::2]).all())
 
 
 def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing() -> None:

@@ -1,0 +1,60 @@
+"""From a recipe's names to the functions they name, every option checked."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from .algorithm import Algorithm
+from .calls import Bound, bind, default_agg
+from .conflicts import refuse_conflicts
+from .recipe import Recipe
+
+
+def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
+    """Find every function a recipe names, check its options, and refuse what cannot work together.
+
+    Args:
+        recipe: of `load_recipe`.
+        max_tokens: the longest response, for options given as "max_tokens".
+
+    >>> from .recipe import load_recipe
+    >>> resolve(load_recipe("grpo")).advantage_fn.name
+    'grpo_advantages'
+
+    Raises:
+        ConfigError: an unknown function or option, or settings in conflict; the message says why.
+    """
+    settings, sampling = recipe.algorithm, recipe.sampling
+    find = partial(bind, max_tokens=max_tokens)
+    loss = find(settings.loss, "_loss", settings.loss_options, where="algorithm.loss")
+    refuse_conflicts(recipe)
+    advantage, options = settings.advantage, settings.advantage_options
+    where = "algorithm.corrections"
+    weights, weight_options = settings.corrections.weights, settings.corrections.weight_options
+    chosen, filter_options = sampling.filter, sampling.filter_options
+    return Algorithm(
+        recipe=recipe,
+        advantage_fn=find(advantage, "_advantages", options, where="algorithm.advantage"),
+        loss_fn=loss,
+        agg=_find_agg(recipe, loss, max_tokens) if loss.aggregates else None,
+        weights_fn=find(weights, "_weights", weight_options, where=where) if weights else None,
+        filters=tuple(
+            find(each.name, "_mask", each.options, where=where)
+            for each in settings.corrections.filters
+        ),
+        group_filter=find(chosen, "_mask", filter_options, where="sampling.filter")
+        if chosen
+        else None,
+        shaping=tuple(
+            (each, find(each.name, "_rewards", each.options, where="shaping"))
+            for each in recipe.shaping
+        ),
+    )
+
+
+def _find_agg(recipe: Recipe, loss: Bound, max_tokens: int | None) -> Bound:
+    name = recipe.algorithm.agg or default_agg(loss.function)
+    options = dict(recipe.algorithm.agg_options)
+    if name.endswith("_all_rows"):
+        name, options = name.removesuffix("_all_rows"), {**options, "rows": "all"}
+    return bind(name, "", options, where="algorithm.agg", max_tokens=max_tokens)
