@@ -22,8 +22,7 @@ import msgspec
 from ludus.errors import ConfigError
 
 from .control_groups import ControlGroups
-from .inside import syscalls
-from .inside.children import remove_tree
+from .inside import emptying, syscalls
 from .inside.plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
 from .inside.request import COMMAND, FETCH, PYTHON, Request
 from .languages import Language, find_language
@@ -265,8 +264,7 @@ class SlotSandbox:
         if self.groups:
             self.groups.remove()
         if self._work:
-            for folder in self._work.iterdir():
-                remove_tree(str(folder))
+            emptying.empty(str(self._work))
             self._work.rmdir()
             self._work = None
 

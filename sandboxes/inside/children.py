@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from . import command, fetch, program, prove, prove_pytest, repl, serve, syscalls as sc
+from . import command, fetch, program, prove, prove_pytest, repl, serve, syscalls as sc, way_out
 from .plan import UNSAFE, USERNS, Plan
 from .request import COMMAND, FETCH, PROVE, PROVE_PYTEST, PYTHON, REPL, SERVE, Request, receive
 
@@ -41,6 +41,8 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
         lock_down(plan)
         program.touch()
         request, streams = receive(requests, number)
+        if way_out.NAME in streams:
+            way_out.hand_over(streams.pop(way_out.NAME))
         os.closerange(place(streams), HIGHEST_DESCRIPTOR)
         write_files(request.files)
         code = MODES[request.mode](request)
@@ -113,26 +115,3 @@ def kill_children() -> None:
         children = [int(number) for number in stream.read().split()]
     for child in children:
         os.kill(child, signal.SIGKILL)
-
-
-def empty_folder(plan: Plan) -> None:
-    """Empty the work directory where it cannot be renewed by mounting. Removal follows no link."""
-    os.chdir(plan.work)
-    for entry in os.scandir(plan.work):
-        if entry.is_dir(follow_symlinks=False):
-            remove_tree(entry.path)
-        else:
-            os.unlink(entry.path)
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder and all below it, following no link, whatever rights a program left on it."""
-    for folder, _, _ in os.walk(path):
-        os.chmod(folder, 0o700)  # a program may have locked itself out
-    for folder, folders, files in os.walk(path, topdown=False):
-        for name in files:
-            os.unlink(os.path.join(folder, name))
-        for name in folders:
-            below = os.path.join(folder, name)
-            os.unlink(below) if os.path.islink(below) else os.rmdir(below)
-    os.rmdir(path)

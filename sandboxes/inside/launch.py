@@ -37,7 +37,7 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
     slot = os.fork()
     if slot == 0:
         os.close(driver)
-        _be_slot(plan, control, requests)
+        be_slot(plan, control, requests)
     control.close()
     requests.close()
     _guard(driver, slot)
@@ -54,7 +54,8 @@ def _guard(driver: int, slot: int) -> None:
     os._exit(0)
 
 
-def _be_slot(plan: Plan, control: socket.socket, requests: socket.socket) -> None:
+def be_slot(plan: Plan, control: socket.socket, requests: socket.socket) -> None:
+    """Wall this process in and serve; never returns."""
     code = 1
     try:
         program.redirect_nothing()

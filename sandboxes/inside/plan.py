@@ -10,6 +10,7 @@ from typing import NamedTuple
 ROOT = "slots-root"
 USERNS = "slots-userns"
 LANDLOCK = "slots-landlock"
+DOCKER = "docker"
 UNSAFE = "unsafe"
 
 
@@ -19,7 +20,7 @@ class Plan(NamedTuple):
     """
 
     tier: str
-    """One of ROOT, USERNS, LANDLOCK, UNSAFE."""
+    """One of ROOT, USERNS, LANDLOCK, DOCKER, UNSAFE."""
     work: str
     """The host directory to work in (LANDLOCK, UNSAFE), or "" where the slot mounts its own."""
     uid: int
@@ -43,6 +44,15 @@ class Plan(NamedTuple):
     """RLIMIT_NPROC where no control group counts processes; 0 leaves it alone."""
     address_space_bytes: int = 0
     """RLIMIT_AS where no control group counts memory; 0 leaves it alone."""
+
+    network: bool = False
+    """Programs may use internet sockets in the slot's own, otherwise empty network; the one way out
+    is the driver's proxy.
+    """
+    own_packages: bool = False
+    """Programs may import what the interpreter's own site-packages hold (the image's, in a
+    container).
+    """
 
     def encode(self) -> bytes:
         """As one JSON object."""

@@ -14,6 +14,9 @@ PACKAGES = "/packages"
 WORK = "/sandbox"
 """The one directory a program may write; `/tmp` and `/dev/shm` are links to it."""
 
+CONTAINER_FOLDERS = (WORK, "/tmp")
+"""What a program may write in a container, where `/tmp` cannot be made a link."""
+
 HOSTNAME = "sandbox"
 
 ENVIRONMENT = {
@@ -55,10 +58,16 @@ _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _NEWEST_KNOWN = 460
 _NEW_NAMESPACES = 0x7E02_0000
 _CLONE_PARENT = 0x8000
+_OF_A_PID = (
+    "prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr",
+)  # fmt: skip
+_OF_ANY_GROUP = ("setpriority", "ioprio_set")  # may name all processes of a user at once
 _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240, 246))
 
 
-def seccomp_program(*, mounts: bool, named_sockets: bool) -> bytes:
+def seccomp_program(
+    *, mounts: bool, named_sockets: bool, network: bool = False, shared_identity: bool = False
+) -> bytes:
     """The filter of a slot and of everything it starts.
 
     It is installed once per slot, so it must let through what the slot itself still does: mounting
@@ -72,6 +81,9 @@ def seccomp_program(*, mounts: bool, named_sockets: bool) -> bytes:
             socket file of the host
             is visible. Without it only connected `socketpair`s are left, since a datagram pair may
             send to a name.
+        network: IPv4 sockets are let through; only safe in a network namespace of the slot's own.
+        shared_identity: programs run as the slot's own user, so the calls that set limits,
+            priority or cores of a process may name only the caller itself.
     """
     allowed = set(ALLOWED.values())
     allowed |= {
@@ -79,17 +91,24 @@ def seccomp_program(*, mounts: bool, named_sockets: bool) -> bytes:
         _LANDLOCK_ADD,
         _LANDLOCK_RESTRICT,
     }  # a process can only take from itself by these
-    rules = [seccomp.ArgumentRule(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, 0, errno.EPERM)]
+    rules = [seccomp.ArgumentRule(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, (0,), errno.EPERM)]
     if mounts:
         allowed |= {_MOUNT, _UMOUNT}
+    if shared_identity:
+        allowed -= {ALLOWED[name] for name in _OF_ANY_GROUP}
+        rules += [
+            seccomp.ArgumentRule(ALLOWED[name], 0, 0xFFFF_FFFF, (0,), errno.EPERM)
+            for name in _OF_A_PID
+        ]
     if named_sockets:
-        rules.append(seccomp.ArgumentRule(_SOCKET, 0, 0xFFFF_FFFF, socket.AF_UNIX, errno.EACCES))
+        families = (socket.AF_UNIX, socket.AF_INET) if network else (socket.AF_UNIX,)
+        rules.append(seccomp.ArgumentRule(_SOCKET, 0, 0xFFFF_FFFF, families, errno.EACCES))
     else:
         connected = (
             0b1011  # the bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) share
         )
         rules.append(
-            seccomp.ArgumentRule(_SOCKETPAIR, 1, connected, socket.SOCK_STREAM, errno.EACCES)
+            seccomp.ArgumentRule(_SOCKETPAIR, 1, connected, (socket.SOCK_STREAM,), errno.EACCES)
         )
         allowed -= {_SOCKETPAIR, ALLOWED["connect"], ALLOWED["bind"], ALLOWED["listen"]}
     allowed.discard(_SOCKETPAIR if not named_sockets else _SOCKET)

@@ -23,11 +23,13 @@ def refuse(error: int) -> int:
 
 
 class ArgumentRule:
-    """Decides one call by the lower half of one argument: refuse unless `(value & mask) ==
-    expected`.
+    """Decides one call by the lower half of one argument: refuse unless `value & mask` is one of
+    `expected`.
     """
 
-    def __init__(self, number: int, argument: int, mask: int, expected: int, error: int) -> None:
+    def __init__(
+        self, number: int, argument: int, mask: int, expected: tuple[int, ...], error: int
+    ) -> None:
         self.number, self.argument, self.mask, self.expected, self.error = (
             number,
             argument,
@@ -38,12 +40,13 @@ class ArgumentRule:
 
     def code(self) -> list[tuple[int, int, int, int]]:
         """Instructions that return an action; entered only when the call number matched."""
+        last = len(self.expected) - 1
         return [
             (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * self.argument),
             (0x54, 0, 0, self.mask),  # A &= mask
-            (_JUMP_EQUAL, 0, 1, self.expected),
-            (_RETURN, 0, 0, ALLOW),
+            *((_JUMP_EQUAL, last - at + 1, 0, value) for at, value in enumerate(self.expected)),
             (_RETURN, 0, 0, refuse(self.error)),
+            (_RETURN, 0, 0, ALLOW),
         ]
 
 

@@ -18,8 +18,8 @@ import socket
 import struct
 from contextlib import suppress
 
-from . import children, policy, walls
-from .plan import LANDLOCK, UNSAFE, USERNS, Plan
+from . import children, emptying, policy, walls
+from .plan import DOCKER, LANDLOCK, UNSAFE, USERNS, Plan
 
 REPORT = struct.Struct("<cIiQQQI")
 """kind (b"R"), run number, wait status, user and system microseconds, peak resident bytes,
@@ -116,19 +116,27 @@ class Slot:
             self.preserved.discard(self.number)
             self.clean_mark = None
         elif self.plan.tier in (LANDLOCK, UNSAFE):
-            children.empty_folder(self.plan)
+            os.chdir(self.plan.work)
+            emptying.empty(self.plan.work)
         elif self._mark() != self.clean_mark:
-            walls.renew_work(self.plan)
+            if self.plan.tier == DOCKER:
+                emptying.empty_as(self.plan.uid, self.plan.gid, policy.CONTAINER_FOLDERS)
+            else:
+                walls.renew_work(self.plan)
             self.clean_mark = self._mark()
 
     def _mark(self) -> tuple[object, ...] | None:
         """What changes when anything in the work directory changes."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
             return None
-        space, folder = os.statvfs(policy.WORK), os.stat(policy.WORK)
+        folders = policy.CONTAINER_FOLDERS if self.plan.tier == DOCKER else (policy.WORK,)
+        return tuple(self._mark_of(folder) for folder in folders)
+
+    def _mark_of(self, path: str) -> tuple[object, ...]:
+        space, folder = os.statvfs(path), os.stat(path)
         # the time alone could miss a change within its granularity, so the free inodes and the
         # attributes count too
-        attributes = tuple(os.listxattr(policy.WORK)) if self.plan.tier == USERNS else ()
+        attributes = tuple(os.listxattr(path)) if self.plan.tier == USERNS else ()
         return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
 
 

@@ -7,13 +7,15 @@ what the steps before it need.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
 import socket
+import struct
 
 from . import policy, syscalls as sc
-from .plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
+from .plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, Plan
 
 _STAGING = ("/sys", "/mnt", "/tmp")
 """Where the new root is put together: a folder every host has and no program needs to see."""
@@ -23,6 +25,9 @@ _WRITE = 0xFFFF
 _ACCESS_FILE_BITS = (
     0b100_0000_0000_0111  # execute, write, read, truncate: what makes sense for one file
 )
+
+
+_SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
 
 def namespaces(tier: str) -> int:
@@ -69,13 +74,22 @@ def build(plan: Plan) -> None:
     if plan.tier in (ROOT, USERNS):
         _build_root(plan)
         socket.sethostname(policy.HOSTNAME)
+        if plan.network:
+            _raise_loopback()
+    if plan.tier == DOCKER:
+        os.symlink(policy.WORK, "/dev/shm")
+        os.chdir(policy.WORK)
     _limit(plan)
     _give_up_identity(plan)
-    sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity would have cleared it
+    if plan.tier != DOCKER:  # the parent of a container's first process is no concern of ours
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity would have cleared it
     if plan.tier == LANDLOCK:
         _restrict_files(plan)
     filter_ = policy.seccomp_program(
-        mounts=plan.tier != LANDLOCK, named_sockets=plan.tier != LANDLOCK
+        mounts=plan.tier in (ROOT, USERNS),
+        named_sockets=plan.tier != LANDLOCK,
+        network=plan.network,
+        shared_identity=plan.uid == os.getuid(),
     )
     sc.install_seccomp(filter_)
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
@@ -178,6 +192,13 @@ def _mount_proc(root: str) -> None:
     sc.mount("proc", root + "/proc", "proc", flags, "subset=pid,hidepid=invisible")
 
 
+def _raise_loopback() -> None:
+    """Switch on `lo` of this network namespace, the only interface it has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+
+
 def _limit(plan: Plan) -> None:
     limits = [(resource.RLIMIT_NOFILE, policy.DESCRIPTORS), (resource.RLIMIT_CORE, 0)]
     if plan.tier == LANDLOCK:
@@ -231,6 +252,10 @@ def _write(path: str, text: str) -> None:
 
 def package_folders(plan: Plan) -> list[str]:
     """What `sys.path` needs so that the allowed packages can be imported."""
-    if plan.tier in (ROOT, USERNS):
+    if plan.own_packages:
+        import site  # kept out of every other slot
+
+        return site.getsitepackages()
+    if plan.tier in (ROOT, USERNS, DOCKER):
         return [policy.PACKAGES]
     return sorted({os.path.dirname(package) for package in plan.packages})

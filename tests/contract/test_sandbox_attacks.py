@@ -123,6 +123,9 @@ ATTACKS: dict[str, str] = {
     if pid == 0: time.sleep(5); os._exit(0)
     call(101, 16, pid, 0, 0); return True""",
     "signal its keeper": "os.kill(os.getppid(), 0); return True",
+    "limit its keeper": "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0)); return True",
+    "slow its keeper": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 1); return True",
+    "pin its keeper": "os.sched_setaffinity(os.getppid(), os.sched_getaffinity(0)); return True",
     "find an open descriptor": """
     left = []
     for number in range(3, 256):

@@ -223,7 +223,7 @@ async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSa
     )
     await asyncio.sleep(0.2)
     for slot in list(sandbox.pool()._of):  # pyright: ignore[reportPrivateUsage]
-        slot._guardian.send_signal(signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+        slot._guardian.kill()  # pyright: ignore[reportPrivateUsage]
     assert (await running).stdout == "survived\n"
 
 
@@ -281,3 +281,15 @@ async def test_five_hundred_runs_leave_descriptors_and_memory_flat(sandbox: Slot
 
 def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
+async def test_a_tree_deeper_than_any_path_is_removed(tier: str) -> None:
+    deep = "import os\nfor _ in range(300):\n    os.mkdir('d' * 20); os.chdir('d' * 20)"
+    sandbox = await open_sandbox(tier, size=1)
+    try:
+        for _ in range(2):
+            assert (await sandbox.execute(deep)).ok
+            assert (await sandbox.execute("import os; print(os.listdir())")).stdout == "[]\n"
+    finally:
+        await sandbox.close()

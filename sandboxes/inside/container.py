@@ -1,0 +1,42 @@
+"""The first process of a container: the slot itself, since a container has its namespaces already.
+
+It has no parent that could stand guard and needs none: the slot ends when the driver's end of its
+control line closes, and with it, as process 1, everything else in the container.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+
+from .plan import Plan
+
+
+def main(path: str) -> None:
+    """Connect to the driver's socket twice, for control and for requests, and serve; never
+    returns.
+    """
+    control, requests = _connect(path), _connect(path)
+    try:
+        from . import launch  # what cannot be imported here is told to the driver
+
+        plan = Plan.decode(control.recv(1 << 18))
+        launch.be_slot(_with_what_there_is(plan), control, requests)
+    except BaseException as error:
+        control.send(f"failed:{type(error).__name__}: {error}".encode()[:2000])
+    finally:
+        os._exit(1)
+
+
+def _connect(path: str) -> socket.socket:
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(path)
+    return line
+
+
+def _with_what_there_is(plan: Plan) -> Plan:
+    """An image may lack some of the modules that are usually loaded first."""
+    if not plan.own_packages:
+        return plan
+    return plan._replace(preload=[name for name in plan.preload if importlib.util.find_spec(name)])

@@ -1,0 +1,106 @@
+"""Empties a directory a program has filled, however deep, locked or oddly named it left it.
+
+Everything is done by descriptor and one level at a time: the folders of a folder are moved to the
+top before it is removed, so no path grows long, nothing recurses, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from collections.abc import Iterator
+from itertools import count
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+
+
+def empty(folder: str) -> None:
+    """Remove everything in `folder`, with the rights of this process.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    top = os.open(folder, _FOLDER)
+    numbers = count()
+    try:
+        while names := _remove_files(top):
+            for name in names:
+                _dissolve(top, name, numbers)
+    finally:
+        os.close(top)
+
+
+def _remove_files(top: int) -> list[str]:
+    """Unlink what is no folder; returns the names of the folders."""
+    folders: list[str] = []
+    for name, is_folder in _entries(top):
+        if is_folder:
+            folders.append(name)
+        else:
+            os.unlink(name, dir_fd=top)
+    return folders
+
+
+def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
+    """Remove the folder `name` of `top`; its own folders move to `top`, named by `numbers`."""
+    below = _open_locked(name, top)
+    try:
+        for inner in _remove_files(below):
+            os.chmod(inner, 0o700, dir_fd=below)  # moving a folder writes its ".."
+            _move_up(inner, below, top, numbers)
+    finally:
+        os.close(below)
+    os.rmdir(name, dir_fd=top)
+
+
+def _open_locked(name: str, top: int) -> int:
+    os.chmod(name, 0o700, dir_fd=top)  # the program may have locked itself out
+    return os.open(name, _FOLDER, dir_fd=top)
+
+
+def _move_up(name: str, below: int, top: int, numbers: Iterator[int]) -> None:
+    for number in numbers:
+        try:
+            os.rename(name, f"{number:x}", src_dir_fd=below, dst_dir_fd=top)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+        else:
+            return
+
+
+def _entries(folder: int) -> list[tuple[str, bool]]:
+    """Names and whether each is a folder; read through a descriptor of its own, from the start."""
+    again = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        with os.scandir(again) as found:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    finally:
+        os.close(again)
+
+
+def empty_as(uid: int, gid: int, folders: tuple[str, ...]) -> None:
+    """Empty `folders` in a child with the identity their content belongs to.
+
+    Root without capabilities may not enter what a program has locked; its owner may unlock it.
+
+    Raises:
+        OSError: the child could not; it is not known what is left.
+    """
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            for folder in folders:
+                empty(folder)
+            code = 0
+        except OSError:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if os.waitpid(child, 0)[1] != 0:
+        raise OSError(f"{' and '.join(folders)} cannot be emptied after a run")
