@@ -2,6 +2,7 @@
 
 BUILTIN: dict[str, str] = {
     "ludus/arithmetic-v0": "ludus.envs.arithmetic:Arithmetic",
+    "ludus/coding-v0": "ludus.envs.coding:Coding",
     "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",
 }

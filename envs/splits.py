@@ -89,3 +89,15 @@ def _tasks(split: str, problems: Sequence[Problem]) -> ListedTasks:
 
 def _key(seed: int, problem_id: str) -> bytes:
     return hashlib.blake2b(f"{seed}/{problem_id}".encode(), digest_size=8).digest()
+
+
+def split_of(text: str) -> str:
+    """The split a generated problem belongs to: 8 in 10 to train, 1 to validation, 1 to test.
+
+    It goes by a digest of its text alone, so no problem is ever in two splits.
+    """
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return _BY_TENTH[int.from_bytes(digest) % len(_BY_TENTH)]
+
+
+_BY_TENTH = (*["train"] * 8, "validation", "test")

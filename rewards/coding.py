@@ -4,9 +4,13 @@
                 gold={"tests": ["assert f(1) == 2"]})
 
 The gold is a mapping (or its JSON): `tests`, and optionally `kind` (`assert`, `stdin`,
-`function_call`), `entry_point`, `prelude`, `compare`, `timeout_s`, `memory_bytes`. A bare list is
-taken as `tests` of kind `assert`. Code runs in the strongest sandbox that holds here; the
-tests and what they expect stay outside the process that runs it.
+`function_call`), `entry_point`, `prelude`, `compare`, `timeout_s`, `memory_bytes`, `language`. A
+bare list is taken as `tests` of kind `assert`. What a prompt gave is `context` (imports and
+helpers, put before the program) and `stub` (the unfinished function: a response that does not
+define `entry_point` is taken as its rest).
+
+Code runs in the strongest sandbox that holds here; the tests and what they expect stay outside the
+process that runs it. Where no sandbox holds, the verdict is `unavailable`.
 """
 
 from __future__ import annotations
@@ -16,19 +20,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ludus.errors import ConfigError
 from ludus.sandboxes import GradeOptions, grade_async
+from ludus.sandboxes.compare import Comparison
+from ludus.sandboxes.grading import KINDS
+from ludus.sandboxes.languages import UnknownLanguage, find_language
 from ludus.verdict import Verdict
 
 from .protocol import Sample
 
-_FENCE = re.compile(
-    r"^[ \t]*(```+|~~~+)[ \t]*([\w+#.-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.M | re.S
-)
-_OPEN_FENCE = re.compile(r"^[ \t]*```+[ \t]*[\w+#.-]*[^\n]*\n(.*)\Z", re.M | re.S)
-_THINKING = re.compile(r"\A.*</think>", re.S)
 _PYTHON = ("python", "py", "python3", "")
+_FUTURE = re.compile(r"^from __future__ import .*$", re.M)
 _OPTIONS = ("entry_point", "prelude", "compare", "timeout_s", "memory_bytes", "language")
+
+GOLD_OPTIONS = (*_OPTIONS, "context", "stub")
+"""What a gold may say besides `tests` and `kind`."""
 
 
 class CodingVerifier:
@@ -51,14 +59,49 @@ class CodingVerifier:
         code = extract_code(sample.text)
         if not code.strip():
             return Verdict.of(0.0, "there is no code in the response")
+        try:
+            kind, options = self._options(gold)
+        except (ConfigError, UnknownLanguage, TypeError, ValueError) as error:
+            return Verdict.invalid(f"the gold cannot be used: {error}")
+        try:
+            return await grade_async(
+                completed(code, gold), gold["tests"], kind=kind, options=options
+            )
+        except ConfigError as error:  # the gold was checked: what is left is the sandbox
+            return Verdict.unavailable(f"nothing can be graded here: {error}")
+
+    def _options(self, gold: Mapping[str, Any]) -> tuple[str, GradeOptions]:
+        """The kind of the tests and how to grade by them.
+
+        Raises:
+            ConfigError, UnknownLanguage, TypeError, ValueError: one of them cannot be.
+        """
+        kind = str(gold.get("kind", "assert"))
+        if kind not in KINDS:
+            raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
+        json.dumps(gold["tests"], ensure_ascii=False).encode()
         chosen = {name: gold[name] for name in _OPTIONS if name in gold}
         settings: dict[str, Any] = {"timeout_s": self.timeout_s, **chosen}
-        try:
-            options = GradeOptions(partial=self.partial, **settings)
-            kind = str(gold.get("kind", "assert"))
-            return await grade_async(code, gold["tests"], kind=kind, options=options)
-        except (ConfigError, TypeError, ValueError) as error:
-            return Verdict.invalid(f"the gold cannot be used: {error}")
+        options = msgspec.convert({"partial": self.partial, **settings}, GradeOptions)
+        Comparison.parse(options.compare)
+        find_language(options.language)
+        return kind, options
+
+
+def completed(code: str, gold: Mapping[str, Any]) -> str:
+    """The program a response stands for, with what the prompt gave.
+
+    >>> completed("    return n + 1", {"entry_point": "f", "stub": "def f(n):\\n"})
+    'def f(n):\\n    return n + 1'
+    """
+    name, stub = str(gold.get("entry_point", "")), str(gold.get("stub", ""))
+    if stub and not re.search(rf"^(?:(?:async )?def )?{re.escape(name)}\b", code, re.M):
+        return stub + code
+    context = str(gold.get("context", ""))
+    if not context:
+        return code
+    futures = _FUTURE.findall(code)  # must stand at the top of a program
+    return "\n".join([*futures, context, _FUTURE.sub("", code)])
 
 
 def extract_code(response: str) -> str:
@@ -68,13 +111,39 @@ def extract_code(response: str) -> str:
     >>> extract_code("First\\n```python\\nx = 1\\n```\\nthen\\n```python\\nx = 2\\n```\\nDone.")
     'x = 2\\n'
     """
-    said = _THINKING.sub("", response)
-    blocks = [(found[2].lower(), found[3]) for found in _FENCE.finditer(said)]
+    blocks, unclosed = _blocks(response.rpartition("</think>")[2])
     ours = [body for language, body in blocks if language in _PYTHON]
     if ours or blocks:
         return ours[-1] if ours else blocks[-1][1]
-    unclosed = _OPEN_FENCE.search(said)
-    return unclosed[1] if unclosed else said
+    return unclosed
+
+
+def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
+    """The fenced blocks as (language, body), and the rest of one that was never closed: the whole
+    text if none was opened. One pass over the lines.
+    """
+    blocks: list[tuple[str, str]] = []
+    fence, language, body, opened = "", "", list[str](), False
+    for line in text.splitlines(keepends=True):
+        mark, word = _fence(line)
+        if fence and mark.startswith(fence) and not word:
+            blocks.append((language, "".join(body)))
+            fence = ""
+        elif not fence and mark:
+            fence, language, body, opened = mark, word, [], True
+        else:
+            body.append(line)
+    return blocks, "".join(body) if fence or not opened else ""
+
+
+def _fence(line: str) -> tuple[str, str]:
+    """The backticks or tildes a line begins with, three or more, and the word after them."""
+    text = line.strip()
+    mark = text[: len(text) - len(text.lstrip(text[:1]))] if text[:1] in ("`", "~") else ""
+    if len(mark) < 3:
+        return "", ""
+    words = text[len(mark) :].split(maxsplit=1)
+    return mark, words[0].lower() if words else ""
 
 
 def _gold(gold: object) -> Mapping[str, Any] | str:
