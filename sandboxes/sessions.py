@@ -78,6 +78,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._reason = "it was closed"
+        self._expired = False
         self._idle: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -108,6 +109,15 @@ class Session:
         held = AsyncExitStack()
         (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
         return cls(slot, held, limits, idle_ttl_s)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the sandbox or waiting too long ended it, not what ran in it."""
+        if self._expired or not self._run.done() or self._run.cancelled():
+            return self._expired
+        if self._run.exception() is not None:
+            return True
+        return self._run.result().status is ExecutionStatus.INFRA_ERROR
 
     def _on_end(self, run: asyncio.Future[Any]) -> None:
         if not run.cancelled() and not run.exception():
@@ -233,6 +243,7 @@ class Session:
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
 
     def _expire(self) -> None:
+        self._expired = True
         self._reason = f"it was idle for {self._idle_ttl_s:g} s"
         self._ending = self._loop.create_task(self.close())
 
