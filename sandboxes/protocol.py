@@ -46,9 +46,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of all its processes and files together."""
     output_bytes: int = MIB
     """Of standard output and standard error, each; and of all fetched files together."""
+    compile_s: float = 30.0
+    """CPU and wall time of the compiler, where the language has one."""
 
     def __post_init__(self) -> None:
-        for name in ("timeout_s", "cpu_s", "memory_bytes", "output_bytes"):
+        for name in ("timeout_s", "cpu_s", "memory_bytes", "output_bytes", "compile_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
 
