@@ -43,10 +43,12 @@ def touch() -> None:
     for it.
     """
     marshal.loads(_SAMPLE_REQUEST)
-    exec(compile(_SAMPLE, NAME, "exec", dont_inherit=True), {"__name__": "touch"})
+    execute(_SAMPLE, fresh_main().__dict__)
+    print(end="", flush=True)  # noqa: T201 - nothing, and into /dev/null: no request is here yet
+    give_full_depth()
 
 
-_SAMPLE = b"x = [1, 'a', 2.5, {'k': (1,)}]\ndef f(n):\n    return n + 1\ny = f(1)\n"
+_SAMPLE = b"import sys\nx = [1, 'a', 2.5, {'k': (1,)}]\ndef f(n):\n    return n + 1\ny = f(1)\n"
 _SAMPLE_REQUEST = marshal.dumps((0, PYTHON, [_SAMPLE], {}, {}, ["out", "err"]), MARSHAL_VERSION)
 
 

@@ -92,7 +92,8 @@ def pivot_root(new: str, old: str) -> None:
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
     """Set an attribute of this process."""
-    return _check(_libc.prctl(option, first, second, 0, 0), f"prctl({option}, {first})")
+    result: int = _libc.prctl(option, first, second, 0, 0)
+    return result if result >= 0 else _check(result, f"prctl({option}, {first})")
 
 
 def drop_capabilities() -> None:
