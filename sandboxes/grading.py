@@ -28,7 +28,7 @@ from ludus.verdict import Verdict
 from .compare import Comparison
 from .inside.prove import PLAIN
 from .inside.request import PROVE, PROVE_PYTEST, SERVE, Request
-from .protocol import MIB, ExecutionStatus, Limits
+from .protocol import MIB, ExecutionStatus, Limits, Sandbox
 from .slot_sandbox import SlotSandbox
 from .slots import Outcome, Slot, SlotLost
 
@@ -123,7 +123,7 @@ async def grade(
 
 
 async def grade_in_detail(
-    sandbox: SlotSandbox,
+    sandbox: Sandbox,
     solution: str,
     tests: Sequence[object],
     *,
@@ -140,7 +140,7 @@ async def grade_in_detail(
                 "output": text}.
 
     Raises:
-        ConfigError: an unknown kind or comparison.
+        ConfigError: an unknown kind or comparison; tests of any kind but `stdin` need slots.
     """
     if kind not in KINDS:
         raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
@@ -151,6 +151,8 @@ async def grade_in_detail(
     try:
         if KINDS[kind] == "stdin":
             results = await _grade_outputs(sandbox, solution, tests, options, comparison)
+        elif not isinstance(sandbox, SlotSandbox):
+            raise ConfigError(f"tests of kind {kind!r} need slots, not the tier {sandbox.tier!r}")
         else:
             sources = _sources(tests, KINDS[kind], options)
             mode = PROVE_PYTEST if KINDS[kind] == "pytest" else PROVE
@@ -358,7 +360,7 @@ def _read_report(report: int, served: Outcome, proved: Outcome) -> list[TestResu
 
 
 async def _grade_outputs(
-    sandbox: SlotSandbox,
+    sandbox: Sandbox,
     solution: str,
     tests: Sequence[object],
     options: GradeOptions,
