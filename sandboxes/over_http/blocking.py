@@ -1,0 +1,151 @@
+"""A ludus server as a sandbox for callers without an event loop: scripts and notebooks.
+
+with ludus.sandboxes.connect("http://127.0.0.1:8765") as server:
+    server.execute("print(6 * 7)").stdout               # "42\\n"
+    with server.repl() as repl:
+        repl.run("x = 6")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+from ludus.verdict import Verdict
+from ludus.wire.client import Client, run_blocking
+from ludus.wire.codec import Format
+from ludus.wire.sync_transport import SyncTransport
+
+from ..grading import DEFAULT_OPTIONS, GradeOptions, Grading
+from ..protocol import MIB, Execution, Limits
+from .client import Answer, SandboxCalls, execute_body, given_token
+from .remote_repl import RemoteRepl
+from .wire import ExecuteBody, GradeBody, SandboxCard
+
+
+class BlockingSandbox:
+    """A sandbox on a ludus server; every call blocks. Safe to share between threads.
+
+    Args:
+        url: `http://host:port`.
+        token: its bearer token; by default the environment variable LUDUS_TOKEN.
+        timeout_s: how long, beyond what a call itself may take, to go on trying.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:
+        self._transport = SyncTransport()
+        client = Client(url, self._transport, token=given_token(token), format=Format.MSGPACK)
+        self._calls = SandboxCalls(client, timeout_s=timeout_s)
+
+    def card(self) -> SandboxCard:
+        """What runs code over there."""
+        return run_blocking(self._calls.card())
+
+    def execute(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        timeout_s: float = 10.0,
+        cpu_s: float | None = None,
+        memory_bytes: int = 512 * MIB,
+        output_bytes: int = MIB,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        network: bool = False,
+    ) -> Execution:
+        """Run one program; see `ludus.sandboxes.execute`."""
+        limits = Limits(
+            timeout_s=timeout_s,
+            cpu_s=cpu_s or timeout_s,
+            memory_bytes=memory_bytes,
+            output_bytes=output_bytes,
+        )
+        body = execute_body(
+            code,
+            language,
+            limits=limits,
+            stdin=stdin,
+            files=files,
+            fetch_files=fetch_files,
+            network=network,
+        )
+        return run_blocking(self._calls.execute(body))
+
+    def execute_batch(self, bodies: Iterable[ExecuteBody]) -> list[Answer]:
+        """Run many programs in one request; see `SandboxCalls.execute_batch`."""
+        return run_blocking(self._calls.execute_batch(list(bodies)))
+
+    def grade(
+        self,
+        solution: str,
+        tests: Sequence[object],
+        *,
+        kind: str = "assert",
+        options: GradeOptions = DEFAULT_OPTIONS,
+    ) -> Verdict:
+        """Grade one solution; see `ludus.sandboxes.grade`."""
+        return self.grade_in_detail(solution, tests, kind=kind, options=options).verdict
+
+    def grade_in_detail(
+        self,
+        solution: str,
+        tests: Sequence[object],
+        *,
+        kind: str = "assert",
+        options: GradeOptions = DEFAULT_OPTIONS,
+    ) -> Grading:
+        """Grade one solution, with each test's result."""
+        body = GradeBody(solution=solution, tests=list(tests), kind=kind, options=options)
+        return run_blocking(self._calls.grade(body))
+
+    def repl(self, *, name: str = "", idle_ttl_s: float | None = None) -> BlockingRepl:
+        """Start a REPL; see `RemoteRepl.open`."""
+        opening = RemoteRepl.open(self._calls, name=name, idle_ttl_s=idle_ttl_s)
+        return BlockingRepl(run_blocking(opening))
+
+    def close(self) -> None:
+        """Close every connection."""
+        run_blocking(self._transport.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class BlockingRepl:
+    """A REPL on a server; every call blocks. For one thread at a time."""
+
+    def __init__(self, repl: RemoteRepl) -> None:
+        self._repl = repl
+        self.name = repl.name
+
+    def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
+        """Run one cell; see `RemoteRepl.run`."""
+        return run_blocking(self._repl.run(code, timeout_s=timeout_s))
+
+    def write(self, files: Mapping[str, bytes | str]) -> None:
+        """Write files into its directory."""
+        run_blocking(self._repl.write(files))
+
+    def read(self, path: str) -> bytes:
+        """Read one file of it."""
+        return run_blocking(self._repl.read(path))
+
+    def close(self) -> None:
+        """End it."""
+        run_blocking(self._repl.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(url: str, *, token: str | None = None, timeout_s: float = 120.0) -> BlockingSandbox:
+    """The sandbox of a ludus server, for blocking calls; `RemoteSandbox` is the async one."""
+    return BlockingSandbox(url, token=token, timeout_s=timeout_s)

@@ -1,0 +1,296 @@
+"""A ludus server as a sandbox: every call written once, over either transport.
+
+What is sent again is safe to send again: programs and gradings leave nothing behind, cells carry a
+`seq`. A program that was given a network may have left something there, so it is sent again only
+where the server says that it was not begun.
+
+What keeps the server from answering is an `infra_error` or an `unavailable` verdict, never a
+program's fault. Only what no other try can help raises: a wrong token, a request that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from ludus.errors import (
+    ConfigError,
+    LudusError,
+    Overloaded,
+    RemoteError,
+    RequestRejected,
+    Unauthorized,
+    UnknownName,
+)
+from ludus.verdict import Verdict
+from ludus.wire.client import Client, Retry, RetryPolicy, nonsense
+from ludus.wire.faults import error_of, is_too_large
+
+from ..grading import KINDS, Grading, TestResult
+from ..languages import LANGUAGES, UnknownLanguage
+from ..protocol import DEFAULT_LIMITS, Execution, ExecutionStatus, Limits
+from .wire import (
+    MAX_BATCH,
+    ExecuteBatchReply,
+    ExecuteBatchRequest,
+    ExecuteBody,
+    ExecuteItem,
+    GradeBody,
+    GradeReply,
+    SandboxCard,
+)
+
+T = TypeVar("T")
+
+TOKEN_VARIABLE = "LUDUS_TOKEN"
+
+QUEUE_S = 30.0
+"""How long a call waits for a slot over there before it is answered 429 and comes again."""
+
+PATIENCE = 8.0
+"""A server gives a program up after this many times its wall limit, on an overloaded machine."""
+
+MARGIN_S = 15.0
+"""For the way there and back, and for ending a program."""
+
+Answer = Execution | LudusError
+
+
+class SandboxCalls:
+    """The calls of a sandbox server.
+
+    Args:
+        client: its address, token and transport.
+        timeout_s: how long, beyond what a call itself may take, to go on trying while the server
+            is overloaded, out of reach or starting again.
+    """
+
+    def __init__(self, client: Client, *, timeout_s: float = 120.0) -> None:
+        self.client = client
+        self._timeout_s = timeout_s
+
+    async def card(self) -> SandboxCard:
+        """What runs code over there.
+
+        Raises:
+            RemoteError: it does not say.
+        """
+        return await self.client.get("/v1/sandbox", SandboxCard)
+
+    async def execute(self, body: ExecuteBody) -> Execution:
+        """Run one program.
+
+        Raises:
+            ConfigError, UnknownLanguage: it cannot be tried there. Unauthorized: wrong token.
+        """
+        on = Overloaded if body.network else LudusError
+        body = msgspec.structs.replace(body, queue_timeout_s=body.queue_timeout_s or QUEUE_S)
+        try:
+            return await self.call(work_s(body), "POST", "/v1/execute", body, Execution, on=on)
+        except LudusError as error:
+            return execution_of(error)
+
+    async def execute_batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
+        """Run many programs; for each, in order, what it did or why it cannot be tried.
+
+        Those that find no place over there are sent again.
+
+        Raises:
+            Unauthorized: wrong token.
+        """
+        answers: dict[int, Answer] = {}
+        pending = list(range(len(bodies)))
+        retry = Retry(self._policy(max(map(work_s, bodies), default=1.0)), self.client.rng)
+        while pending:
+            for at, answer in zip(pending, await self._batches(bodies, pending), strict=True):
+                answers[at] = answer
+            pending = [at for at in pending if _come_again(answers[at], bodies[at])]
+            if pending and not await self._wait(retry, answers[pending[0]]):
+                break
+        return [_settled(answers[at]) for at in range(len(bodies))]
+
+    async def _wait(self, retry: Retry, answer: Answer) -> bool:
+        """Wait before the next request; False if there is no time for another."""
+        assert isinstance(answer, LudusError)
+        try:
+            seconds = retry.wait_s(answer, met=self.client.met)
+        except LudusError:
+            return False
+        await self.client.transport.sleep(seconds)
+        return True
+
+    async def _batches(self, bodies: Sequence[ExecuteBody], pending: list[int]) -> list[Answer]:
+        answers: list[Answer] = []
+        for start in range(0, len(pending), MAX_BATCH):
+            answers += await self._batch([bodies[at] for at in pending[start : start + MAX_BATCH]])
+        for place, at in enumerate(pending):
+            answer = answers[place]
+            if isinstance(answer, LudusError) and is_too_large(answer):  # its reply, among others
+                answers[place] = await self._alone(bodies[at])
+        return answers
+
+    async def _alone(self, body: ExecuteBody) -> Answer:
+        try:
+            return await self.execute(body)
+        except (ConfigError, UnknownName) as error:
+            return error
+
+    async def _batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
+        """One request; where it is too large for the server, two halves."""
+        on = Overloaded if any(body.network for body in bodies) else LudusError
+        longest_s = sum(body.timeout_s for body in bodies) + max(map(work_s, bodies))
+        request = ExecuteBatchRequest(items=list(bodies))
+        try:
+            reply = await self.call(
+                longest_s, "POST", "/v1/execute_batch", request, ExecuteBatchReply, on=on
+            )
+        except RemoteError as error:
+            if is_too_large(error) and len(bodies) > 1:
+                half = len(bodies) // 2
+                return [*await self._batch(bodies[:half]), *await self._batch(bodies[half:])]
+            return [execution_of(error)] * len(bodies)
+        if len(reply.items) != len(bodies):
+            raise nonsense(f"{self.client.url} answered {len(reply.items)} of {len(bodies)}")
+        return [_answer(item) for item in reply.items]
+
+    async def grade(self, body: GradeBody) -> Grading:
+        """Grade one solution.
+
+        Raises:
+            ConfigError: an unknown kind, or more time than is granted. Unauthorized: wrong token.
+        """
+        each = KINDS.get(body.kind) == "stdin"
+        longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
+        body = msgspec.structs.replace(body, queue_timeout_s=body.queue_timeout_s or QUEUE_S)
+        try:
+            reply = await self.call(longest_s, "POST", "/v1/grade", body, GradeReply)
+        except LudusError as error:
+            done = execution_of(error)
+            return Grading(Verdict.unavailable(done.detail))
+        results = (TestResult(one.passed, one.detail, one.seconds) for one in reply.results)
+        return Grading(reply.verdict, tuple(results))
+
+    async def call(
+        self,
+        longest_s: float,
+        method: str,
+        path: str,
+        body: msgspec.Struct | None,
+        as_type: type[T],
+        *,
+        on: type[LudusError] = LudusError,
+    ) -> T:
+        """One call that may take `longest_s` over there, tried as often as its time allows.
+
+        Raises:
+            LudusError: what the server met, or why it could not be asked.
+        """
+        patient = replace(self.client, policy=self._policy(longest_s))
+        try:
+            return await patient.call(method, path, body, as_type, on=on)
+        finally:
+            self.client.met = self.client.met or patient.met
+
+    def _policy(self, longest_s: float) -> RetryPolicy:
+        attempt_s = QUEUE_S + PATIENCE * longest_s + MARGIN_S
+        return RetryPolicy(timeout_s=attempt_s + self._timeout_s, attempt_timeout_s=attempt_s)
+
+
+def work_s(body: ExecuteBody) -> float:
+    """How long a program may run, its compiler included."""
+    how = LANGUAGES.get(body.language)
+    return body.timeout_s + (0.0 if how and not how.compile else body.compile_s)
+
+
+def execution_of(error: LudusError) -> Execution:
+    """What a failed call means for its program.
+
+    Raises:
+        LudusError: the request itself is at fault, as it would be locally.
+    """
+    if isinstance(error, RequestRejected):
+        raise ConfigError(str(error)) from error
+    if isinstance(error, UnknownName):
+        raise UnknownLanguage(*error.args) from error
+    if isinstance(error, RemoteError) and not isinstance(error, Unauthorized):
+        detail = f"{type(error).__name__}: {error}"
+        return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail)
+    raise error
+
+
+def _answer(item: ExecuteItem) -> Answer:
+    if item.error is not None:
+        return error_of(item.error, item.status)
+    return item.execution or nonsense(f"an item with status {item.status} and nothing in it")
+
+
+def _come_again(answer: Answer, body: ExecuteBody) -> bool:
+    """Whether an item should be sent again."""
+    if isinstance(answer, Overloaded):
+        return True
+    return bool(getattr(answer, "retryable", False)) and not body.network
+
+
+def _settled(answer: Answer) -> Answer:
+    """The final answer to an item: an error only where the item cannot be tried."""
+    if isinstance(answer, Execution):
+        return answer
+    try:
+        return execution_of(answer)
+    except LudusError as error:
+        return error
+
+
+def execute_body(
+    code: str,
+    language: str = "python",
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    stdin: str | bytes = "",
+    files: Mapping[str, bytes | str] | None = None,
+    fetch_files: Sequence[str] = (),
+    argv: Sequence[str] = (),
+    network: bool = False,
+) -> ExecuteBody:
+    """A run as it travels."""
+    return ExecuteBody(
+        code=code,
+        language=language,
+        timeout_s=limits.timeout_s,
+        cpu_s=limits.cpu_s,
+        memory_bytes=limits.memory_bytes,
+        output_bytes=limits.output_bytes,
+        compile_s=limits.compile_s,
+        stdin="" if isinstance(stdin, bytes) else stdin,
+        stdin_bytes=stdin if isinstance(stdin, bytes) else b"",
+        files=encode_files((files or {}).items()),
+        fetch_files=list(fetch_files),
+        argv=list(argv),
+        network=network,
+    )
+
+
+def as_bytes(data: bytes | str, what: str) -> bytes:
+    """File content as it travels.
+
+    Raises:
+        ConfigError: it is text that is not valid Unicode.
+    """
+    try:
+        return data.encode() if isinstance(data, str) else bytes(data)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} is not valid Unicode: {error}") from error
+
+
+def encode_files(files: Iterable[tuple[str, bytes | str]]) -> dict[str, bytes]:
+    """Files as they travel."""
+    return {path: as_bytes(data, f"file {path!r}") for path, data in files}
+
+
+def given_token(token: str | None) -> str:
+    """The token given, or that of the environment."""
+    return os.environ.get(TOKEN_VARIABLE, "") if token is None else token

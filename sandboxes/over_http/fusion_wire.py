@@ -1,0 +1,217 @@
+"""The words of SandboxFusion's protocol, as its clients send and read them.
+
+Its clients index the replies by name, so nothing is left out here; fields we do not know are
+ignored, as its server ignores them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ludus.wire.faults import Refused
+
+from ..protocol import MIB, Execution, ExecutionStatus
+
+FINISHED, TIMED_OUT, BROKEN = "Finished", "TimeLimitExceeded", "Error"
+SUCCESS, FAILED, SANDBOX_ERROR = "Success", "Failed", "SandboxError"
+
+KILLED = -9
+"""The return code of a program that was stopped for its memory, output or processes."""
+
+LANGUAGES = frozenset(
+    """
+    python cpp nodejs go go_test java php csharp bash typescript sql rust cuda lua R perl D_ut ruby
+    scala julia pytest junit kotlin_script jest verilog python_gpu lean swift racket
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+"""The languages its protocol names; this server runs some of them."""
+
+IGNORED_FILE = "IGNORE_THIS_FILE"
+UNLIMITED = -1
+
+
+class RunCodeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /run_code`."""
+
+    code: str
+    language: str
+    compile_timeout: float = 10.0
+    run_timeout: float = 10.0
+    memory_limit_MB: int = UNLIMITED
+    stdin: str | None = None
+    files: dict[str, str | None] = {}
+    """path -> base64."""
+    fetch_files: list[str] = []
+    args: list[str] = []
+    """Of pytest."""
+
+
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How one command ended."""
+
+    status: str
+    """Finished, TimeLimitExceeded, or Error: the sandbox's fault."""
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `POST /run_code`."""
+
+    status: str
+    """Success, Failed (the program's doing), or SandboxError (ours)."""
+    message: str
+    compile_result: CommandResult | None = None
+    run_result: CommandResult | None = None
+    executor_pod_name: str | None = None
+    files: dict[str, str] = {}
+
+
+class JupyterBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /run_jupyter`."""
+
+    cells: list[str]
+    cell_timeout: float = 0.0
+    """0 is without."""
+    total_timeout: float = 45.0
+    memory_limit_MB: int = UNLIMITED
+    kernel: str = "python3"
+    files: dict[str, str | None] = {}
+    fetch_files: list[str] = []
+
+
+class CellResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cell showed."""
+
+    stdout: str = ""
+    stderr: str = ""
+    display: list[dict[str, Any]] = []
+    """MIME bundles; the value of a last expression is one of them."""
+    error: list[dict[str, Any]] = []
+    """`ename`, `evalue`, `traceback`."""
+
+
+class JupyterReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `POST /run_jupyter`."""
+
+    status: str
+    message: str
+    driver: CommandResult | None = None
+    cells: list[CellResult] = []
+    executor_pod_name: str | None = None
+    files: dict[str, str] = {}
+
+
+class SubmitConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a completion is to be judged."""
+
+    dataset_type: str | None = None
+    language: str | None = None
+    compile_timeout: float | None = None
+    run_timeout: float | None = None
+    custom_extract_logic: str | None = None
+    """Python that calls `submit_code_blocks`; it runs in a slot."""
+    provided_data: dict[str, Any] | list[dict[str, Any]] | None = None
+    extra: dict[str, Any] = {}
+
+
+class SubmitBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /submit`."""
+
+    dataset: str
+    id: int | str
+    completion: str
+    config: SubmitConfig
+
+
+class TestCase(msgspec.Struct, frozen=True, kw_only=True):
+    """How one test ended."""
+
+    passed: bool
+    exec_info: RunCodeReply
+    test_info: dict[str, Any] | None = None
+
+
+class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `POST /submit`."""
+
+    id: int | str
+    accepted: bool
+    extracted_code: str
+    full_code: str | None = None
+    test_code: str | None = None
+    tests: list[TestCase]
+    extracted_type: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+def read_files(files: Mapping[str, str | None]) -> dict[str, bytes]:
+    """The files of a request.
+
+    Raises:
+        Refused: one is not base64.
+    """
+    read: dict[str, bytes] = {}
+    for path, content in files.items():
+        if content is None or IGNORED_FILE in path:
+            continue
+        try:
+            read[path] = base64.b64decode(content)
+        except (binascii.Error, ValueError) as error:
+            raise Refused(f"files[{path!r}] is not base64: {error}", "invalid") from None
+    return read
+
+
+def write_files(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Fetched files as they are sent."""
+    return {path: base64.b64encode(data).decode() for path, data in files.items()}
+
+
+def memory_bytes(limit_mb: int, most: int) -> int:
+    """The memory limit of a request; where it sets none, the most there is."""
+    return limit_mb * MIB if limit_mb > 0 else most
+
+
+def command_result(done: Execution) -> CommandResult:
+    """How the command of an execution ended, in the protocol's words."""
+    if done.status is ExecutionStatus.INFRA_ERROR:
+        return CommandResult(status=BROKEN, stderr=done.detail)
+    timed_out = done.status is ExecutionStatus.TIMEOUT
+    code = done.exit_code if done.exit_code is not None else KILLED
+    return CommandResult(
+        status=TIMED_OUT if timed_out else FINISHED,
+        execution_time=done.usage.wall_s,
+        return_code=None if timed_out else code,
+        stdout=done.stdout,
+        stderr=done.stderr,
+    )
+
+
+def run_code_reply(done: Execution, *, compiles: bool) -> RunCodeReply:
+    """The reply to `/run_code`.
+
+    An infra error is `SandboxError`, without any result that could be taken for the program's.
+
+    Args:
+        compiles: whether the language has a compiler.
+    """
+    if done.status is ExecutionStatus.INFRA_ERROR:
+        return RunCodeReply(status=SANDBOX_ERROR, message=f"the sandbox failed: {done.detail}")
+    result = command_result(done)
+    if not done.compiled:
+        return RunCodeReply(status=FAILED, message=done.detail, compile_result=result)
+    compiled = CommandResult(status=FINISHED, return_code=0, stdout="", stderr="")
+    return RunCodeReply(
+        status=SUCCESS if done.ok else FAILED,
+        message=done.detail,
+        compile_result=compiled if compiles else None,
+        run_result=result,
+        files=write_files(done.files),
+    )

@@ -1,0 +1,133 @@
+"""The way to the slots: so much work at a time, the rest in line, the line bounded.
+
+Who finds the line full, or waits longer than it wants to, is told how long the line is in seconds:
+429 with `Retry-After`, and never a time-out that looks like the program's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ludus.wire.faults import QueueFull
+
+_SMOOTHING = 0.1
+_FIRST_GUESS_S = 0.01
+_MIN_RETRY_S = 0.05
+_MAX_RETRY_S = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """One piece of work in line."""
+
+    weight: int
+    turn: asyncio.Future[None]
+
+
+class Gate:
+    """Lets in work of at most `width` slots at a time, in order of arrival.
+
+    Args:
+        width: slots.
+        max_waiting: how much work may stand in line.
+    """
+
+    def __init__(self, width: int, *, max_waiting: int) -> None:
+        self.width = width
+        self.max_waiting = max_waiting
+        self.busy = 0
+        """Slots in use."""
+        self._line: deque[_Waiter] = deque()
+        self._slot_s = _FIRST_GUESS_S
+        """Exponential mean of how long one slot is held."""
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work in line."""
+        return len(self._line)
+
+    @property
+    def queue_s(self) -> float:
+        """How long a newcomer would wait, by what work took lately."""
+        ahead = sum(waiter.weight for waiter in self._line) + (self.busy >= self.width)
+        return ahead * self._slot_s / self.width
+
+    @asynccontextmanager
+    async def enter(
+        self, weight: int = 1, *, patience_s: float, bounded: bool = True
+    ) -> AsyncGenerator[float]:
+        """Hold `weight` slots; gives the seconds that was waited for them.
+
+        Args:
+            patience_s: how long to stand in line.
+            bounded: whether a full line turns this work away at once, or only `patience_s` does.
+
+        Raises:
+            QueueFull: the line is full, or did not move on in time.
+        """
+        weight = min(weight, self.width)
+        asked = time.monotonic()
+        if self._line or self.busy + weight > self.width:
+            await self._wait(weight, patience_s, bounded)
+        else:
+            self.busy += weight
+        entered = time.monotonic()
+        try:
+            yield entered - asked
+        finally:
+            held_s = time.monotonic() - entered
+            self._slot_s += _SMOOTHING * (held_s - self._slot_s)
+            self._leave(weight)
+
+    async def _wait(self, weight: int, patience_s: float, bounded: bool) -> None:
+        if bounded and len(self._line) >= self.max_waiting:
+            raise self.full("every place in line is taken")
+        waiter = _Waiter(weight, asyncio.get_running_loop().create_future())
+        self._line.append(waiter)
+        try:
+            async with asyncio.timeout(patience_s):
+                await waiter.turn
+        except TimeoutError:
+            if not self._give_up(waiter):
+                raise self.full(f"no slot was free within {patience_s:.3g} s") from None
+        except BaseException:
+            if self._give_up(waiter):
+                self._leave(weight)
+            raise
+
+    def _give_up(self, waiter: _Waiter) -> bool:
+        """Leave the line; whether the turn had come at the same moment."""
+        if waiter.turn.done() and not waiter.turn.cancelled():
+            return True
+        if waiter in self._line:
+            self._line.remove(waiter)
+        self._admit()  # a lighter one behind may fit where this one did not
+        return False
+
+    def _leave(self, weight: int) -> None:
+        self.busy -= weight
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._line and self.busy + self._line[0].weight <= self.width:
+            waiter = self._line.popleft()
+            if waiter.turn.cancelled():  # it gives up in this very turn of the loop
+                continue
+            self.busy += waiter.weight
+            waiter.turn.set_result(None)
+
+    def full(self, why: str) -> QueueFull:
+        """The refusal, with the length of the line."""
+        retry_after_s = min(_MAX_RETRY_S, max(_MIN_RETRY_S, self.queue_s))
+        return QueueFull(
+            f"{why}: {self.busy} of {self.width} slots are busy and {self.waiting} requests wait, "
+            f"about {retry_after_s:.2g} s",
+            retry_after_s,
+            depth=self.waiting + self.busy,
+            limit=self.max_waiting + self.width,
+        )

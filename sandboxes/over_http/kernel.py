@@ -1,0 +1,194 @@
+"""Runs the cells of a notebook, one after another in one namespace: the program that is sent into
+a slot for `/run_jupyter` and `/execute_batch`.
+
+It is given the cells in a file and answers one JSON line a cell on its standard output, which the
+cells themselves do not have: theirs goes to memory files, processes they start included.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import gc
+import json
+import linecache
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+CELLS_FILE = ".ludus-cells.json"
+OUTPUT_FILE_BYTES = 64 << 20
+"""What one stream of a cell may hold before its writes fail."""
+
+KEPT_BYTES = 1 << 20
+"""What is reported of each stream of a cell, and of each thing it shows."""
+
+_METHODS = {
+    "text/html": "_repr_html_",
+    "text/markdown": "_repr_markdown_",
+    "text/latex": "_repr_latex_",
+    "image/svg+xml": "_repr_svg_",
+    "application/json": "_repr_json_",
+    "image/png": "_repr_png_",
+    "image/jpeg": "_repr_jpeg_",
+}
+
+_COROUTINE = 0x80
+"""The flag of code that awaits at its top level (`inspect.CO_COROUTINE`)."""
+
+Shown = list[dict[str, object]]
+
+
+class CellTimeout(Exception):
+    """The cell took longer than it may."""
+
+
+def main() -> None:
+    """Run every cell and report on it."""
+    with open(CELLS_FILE, encoding="utf-8") as stream:
+        job = json.load(stream)
+    os.unlink(CELLS_FILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_FILE_BYTES, hard))
+    signal.signal(signal.SIGALRM, _late)
+    report = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    shown: Shown = []
+    namespace = _namespace(shown)
+    for number, source in enumerate(job["cells"], 1):
+        answer = _cell(str(source), number, namespace, shown, float(job["cell_timeout"]))
+        report.write(json.dumps(answer) + "\n")
+        report.flush()
+    namespace.clear()  # files the cells left open are flushed when their names go
+    gc.collect()
+    os._exit(0)  # threads they left running are not waited for
+
+
+def _late(number: int, frame: FrameType | None) -> None:
+    raise CellTimeout("the cell took longer than cell_timeout")
+
+
+def _namespace(shown: Shown) -> dict[str, Any]:
+    """The `__main__` of the cells: none of ours."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(shown))
+    sys.modules["__main__"] = module
+    return module.__dict__
+
+
+def _display(shown: Shown) -> Callable[..., None]:
+    def display(*values: object) -> None:
+        """Show values as a notebook does."""
+        shown.extend(_bundle(value) for value in values)
+
+    return display
+
+
+def _bundle(value: object) -> dict[str, object]:
+    """One value in every form it offers."""
+    bundle: dict[str, object] = {"text/plain": repr(value)[:KEPT_BYTES]}
+    for kind, name in _METHODS.items():
+        method = None if isinstance(value, type) else getattr(value, name, None)
+        form = method() if callable(method) else None
+        if isinstance(form, bytes):
+            form = base64.b64encode(form).decode()
+        if form is not None and len(json.dumps(form)) <= KEPT_BYTES:
+            bundle[kind] = form
+    return bundle
+
+
+def _cell(
+    source: str, number: int, namespace: dict[str, Any], shown: Shown, timeout_s: float
+) -> dict[str, object]:
+    streams = [_Stream(1), _Stream(2)]
+    shown.clear()
+    errors: list[dict[str, object]] = []
+    try:
+        signal.setitimer(signal.ITIMER_REAL, timeout_s)
+        _execute(source, f"<cell {number}>", namespace, shown)
+    except BaseException as error:
+        errors.append(_error(error))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    stdout, stderr = (stream.end() for stream in streams)
+    return {"stdout": stdout, "stderr": stderr, "display": list(shown), "error": errors}
+
+
+def _execute(source: str, name: str, namespace: dict[str, Any], shown: Shown) -> None:
+    """Run a cell; the value of a last expression is shown."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    tree = ast.parse(source, name)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    _evaluate(_compiled(tree, name, "exec"), namespace)
+    if isinstance(last, ast.Expr):
+        value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
+        if value is not None and not _ends_in_semicolon(source):
+            shown.append(_bundle(value))
+            namespace["_"] = value
+
+
+def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code: CodeType = compile(tree, name, mode, flags=flags, dont_inherit=True)
+    return code
+
+
+def _evaluate(code: CodeType, namespace: dict[str, Any]) -> object:
+    value = eval(code, namespace)
+    if not code.co_flags & _COROUTINE:
+        return value
+    import asyncio  # dear, and few cells await
+
+    return asyncio.run(value)
+
+
+def _ends_in_semicolon(source: str) -> bool:
+    return source.rstrip().endswith(";")
+
+
+def _error(error: BaseException) -> dict[str, object]:
+    frames = error.__traceback__
+    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(error), error, frames)
+    return {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines[:200]}
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:KEPT_BYTES]
+    except BaseException:  # it is the cell's own class
+        return ""
+
+
+class _Stream:
+    """Standard output or error of one cell, in a memory file."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._file = os.memfd_create("cell")
+        self._saved = os.dup(number)
+        os.dup2(self._file, number)
+
+    def end(self) -> str:
+        """Give the descriptor back; what was written."""
+        stream = sys.stdout if self._number == 1 else sys.stderr
+        try:
+            stream.flush()
+        except BaseException:  # the cell closed or replaced it
+            stream = None
+        os.dup2(self._saved, self._number)
+        data = os.pread(self._file, KEPT_BYTES, 0)
+        os.close(self._saved)
+        os.close(self._file)
+        return data.decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    main()

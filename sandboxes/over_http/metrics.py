@@ -1,0 +1,36 @@
+"""What a sandbox server tells Prometheus besides what every server does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from ludus.wire.metrics import LATENCY_BUCKETS, ServerMetrics
+
+
+class SandboxMetrics:
+    """Runs, gradings, cells, the line and the REPLs, in the registry of their server."""
+
+    def __init__(self, server: ServerMetrics) -> None:
+        registry = server.registry
+        self.refused = server.refused.labels("sandbox")
+        self.runs = Counter(
+            "ludus_sandbox_runs",
+            "Programs, gradings and cells, by how they ended",
+            ("operation", "status"),
+            registry=registry,
+        )
+        self.seconds = _seconds(registry, "sandbox_seconds", "One run, queued and run", "operation")
+        self.queue_seconds = _seconds(registry, "sandbox_queue_seconds", "Waiting for a slot")
+        self._registry = registry
+
+    def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        """A gauge read when scraped."""
+        Gauge(f"ludus_{name}", documentation, registry=self._registry).set_function(read)
+
+
+def _seconds(registry: CollectorRegistry, name: str, documentation: str, *labels: str) -> Histogram:
+    return Histogram(
+        f"ludus_{name}", documentation, labels, buckets=LATENCY_BUCKETS, registry=registry
+    )

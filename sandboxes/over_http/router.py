@@ -1,0 +1,116 @@
+"""`/execute_batch`: many scripts at once, as open-r1's router clients send them.
+
+Its two clients read different fields of one answer, `execution` and `text`; both are filled. What
+they make of a result is the value of the script's last expression.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..protocol import ExecutionStatus
+from .fusion_wire import CellResult
+from .notebook import Notebook
+
+
+class RouterBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /execute_batch`."""
+
+    scripts: list[str]
+    languages: list[str]
+    timeout: float
+    """Of each script, in seconds."""
+    request_timeout: float
+    """How long the client waits for the whole batch."""
+
+
+class RouterLogs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script printed."""
+
+    stdout: list[str]
+    stderr: list[str]
+
+
+class RouterExecution(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script did."""
+
+    results: list[dict[str, Any]]
+    """`text`, and `is_main_result` of the value of the last expression."""
+    logs: RouterLogs
+    error: dict[str, Any] | None = None
+    """`name`, `value`, `traceback`."""
+    execution_count: int | None = None
+
+
+class RouterItem(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one script."""
+
+    execution: RouterExecution | None = None
+    """None where nothing is known about the script: its client leaves it out."""
+    text: str | None = None
+    exception_str: str | None = None
+
+
+def router_item(notebook: Notebook) -> RouterItem:
+    """The answer to one script, run as the only cell of a notebook."""
+    done = notebook.execution
+    if done.status is ExecutionStatus.INFRA_ERROR:
+        return RouterItem(exception_str=f"the sandbox failed: {done.detail}")
+    if not notebook.complete:
+        return _stopped(str(done.status), done.detail or f"exit code {done.exit_code}", done.stderr)
+    (cell,) = notebook.cells
+    results = _results(cell)
+    text = results[-1]["text"] if results else cell.stdout
+    return RouterItem(
+        execution=RouterExecution(
+            results=results,
+            logs=RouterLogs(stdout=_lines(cell.stdout), stderr=_lines(cell.stderr)),
+            error=_error(cell),
+            execution_count=1,
+        ),
+        text=None if cell.error else text,
+        exception_str=str(cell.error[0].get("ename", "error")) if cell.error else None,
+    )
+
+
+def plain_item(status: ExecutionStatus, stdout: str, stderr: str, detail: str) -> RouterItem:
+    """The answer to a script that is not Python: what it printed."""
+    if status is ExecutionStatus.INFRA_ERROR:
+        return RouterItem(exception_str=f"the sandbox failed: {detail}")
+    if status is not ExecutionStatus.OK:
+        return _stopped(str(status), detail or stderr[-400:], stderr)
+    logs = RouterLogs(stdout=_lines(stdout), stderr=_lines(stderr))
+    return RouterItem(execution=RouterExecution(results=[], logs=logs), text=stdout)
+
+
+def _stopped(name: str, value: str, stderr: str) -> RouterItem:
+    """A script that was stopped or ended itself early: its own doing."""
+    error = {"name": name, "value": value, "traceback": ""}
+    logs = RouterLogs(stdout=[], stderr=_lines(stderr))
+    return RouterItem(
+        execution=RouterExecution(results=[], logs=logs, error=error),
+        exception_str=f"{name}: {value}",
+    )
+
+
+def _results(cell: CellResult) -> list[dict[str, Any]]:
+    texts = [str(bundle.get("text/plain", "")) for bundle in cell.display]
+    last = len(texts) - 1
+    return [{"text": text, "is_main_result": at == last} for at, text in enumerate(texts)]
+
+
+def _error(cell: CellResult) -> dict[str, Any] | None:
+    if not cell.error:
+        return None
+    error = cell.error[0]
+    return {
+        "name": str(error.get("ename", "")),
+        "value": str(error.get("evalue", "")),
+        "traceback": "".join(map(str, error.get("traceback", []))),
+    }
+
+
+def _lines(text: str) -> list[str]:
+    return [text] if text else []

@@ -1,0 +1,210 @@
+"""One sandbox behind one gate, for every route that runs code: bounds are checked, waiting is
+bounded, everything is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ludus.wire.faults import QueueFull, Refused
+from ludus.wire.routes import Context
+
+from ..grades import grade_with
+from ..grading import KINDS, Grading
+from ..languages import UnknownLanguage
+from ..pool import default_size
+from ..protocol import Execution, Limits, Sandbox
+from ..slot_sandbox import SlotSandbox
+from ..slots import SlotLost
+from ..tiers import open_sandbox
+from .gate import Gate
+from .metrics import SandboxMetrics
+from .wire import Bounds, ExecuteBody, GradeBody
+
+logger = logging.getLogger(__name__)
+MIN_SLOTS = 2
+"""Grading holds two at once."""
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Runner:
+    """Opens a sandbox and runs what it is given, in order of arrival.
+
+    Args:
+        tier: by name; the strongest that holds if left out.
+        slots: programs at a time; twice the cores if left out.
+        bounds: what may be asked for.
+        sandbox: one that is open already; closed with the runner.
+    """
+
+    def __init__(
+        self,
+        tier: str | None = None,
+        *,
+        slots: int | None = None,
+        bounds: Bounds | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self.bounds = bounds or Bounds()
+        self.slots = max(MIN_SLOTS, slots or default_size())
+        self.gate = Gate(self.slots, max_waiting=self.bounds.max_queue)
+        self._tier = tier
+        self._sandbox = sandbox
+        self._metrics: SandboxMetrics | None = None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox; there once the server runs."""
+        assert self._sandbox is not None, "start the server first"
+        return self._sandbox
+
+    @property
+    def metrics(self) -> SandboxMetrics:
+        """What is counted; there once the server runs."""
+        assert self._metrics is not None, "start the server first"
+        return self._metrics
+
+    async def start(self, context: Context) -> None:
+        """Probe and open the sandbox and start its slots.
+
+        Raises:
+            ConfigError: no tier holds, or not the one that was named.
+        """
+        self._metrics = SandboxMetrics(context.metrics)
+        self._metrics.watch("sandbox_slots_busy", "Slots in use", lambda: self.gate.busy)
+        self._metrics.watch("sandbox_waiting", "Waiting for a slot", lambda: self.gate.waiting)
+        if self._sandbox is None:
+            self._sandbox = await open_sandbox(self._tier, size=self.slots)
+        if isinstance(self._sandbox, SlotSandbox):
+            try:
+                await self._sandbox.pool().warm()
+            except SlotLost as error:  # they are started again as they are needed
+                logger.warning("not every slot started: %s", error)
+
+    async def stop(self) -> None:
+        """End the sandbox and all that runs in it."""
+        if self._sandbox is not None:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._sandbox.close()
+
+    async def execute(self, body: ExecuteBody) -> Execution:
+        """Run one program of the native protocol.
+
+        Raises:
+            Refused: it asks for more than is granted, or for a language there is none of.
+            ConfigError: a path, argument or text cannot be passed on.
+            QueueFull: the line is full or does not move on.
+        """
+        limits = body.limits
+        self.check(limits)
+        if body.stdin and body.stdin_bytes:
+            raise Refused("give stdin or stdin_bytes, not both", "invalid")
+        return await self.run(
+            body.code,
+            body.language,
+            limits=limits,
+            stdin=body.stdin or body.stdin_bytes,
+            files=body.files,
+            fetch_files=body.fetch_files,
+            argv=body.argv,
+            patience_s=body.queue_timeout_s or self.bounds.queue_timeout_s,
+        )
+
+    async def run(
+        self,
+        code: str,
+        language: str,
+        *,
+        limits: Limits,
+        patience_s: float,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        argv: Sequence[str] = (),
+        operation: str = "execute",
+        bounded: bool = True,
+    ) -> Execution:
+        """Run one program once there is a slot; see `Gate.enter` for `bounded`."""
+        started = time.perf_counter()
+        try:
+            async with self.gate.enter(patience_s=patience_s, bounded=bounded) as waited_s:
+                done = await self.sandbox.execute(
+                    code,
+                    language,
+                    limits=limits,
+                    stdin=stdin,
+                    files=files,
+                    fetch_files=fetch_files,
+                    argv=argv,
+                )
+        except UnknownLanguage as error:
+            raise Refused(str(error), "unknown_language") from error
+        except QueueFull:
+            self.metrics.refused.inc()
+            raise
+        self.metrics.queue_seconds.observe(waited_s)
+        self.count(operation, done.status, started)
+        usage = msgspec.structs.replace(done.usage, queue_s=done.usage.queue_s + waited_s)
+        return msgspec.structs.replace(done, usage=usage)
+
+    async def grade(self, body: GradeBody) -> Grading:
+        """Grade one solution.
+
+        Raises:
+            Refused: it could take longer than is granted.
+            ConfigError: an unknown kind or comparison.
+            QueueFull: the line is full or does not move on.
+        """
+        self.check(body.options.limits(output_bytes=1))
+        each = KINDS.get(body.kind) == "stdin"
+        longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
+        self.check_grading_time(longest_s)
+        started = time.perf_counter()
+        patience_s = body.queue_timeout_s or self.bounds.queue_timeout_s
+        try:
+            async with self.gate.enter(1 if each else 2, patience_s=patience_s) as waited_s:
+                grading = await grade_with(
+                    self.sandbox, body.solution, body.tests, kind=body.kind, options=body.options
+                )
+        except QueueFull:
+            self.metrics.refused.inc()
+            raise
+        self.metrics.queue_seconds.observe(waited_s)
+        self.count("grade", grading.verdict.status, started)
+        return grading
+
+    def check(self, limits: Limits) -> None:
+        """Hold limits against what is granted.
+
+        Raises:
+            Refused: 422, naming the limit.
+        """
+        bounds = self.bounds
+        self._grant("timeout_s", limits.timeout_s, bounds.max_timeout_s)
+        self._grant("cpu_s", limits.cpu_s, bounds.max_timeout_s)
+        self._grant("compile_s", limits.compile_s, bounds.max_timeout_s)
+        self._grant("memory_bytes", limits.memory_bytes, bounds.max_memory_bytes)
+        self._grant("output_bytes", limits.output_bytes, bounds.max_output_bytes)
+
+    def check_grading_time(self, seconds: float) -> None:
+        """Hold what a grading may take at most against what is granted.
+
+        Raises:
+            Refused: 422. Refused before it starts, so that no program decides by its slowness
+                whether it is graded.
+        """
+        self._grant("timeout_s of all inputs together", seconds, self.bounds.max_grade_s)
+
+    def _grant(self, name: str, asked: float, most: float) -> None:
+        if asked > most:
+            raise Refused(f"{name} is {asked:g}; this server grants at most {most:g}", "invalid")
+
+    def count(self, operation: str, status: str, started: float) -> None:
+        """Tell the metrics about one piece of work, begun at `started` of `perf_counter`."""
+        self.metrics.runs.labels(operation, str(status)).inc()
+        self.metrics.seconds.labels(operation).observe(time.perf_counter() - started)

@@ -1,0 +1,222 @@
+"""Sandboxes over HTTP: the native routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from ludus.errors import ConfigError, LudusError
+from ludus.wire.codec import read_item
+from ludus.wire.faults import Fault, Refused, fault_of, status_of
+from ludus.wire.routes import Context, Load, Nothing, Path, Route, delete, get, post
+
+from ..languages import LANGUAGES
+from ..protocol import Execution, Limits
+from ..sessions import Session
+from ..slot_sandbox import SESSION, SlotSandbox
+from .repls import Repls
+from .runner import Runner
+from .wire import (
+    Bounds,
+    CellBody,
+    CellReply,
+    Ended,
+    ExecuteBatchBody,
+    ExecuteBatchReply,
+    ExecuteBatchRequest,
+    ExecuteBody,
+    ExecuteItem,
+    FileReply,
+    GradeBody,
+    GradeReply,
+    GradeResult,
+    ReadBody,
+    ReplBody,
+    ReplReply,
+    SandboxCard,
+    WriteBody,
+    Written,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class SandboxService:
+    """Runs programs, gradings and REPLs for its clients.
+
+    Args:
+        runner: the sandbox and the way to it; started and stopped with this service.
+    """
+
+    name = "sandbox"
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self._instance = ""
+        self._repls: Repls | None = None
+
+    @property
+    def repls(self) -> Repls:
+        """The table of REPLs; there once the server runs."""
+        assert self._repls is not None, "start the server first"
+        return self._repls
+
+    def routes(self) -> list[Route]:
+        """The table of `docs/http.md`."""
+        repl = "/v1/repls/{repl}"
+        return [
+            get("/v1/sandbox", self.card, Nothing, SandboxCard, "What runs code here"),
+            post("/v1/execute", self.execute, ExecuteBody, Execution, "Run a program"),
+            post(
+                "/v1/execute_batch",
+                self.batch,
+                ExecuteBatchBody,
+                ExecuteBatchReply,
+                "Run many programs",
+                documented=ExecuteBatchRequest,
+            ),
+            post("/v1/grade", self.grade, GradeBody, GradeReply, "Grade a solution by tests"),
+            post("/v1/repls", self.create, ReplBody, ReplReply, "Make a REPL"),
+            post(f"{repl}/run", self.run, CellBody, CellReply, "Run one cell"),
+            post(f"{repl}/write", self.write, WriteBody, Written, "Put files into a REPL"),
+            post(f"{repl}/read", self.read, ReadBody, FileReply, "Get a file of a REPL"),
+            delete(repl, self.delete, Nothing, Ended, "End a REPL"),
+        ]
+
+    async def start(self, context: Context) -> None:
+        """Open the sandbox: what cannot work fails here."""
+        self._instance = context.instance
+        await self.runner.start(context)
+        self._repls = Repls(
+            self._open_session,
+            self.runner.bounds,
+            most=self._most_repls(),
+            instance=context.instance,
+            count=self.runner.count,
+        )
+        self.runner.metrics.watch("repls", "Open REPLs", partial(len, self._repls))
+        await self._repls.start()
+
+    async def stop(self) -> None:
+        """End every REPL and the sandbox."""
+        if self._repls is not None:
+            await self._repls.stop()
+        await self.runner.stop()
+
+    def load(self) -> Load:
+        """Not ready for more once every place in line is taken."""
+        gate = self.runner.gate
+        problem = ""
+        if gate.waiting >= gate.max_waiting:
+            problem = f"all {gate.max_waiting} places in line for a slot are taken"
+        return Load(
+            queue_depth=gate.waiting + gate.busy,
+            limit=gate.max_waiting + gate.width,
+            problem=problem,
+        )
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    async def card(self, path: Path, query: Nothing) -> SandboxCard:
+        """`GET /v1/sandbox`."""
+        return SandboxCard(
+            instance=self._instance,
+            tier=self.runner.sandbox.tier,
+            languages=sorted(LANGUAGES),
+            slots=self.runner.slots,
+            sessions=isinstance(self.runner.sandbox, SlotSandbox),
+            bounds=self.runner.bounds,
+        )
+
+    async def execute(self, path: Path, body: ExecuteBody) -> Execution:
+        """`POST /v1/execute`."""
+        return await self.runner.execute(body)
+
+    async def batch(self, path: Path, body: ExecuteBatchBody) -> ExecuteBatchReply:
+        """`POST /v1/execute_batch`."""
+        room = _Room(self.runner.bounds)
+        items = await asyncio.gather(*(self._item(item, room) for item in body.items))
+        return ExecuteBatchReply(items=list(items))
+
+    async def grade(self, path: Path, body: GradeBody) -> GradeReply:
+        """`POST /v1/grade`."""
+        grading = await self.runner.grade(body)
+        results = [
+            GradeResult(passed=one.passed, detail=one.detail, seconds=one.seconds)
+            for one in grading.results
+        ]
+        return GradeReply(verdict=grading.verdict, results=results)
+
+    async def create(self, path: Path, body: ReplBody) -> ReplReply:
+        """`POST /v1/repls`."""
+        limits = Limits(cpu_s=1.0, memory_bytes=body.memory_bytes, output_bytes=body.output_bytes)
+        self.runner.check(limits)
+        await self.repls.create(body)
+        return ReplReply(repl=body.repl, instance=self._instance)
+
+    async def run(self, path: Path, body: CellBody) -> CellReply:
+        """`POST /v1/repls/{repl}/run`."""
+        self.runner.check(Limits(timeout_s=body.timeout_s, cpu_s=body.timeout_s))
+        return await self.repls.run(path["repl"], body)
+
+    async def write(self, path: Path, body: WriteBody) -> Written:
+        """`POST /v1/repls/{repl}/write`."""
+        await self.repls.files(path["repl"], lambda session: session.write(body.files))
+        return Written(repl=path["repl"], written=list(body.files))
+
+    async def read(self, path: Path, body: ReadBody) -> FileReply:
+        """`POST /v1/repls/{repl}/read`."""
+        data = await self.repls.files(path["repl"], lambda session: session.read(body.path))
+        return FileReply(repl=path["repl"], path=body.path, data=data)
+
+    async def delete(self, path: Path, query: Nothing) -> Ended:
+        """`DELETE /v1/repls/{repl}`."""
+        return Ended(repl=path["repl"], ended=self.repls.delete(path["repl"]))
+
+    def _most_repls(self) -> int:
+        sandbox, most = self.runner.sandbox, self.runner.bounds.max_repls
+        return min(most, sandbox.pool(SESSION).size) if isinstance(sandbox, SlotSandbox) else most
+
+    async def _open_session(self, limits: Limits, idle_ttl_s: float) -> Session:
+        sandbox = self.runner.sandbox
+        if not isinstance(sandbox, SlotSandbox):
+            raise ConfigError(f"REPLs need slots; the sandbox here is {sandbox.tier!r}")
+        return await Session.open(sandbox, limits=limits, idle_ttl_s=idle_ttl_s)
+
+    async def _item(self, item: object, room: _Room) -> ExecuteItem:
+        try:
+            done = await self.runner.execute(read_item(item, ExecuteBody))
+            room.take(done)
+        except LudusError as error:
+            return _failed(fault_of(error))
+        except Exception as error:  # one item must not spoil the others
+            logger.exception("an item of a batch failed")
+            return _failed(fault_of(error))
+        return ExecuteItem(status=200, execution=done)
+
+
+class _Room:
+    """What is left of the largest reply a batch may have."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._most = self._left = bounds.max_reply_bytes
+
+    def take(self, done: Execution) -> None:
+        """Count one execution in.
+
+        Raises:
+            Refused: it does not fit.
+        """
+        size = len(done.stdout) + len(done.stderr) + sum(map(len, done.files.values()))
+        if size > self._left:
+            raise Refused(
+                f"the output of this item does not fit the {self._most} bytes of one reply; "
+                "send it alone",
+                "too_large",
+            )
+        self._left -= size
+
+
+def _failed(fault: Fault) -> ExecuteItem:
+    return ExecuteItem(status=status_of(fault), error=fault)

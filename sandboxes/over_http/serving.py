@@ -1,0 +1,59 @@
+"""What `ludus serve 'sandbox?slots=8'` puts on a server."""
+
+from __future__ import annotations
+
+import difflib
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.wire.routes import Service
+
+from ..tiers import TIERS, is_address
+from .fusion import FusionService
+from .runner import Runner
+from .service import SandboxService
+from .wire import Bounds
+
+NAME = "sandbox"
+
+
+class Options(Bounds, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be set: the bounds, and these."""
+
+    tier: str | None = None
+    """The strongest that holds, if left out."""
+    slots: int | None = None
+    """Programs at a time; twice the cores if left out."""
+    fusion: bool = True
+    """Whether SandboxFusion's routes are served too."""
+
+
+def sandbox_services(**arguments: object) -> list[Service]:
+    """The services of a sandbox server.
+
+    Raises:
+        ConfigError: an argument there is none of, or one that cannot work.
+    """
+    options = _read(arguments)
+    if options.tier and options.tier not in TIERS and not is_address(options.tier):
+        raise ConfigError(f"no sandbox tier named {options.tier!r}; known: {', '.join(TIERS)}")
+    if options.slots is not None and options.slots < 1:
+        raise ConfigError(f"slots must be at least 1, got {options.slots}")
+    bounds = Bounds(**{name: getattr(options, name) for name in Bounds.__struct_fields__})
+    runner = Runner(options.tier, slots=options.slots, bounds=bounds)
+    services: list[Service] = [SandboxService(runner)]
+    return [*services, FusionService(runner)] if options.fusion else services
+
+
+def _read(arguments: dict[str, object]) -> Options:
+    known = Options.__struct_fields__
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise ConfigError(f"a sandbox server has no setting {name!r}; {hint}")
+    try:
+        return msgspec.convert(arguments, Options)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"sandbox: {error}") from None
