@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .containers import DockerSandbox
+from .egress import NetworkNotAllowed, NetworkPolicy
 from .facade import close_default, execute, execute_async, grade, grade_async
 from .grading import GradeOptions, Grading, TestResult, grade_in_detail
 from .languages import LANGUAGES, UnknownLanguage
@@ -13,12 +15,15 @@ from .tiers import TIERS, Finding, examine, open_sandbox
 __all__ = [
     "LANGUAGES",
     "TIERS",
+    "DockerSandbox",
     "Execution",
     "ExecutionStatus",
     "Finding",
     "GradeOptions",
     "Grading",
     "Limits",
+    "NetworkNotAllowed",
+    "NetworkPolicy",
     "Sandbox",
     "Session",
     "SlotSandbox",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PREFIX = "ludus-"
-_SLACK_BYTES = 16 << 20
+SLACK_BYTES = 16 << 20
 """Added to a run's memory limit: the warm interpreter's own pages live in the same group."""
 
 
@@ -46,11 +46,11 @@ class ControlGroups:
     @classmethod
     def find(cls) -> ControlGroups | str:
         """The folder this process may make groups in, or the reason there is none."""
-        places = _own_places()
+        places = _places_of("self", os.W_OK)
         if isinstance(places, str):
             return places
         remove_leftovers(places)
-        own = places.below(f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}")
+        own = places.below(f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}")
         try:
             for folder in own.folders():
                 folder.mkdir(exist_ok=True)
@@ -98,12 +98,19 @@ class ControlGroup:
         """The files a process writes 0 to in order to join."""
         return [str(folder / "cgroup.procs") for folder in self._places.folders()]
 
+    @property
+    def memory_limit(self) -> int:
+        """The bound that is in force, in bytes, the interpreter's share included."""
+        name = "memory.max" if self._unified else "memory.limit_in_bytes"
+        text = (self._places.memory / name).read_text().strip()
+        return int(text) if text.isdigit() else 1 << 63  # "max"
+
     def limit_memory(self, memory_bytes: int) -> None:
         """Bound the memory of all processes and files of the group together."""
         if memory_bytes == self._memory_limit:
             return
         name = "memory.max" if self._unified else "memory.limit_in_bytes"
-        (self._places.memory / name).write_text(str(memory_bytes + _SLACK_BYTES))
+        (self._places.memory / name).write_text(str(memory_bytes + SLACK_BYTES))
         self._memory_limit = memory_bytes
 
     def cpu_s(self) -> float:
@@ -120,6 +127,11 @@ class ControlGroup:
         """The pids in the group, as this process sees them."""
         return [int(pid) for pid in (self._places.pids / "cgroup.procs").read_text().split()]
 
+    def release(self) -> None:
+        """Stop reading it. Idempotent."""
+        while self._open:
+            os.close(self._open.pop())
+
     def remove(self) -> None:
         """Kill what is left, and remove the group; waits up to half a second for it."""
         for _ in range(100):
@@ -129,9 +141,20 @@ class ControlGroup:
 
     def try_to_remove(self) -> bool:
         """Kill what is left and remove the group; False while something has not left it yet."""
-        while self._open:
-            os.close(self._open.pop())
+        self.release()
         return _remove_group(self._places.folders())
+
+
+class BorrowedGroup(ControlGroup):
+    """A group that a container engine made: read here, changed only by asking the engine."""
+
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Nothing: the engine is asked."""
+
+    def try_to_remove(self) -> bool:
+        """Stop reading it; the engine removes it."""
+        self.release()
+        return True
 
 
 def _remove_group(folders: list[Path]) -> bool:
@@ -149,7 +172,7 @@ def remove_leftovers(places: _Places) -> None:
     for folder in places.folders():
         for own in folder.glob(_PREFIX + "*"):
             found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)", own.name)
-            if found and _start_time(int(found[1])) != int(found[2]):
+            if found and start_time(int(found[1])) != int(found[2]):
                 for group in own.iterdir():
                     for _ in range(100):
                         if not group.is_dir() or _remove_group([group]):
@@ -159,7 +182,7 @@ def remove_leftovers(places: _Places) -> None:
                     own.rmdir()
 
 
-def _start_time(pid: int) -> int:
+def start_time(pid: int) -> int:
     """When the process started, in clock ticks after boot: with the pid, a name that is never used
     twice.
     """
@@ -170,21 +193,28 @@ def _start_time(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[19])
 
 
-def _own_places() -> _Places | str:
-    mounts = _mounts()
-    own = _memberships()
-    folders = [_folder(mounts, own, name) for name in ("memory", "pids", "cpuacct")]
+def group_of(pid: int) -> BorrowedGroup | str:
+    """The group of a process that something else put there (a container engine), to be read; or
+    why it cannot be.
+    """
+    places = _places_of(str(pid), os.R_OK)
+    return places if isinstance(places, str) else BorrowedGroup(places)
+
+
+def _places_of(pid: str, access: int) -> _Places | str:
+    mounts, own = _mounts(), _memberships(pid)
+    folders = [_folder(mounts, own, name, access) for name in ("memory", "pids", "cpuacct")]
     if all(folders):
         memory, pids, cpu = (folder for folder in folders if folder)
         return _Places(memory, pids, cpu, unified=False)
-    unified = _folder(mounts, own, "")
+    unified = _folder(mounts, own, "", access)
     if unified is None or "memory" not in (unified / "cgroup.controllers").read_text():
         return "no control-group hierarchy with memory, pids and cpu accounting is mounted"
     return _Places(unified, unified, unified, unified=True)
 
 
 def _folder(
-    mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str
+    mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str, access: int
 ) -> Path | None:
     if controller not in mounts or controller not in own:
         return None
@@ -192,7 +222,7 @@ def _folder(
     path = own[controller]
     inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
     folder = Path(place) / inner.lstrip("/")
-    return folder if os.access(folder, os.W_OK) else None
+    return folder if os.access(folder, access) else None
 
 
 def _mounts() -> dict[str, tuple[str, str]]:
@@ -209,10 +239,10 @@ def _mounts() -> dict[str, tuple[str, str]]:
     return found
 
 
-def _memberships() -> dict[str, str]:
-    """controller ("" for version 2) -> the group this process is in."""
+def _memberships(pid: str) -> dict[str, str]:
+    """controller ("" for version 2) -> the group the process is in."""
     found: dict[str, str] = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         found.update(dict.fromkeys(controllers.split(","), path))
     return found

@@ -1,8 +1,10 @@
 """`execute` and `grade` without setting anything up: one sandbox for the whole process, on a loop
 of its own.
 
-The strongest tier that holds is probed and chosen on the first call; `LUDUS_SANDBOX` names another
-one.
+The strongest tier that holds is probed and chosen on the first call. Its operator sets it by the
+environment: `LUDUS_SANDBOX` names another tier, `LUDUS_SANDBOX_IMAGE` the image of the tier
+`docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with `network=True` may reach
+("pypi.org,*.pythonhosted.org", or "*" for the public web).
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ludus.background import background_loop, run_on_loop
-from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 
-from . import grading
+from .egress import NetworkPolicy
+from .grades import grade_with
 from .grading import DEFAULT_OPTIONS, GradeOptions
 from .protocol import MIB, Execution, Limits, Sandbox
-from .slot_sandbox import SlotSandbox
 from .tiers import open_sandbox
 
-ENVIRONMENT_VARIABLE = "LUDUS_SANDBOX"
+TIER_VARIABLE = "LUDUS_SANDBOX"
+IMAGE_VARIABLE = "LUDUS_SANDBOX_IMAGE"
+NETWORK_VARIABLE = "LUDUS_SANDBOX_NETWORK"
 
 _Result = TypeVar("_Result")
 
@@ -44,7 +47,7 @@ class _Default:
         """Open it on the first call."""
         async with self._opening:
             if self._sandbox is None:
-                self._sandbox = await open_sandbox(os.environ.get(ENVIRONMENT_VARIABLE) or None)
+                self._sandbox = await _open_from_environment()
             return self._sandbox
 
     async def close(self) -> None:
@@ -53,6 +56,15 @@ class _Default:
             if self._sandbox:
                 await self._sandbox.close()
             self._sandbox = None
+
+
+async def _open_from_environment() -> Sandbox:
+    hosts = os.environ.get(NETWORK_VARIABLE)
+    return await open_sandbox(
+        os.environ.get(TIER_VARIABLE) or None,
+        image=os.environ.get(IMAGE_VARIABLE) or None,
+        network=NetworkPolicy.parse(hosts) if hosts else None,
+    )
 
 
 _default = _Default()
@@ -93,11 +105,12 @@ def execute(
         files: written to its work directory first. fetch_files: read back afterwards.
 
     Raises:
-        ConfigError: a path, the limits or the language cannot be tried; `network=True` is not
-            offered by this tier.
+        ConfigError: a path, the limits or the language cannot be tried.
+        NetworkNotAllowed: `network=True`, and `LUDUS_SANDBOX_NETWORK` does not name what may be
+            reached.
     """
-    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes, network)
-    return run_on_loop(_execute(code, language, limits, stdin, files, fetch_files))
+    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes)
+    return run_on_loop(_execute(code, language, limits, stdin, files, fetch_files, network))
 
 
 async def execute_async(
@@ -114,8 +127,8 @@ async def execute_async(
     network: bool = False,
 ) -> Execution:
     """`execute` for callers on an event loop."""
-    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes, network)
-    return await _elsewhere(_execute(code, language, limits, stdin, files, fetch_files))
+    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes)
+    return await _elsewhere(_execute(code, language, limits, stdin, files, fetch_files, network))
 
 
 def grade(
@@ -171,10 +184,17 @@ async def _execute(
     stdin: str | bytes,
     files: Mapping[str, bytes | str] | None,
     fetch_files: Sequence[str],
+    network: bool,
 ) -> Execution:
     sandbox = await _default.sandbox()
     return await sandbox.execute(
-        code, language, limits=limits, stdin=stdin, files=files, fetch_files=fetch_files
+        code,
+        language,
+        limits=limits,
+        stdin=stdin,
+        files=files,
+        fetch_files=fetch_files,
+        network=network,
     )
 
 
@@ -182,16 +202,10 @@ async def _grade(
     solution: str, tests: Sequence[object], kind: str, options: GradeOptions
 ) -> Verdict:
     sandbox = await _default.sandbox()
-    if not isinstance(sandbox, SlotSandbox):
-        raise ConfigError(f"grading needs slots; the sandbox here is {sandbox.tier!r}")
-    return await grading.grade(sandbox, solution, tests, kind=kind, options=options)
+    return (await grade_with(sandbox, solution, tests, kind=kind, options=options)).verdict
 
 
-def _limits(
-    timeout_s: float, cpu_s: float | None, memory_bytes: int, output_bytes: int, network: bool
-) -> Limits:
-    if network:
-        raise ConfigError("network=True: no tier that runs here offers a network")
+def _limits(timeout_s: float, cpu_s: float | None, memory_bytes: int, output_bytes: int) -> Limits:
     return Limits(
         timeout_s=timeout_s,
         cpu_s=cpu_s or timeout_s,

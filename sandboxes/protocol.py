@@ -114,9 +114,13 @@ class Sandbox(Protocol):
         files: Mapping[str, bytes | str] | None = None,
         fetch_files: Sequence[str] = (),
         argv: Sequence[str] = (),
+        network: bool = False,
     ) -> Execution:
-        """Run `code`; returns what it did. Raises `ConfigError` for a request that cannot be
-        tried.
+        """Run `code`; returns what it did. With `network` it may reach what the operator allows.
+
+        Raises:
+            ConfigError: the request cannot be tried. NetworkNotAllowed: `network` without the
+                operator's leave.
         """
         ...
 

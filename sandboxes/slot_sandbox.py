@@ -5,38 +5,41 @@ and `unsafe`.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
-import sys
-import sysconfig
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from ludus.errors import ConfigError
 
-from .control_groups import ControlGroups
+from .control_groups import ControlGroup, ControlGroups
+from .egress import EgressProxy, NetworkNotAllowed, NetworkPolicy
 from .inside import emptying, syscalls
-from .inside.plan import LANDLOCK, ROOT, UNSAFE, USERNS, Plan
+from .inside.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, Plan
 from .inside.request import COMMAND, FETCH, PYTHON, Request
 from .languages import Language, find_language
 from .paths import check_fetch, check_files
+from .places import certificate_places, package_folders, readable_places
 from .pool import SlotPool, default_size
 from .protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
 from .slots import Outcome, Slot, SlotLost
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
-LIGHT, NUMERIC, SESSION = "light", "numeric", "session"
-"""Kinds of slot: with the usual standard-library modules loaded, and with numpy as well (a dearer
-fork).
+LIGHT, NUMERIC, NETWORK, SESSION = "light", "numeric", "network", "session"
+"""Kinds of slot: with the usual standard-library modules loaded; with numpy as well (a dearer
+fork); with a way out to a network; for sessions.
 """
+
+NETWORK_TIERS = (ROOT, USERNS, DOCKER)
+"""Those whose slots have a network of their own, which can be given one way out."""
 
 DEFAULT_PACKAGES = (
     "numpy",
@@ -57,8 +60,7 @@ _PRELOAD = """
     datetime operator copy
 """.split()  # noqa: SIM905 - a list literal would take a line a name
 _WANTS_NUMPY = re.compile(rb"\b(numpy|scipy|pandas)\b")
-_SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
-_COMPILE_LIMITS = Limits(timeout_s=30, cpu_s=30, memory_bytes=1024 * MIB, output_bytes=16 * MIB)
+_COMPILE_LIMITS = Limits(memory_bytes=1024 * MIB, output_bytes=16 * MIB)
 _COMPILED_KEPT = 64
 _TRIES = 2
 
@@ -71,6 +73,7 @@ class SlotSandbox:
         size: slots of each kind; twice the cores if left out.
         packages: site-packages a program may import.
         disk_bytes: room in a run's work directory. processes: how many a run may have at once.
+        network: what runs with `network=True` may reach; without it there are none.
     """
 
     def __init__(
@@ -82,8 +85,9 @@ class SlotSandbox:
         disk_bytes: int = 64 * MIB,
         processes: int = 64,
         max_sessions: int = 32,
+        network: NetworkPolicy | None = None,
     ) -> None:
-        if tier not in SLOT_TIERS:
+        if tier not in (*SLOT_TIERS, DOCKER):
             raise ConfigError(f"no slot tier named {tier!r}; known: {', '.join(SLOT_TIERS)}")
         if not syscalls.supported():
             raise ConfigError(
@@ -91,17 +95,16 @@ class SlotSandbox:
             )
         if tier == USERNS and os.getuid() == 0:
             raise ConfigError("slots-userns is for ordinary users; root has slots-root")
+        if network and tier not in NETWORK_TIERS:
+            raise NetworkNotAllowed.by_tier(tier, NETWORK_TIERS)
         self._tier = tier
         self._disk_bytes, self._processes = disk_bytes, processes
-        self._packages = [folder for name in packages for folder in _package_folders(name)]
-        self._has_numpy = "numpy" in packages and bool(_package_folders("numpy"))
-        groups = (
-            ControlGroups.find()
-            if tier in (ROOT, LANDLOCK, USERNS)
-            else "the unsafe tier has no limits"
-        )
+        self._packages = [folder for name in packages for folder in package_folders(name)]
+        self._has_numpy = "numpy" in packages and bool(package_folders("numpy"))
+        groups = ControlGroups.find() if tier in (ROOT, LANDLOCK, USERNS) else ""
         self.groups: ControlGroups | None = None if isinstance(groups, str) else groups
         self.no_groups = groups if isinstance(groups, str) else ""
+        self._egress = EgressProxy(network) if network else None
         self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
         self._size = size or default_size()
         self._max_sessions = max_sessions
@@ -113,10 +116,20 @@ class SlotSandbox:
         """The name of its isolation."""
         return self._tier
 
+    @property
+    def offers_network(self) -> bool:
+        """Whether its operator allows runs with a network."""
+        return self._egress is not None
+
+    @property
+    def notes(self) -> list[str]:
+        """What its operator should know of how it holds."""
+        return [self.no_groups + "; using resource limits and a watcher"] if self.no_groups else []
+
     def pool(self, kind: str = LIGHT) -> SlotPool:
         """The slots of one kind, started as they are needed."""
         if kind not in self._pools:
-            first = {LIGHT: 0, NUMERIC: self._size, SESSION: 2 * self._size}[kind]
+            first = (LIGHT, NUMERIC, NETWORK, SESSION).index(kind) * self._size
             size = self._max_sessions if kind == SESSION else self._size
             self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), size)
         return self._pools[kind]
@@ -135,13 +148,16 @@ class SlotSandbox:
         files: Mapping[str, bytes | str] | None = None,
         fetch_files: Sequence[str] = (),
         argv: Sequence[str] = (),
+        network: bool = False,
     ) -> Execution:
         """Run `code`.
 
         Raises:
             ConfigError: a file path, the code or an argument cannot be passed on.
-            UnknownLanguage: no such language.
+            UnknownLanguage: no such language. NetworkNotAllowed: `network` without the operator's
+                leave.
         """
+        self._check_network(network)
         name, how = find_language(language)
         source = _encode(code, "code")
         uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2) if files else {}
@@ -154,21 +170,50 @@ class SlotSandbox:
                 files=uploads,
                 options={"argv": list(argv)} if argv else {},
             )
-            return await self._run(
-                request, limits, data, paths, self.kind_for(source, *uploads.values())
-            )
+            kind = NETWORK if network else self.kind_for(source, *uploads.values())
+            return await self._run(request, limits, data, paths, kind)
         if how.compile:
-            built = await self._compile(how, source, uploads)
+            built = await self._compile(how, source, uploads, limits.compile_s)
             if isinstance(built, Execution):
                 return built
             uploads = {**uploads, how.product: built}
         else:
             uploads = {**uploads, how.source: source}
         request = Request(mode=COMMAND, files=uploads, options={"steps": [[*how.run, *argv]]})
-        return await self._run(request, limits, data, paths, LIGHT)
+        return await self._run(request, limits, data, paths, NETWORK if network else LIGHT)
+
+    async def run_command(
+        self,
+        command: Sequence[str],
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        network: bool = False,
+    ) -> Execution:
+        """Run any command the sandbox has (a container has its image's) in the work directory;
+        `files` are written first.
+
+        Raises:
+            ConfigError: as `execute`; the command is empty.
+        """
+        self._check_network(network)
+        if not command:
+            raise ConfigError("the command is empty; give a program and its arguments")
+        words = [_encode(word, "command").decode() for word in command]
+        uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2)
+        data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
+        request = Request(mode=COMMAND, files=uploads, options={"steps": [words]})
+        kind = NETWORK if network else LIGHT
+        return await self._run(request, limits, data, check_fetch(fetch_files), kind)
+
+    def _check_network(self, network: bool) -> None:
+        if network and not self._egress:
+            raise NetworkNotAllowed.by_operator(self._tier, NETWORK_TIERS)
 
     async def _compile(
-        self, how: Language, source: bytes, files: dict[str, bytes]
+        self, how: Language, source: bytes, files: dict[str, bytes], seconds: float
     ) -> bytes | Execution:
         """The program, from the cache or from a compiler run in a slot; what the compiler said if
         it refused.
@@ -186,7 +231,8 @@ class SlotSandbox:
             files={**files, how.source: source},
             options={"steps": [list(how.compile)]},
         )
-        done = await self._run(request, _COMPILE_LIMITS, b"", [how.product], LIGHT)
+        limits = msgspec.structs.replace(_COMPILE_LIMITS, timeout_s=seconds, cpu_s=seconds)
+        done = await self._run(request, limits, b"", [how.product], LIGHT)
         if not done.ok or how.product not in done.files:
             status = ExecutionStatus.ERROR if done.ok else done.status
             missing = done.refused.get(how.product, "") if done.ok else done.detail
@@ -207,12 +253,24 @@ class SlotSandbox:
             try:
                 async with self.pool(kind).take() as (slot,):
                     waited = time.monotonic() - asked
-                    outcome = await slot.run(request, limits, stdin=stdin, preserve=bool(fetch))
+                    async with self._ways_out(kind) as peers:
+                        outcome = await slot.run(
+                            request, limits, stdin=stdin, peers=peers, preserve=bool(fetch)
+                        )
                     fetched = await _fetch(slot, fetch, limits) if fetch else ({}, {})
                 return _execution(outcome, waited, *fetched)
             except SlotLost as error:
                 problem = str(error)
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem)
+
+    @asynccontextmanager
+    async def _ways_out(self, kind: str) -> AsyncGenerator[list[tuple[str, int]]]:
+        """The descriptors a run of this kind is given to reach a network by."""
+        if kind != NETWORK or not self._egress:
+            yield []
+            return
+        async with self._egress.open() as line:
+            yield [line]
 
     def _make(self, kind: str, number: int) -> Slot:
         group = (
@@ -220,19 +278,19 @@ class SlotSandbox:
             if self.groups
             else None
         )
+        return Slot(self._plan(kind, number, group), group)
+
+    def _plan(self, kind: str, number: int, group: ControlGroup | None) -> Plan:
         uid = _uid(number) if os.getuid() == 0 and self._tier != UNSAFE else os.getuid()
         gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
-        plan = Plan(
+        return Plan(
             tier=self._tier,
             work=self._work_folder(number, uid, gid),
             uid=uid,
             gid=gid,
-            readable=readable_places(),
+            readable=self._readable(kind),
             packages=self._packages,
-            preload=[
-                *_PRELOAD,
-                *(("numpy",) if kind in (NUMERIC, SESSION) and self._has_numpy else ()),
-            ],
+            preload=self._preload(kind),
             scoped_signals=uid == os.getuid()
             and self._tier != UNSAFE
             and syscalls.landlock_version() >= 6,
@@ -244,8 +302,15 @@ class SlotSandbox:
             if not group and (uid != os.getuid() or self._tier == USERNS)
             else 0,
             address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
+            network=kind == NETWORK,
         )
-        return Slot(plan, group)
+
+    def _readable(self, kind: str) -> list[str]:
+        return readable_places() + (certificate_places() if kind == NETWORK else [])
+
+    def _preload(self, kind: str) -> list[str]:
+        numeric = kind in (NUMERIC, SESSION) and self._has_numpy
+        return [*_PRELOAD, *(("numpy",) if numeric else ())]
 
     def _work_folder(self, number: int, uid: int, gid: int) -> str:
         if self._work is None:
@@ -267,28 +332,6 @@ class SlotSandbox:
             emptying.empty(str(self._work))
             self._work.rmdir()
             self._work = None
-
-
-def readable_places() -> list[str]:
-    """What every program may read: the system's programs and libraries, and this interpreter's."""
-    system = [f"/usr/{name}" for name in _SYSTEM_FOLDERS]
-    if sys.base_prefix == "/usr":
-        return [place for place in system if os.path.isdir(place)]
-    library = sysconfig.get_config_var("LDLIBRARY") or ""
-    own = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
-    own += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
-    return [place for place in [*system, *own] if os.path.exists(place)]
-
-
-def _package_folders(name: str) -> list[str]:
-    """What a package consists of in site-packages: folder and bundled libraries, or one file."""
-    spec = importlib.util.find_spec(name)
-    if spec is None:
-        return []
-    if not spec.submodule_search_locations:
-        return [spec.origin] if spec.origin and os.path.isfile(spec.origin) else []
-    folder = next(iter(spec.submodule_search_locations))
-    return [place for place in (folder, folder + ".libs") if os.path.isdir(place)]
 
 
 def _uid(number: int) -> int:

@@ -12,8 +12,6 @@ import array
 import asyncio
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +19,7 @@ from dataclasses import dataclass, field
 
 from . import process_tree
 from .control_groups import ControlGroup
-from .inside import policy
+from .guardian import Guardian, pair, spawn
 from .inside.plan import Plan
 from .inside.request import INLINE_BYTES, Request, encode
 from .inside.slot import ORDER, READY, REPORT
@@ -44,17 +42,7 @@ _PATIENCE = 8.0
 overloaded.
 """
 
-PYTHON = os.path.realpath(sys.executable)
-"""The interpreter of the slots: this one, past any virtual environment."""
-
 _READ_BYTES = 1 << 18
-_BOOT = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from inside.launch import main
-sys.path.pop(0)
-main(int(sys.argv[2]), int(sys.argv[3]))
-"""
 
 
 class SlotLost(Exception):
@@ -113,19 +101,15 @@ class Slot:
         self._waiter: asyncio.Future[bytes] | None = None
         self._oom_kills = group.oom_kills() if group else 0
 
-    async def start(self, python: str = "") -> None:
+    async def start(self) -> None:
         """Start the guardian and wait until the slot is behind its walls.
 
         Raises:
             SlotLost: a wall could not be built; the message says which.
         """
         self._loop = asyncio.get_running_loop()
-        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._guardian = _spawn(python or PYTHON, control, requests)
+        self._guardian, self._control, self._requests = await self._launch()
         self._started = True
-        control.close()
-        requests.close()
         self._control.setblocking(False)
         self._requests.setblocking(False)
         self.alive = True
@@ -142,6 +126,17 @@ class Slot:
                 answer.decode("utf-8", "replace").removeprefix("failed:") or "it ended at once"
             )
         self._loop.add_reader(self._control, self._on_control)
+
+    async def _launch(self) -> tuple[Guardian, socket.socket, socket.socket]:
+        """The guardian, and the driver's ends of the control and the request line.
+
+        Raises:
+            SlotLost: it cannot be started.
+        """
+        control, control_there = pair()
+        requests, requests_there = pair()
+        with control_there, requests_there:
+            return spawn(control_there, requests_there), control, requests
 
     async def run(
         self,
@@ -164,6 +159,8 @@ class Slot:
             SlotLost: the slot broke; the run's outcome is unknown.
         """
         if not self.alive:
+            for _, descriptor in peers:
+                os.close(descriptor)
             raise SlotLost("the slot has ended")
         run = _Run(self, limits)
         self._waiter = self._loop.create_future()
@@ -429,17 +426,3 @@ def _memory_file(name: str, data: bytes) -> int:
         view = view[os.write(descriptor, view) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def _spawn(python: str, control: socket.socket, requests: socket.socket) -> subprocess.Popen[bytes]:
-    numbers = control.fileno(), requests.fileno()
-    here = os.path.dirname(os.path.abspath(__file__))
-    return subprocess.Popen(
-        [python, "-I", "-S", "-E", "-c", _BOOT, here, *map(str, numbers)],
-        env={**policy.ENVIRONMENT, "LD_BIND_NOW": "1"},
-        pass_fds=numbers,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )

@@ -12,14 +12,19 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError, MissingExtra
 
-from .inside.plan import LANDLOCK, ROOT, UNSAFE, USERNS
+from .containers import DockerSandbox
+from .egress import NetworkPolicy
+from .inside.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
 from .protocol import Limits, Sandbox
 from .slot_sandbox import SLOT_TIERS, SlotSandbox
 
-TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
-"""All tiers by falling strength. `unsafe` is no isolation at all and is never chosen."""
+TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
+"""All tiers, in the order they are tried. `unsafe` is no isolation at all and is never chosen."""
+
+REMOTE = "remote"
+"""On a server: holds what the tier over there holds, and is never chosen, only named by address."""
 
 _LIMITS = Limits(timeout_s=10, cpu_s=5)
 
@@ -53,6 +58,29 @@ _LEFTOVER_PROGRAM = (
 )
 
 
+_BOUND_PROGRAMS = {
+    "memory is not bounded": "x = [bytearray(1 << 20) for _ in range(256)]",
+    "disk is not bounded": "f = open('big', 'wb')\nfor _ in range(100): f.write(bytes(1 << 20))",
+    "processes are not bounded": """
+import os, time
+for _ in range(80):
+    if os.fork() == 0:
+        time.sleep(30)
+""",
+}
+"""Where somebody else keeps the bounds: what must not end well."""
+
+_BOUND_LIMITS = Limits(timeout_s=10, cpu_s=5, memory_bytes=192 << 20)
+
+_PROXY_PROGRAM = """
+import os, socket
+host, _, port = os.environ["https_proxy"].removeprefix("http://").partition(":")
+way = socket.create_connection((host, int(port)), 5)
+way.sendall(b"CONNECT 127.0.0.1:22 HTTP/1.1\\r\\n\\r\\n")
+print(way.recv(99).split(b"\\r\\n")[0].decode())
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What the probes say about one tier."""
@@ -69,11 +97,6 @@ class Finding:
 
 async def probe(sandbox: SlotSandbox) -> Finding:
     """Try the walls of a sandbox from inside."""
-    notes = (
-        []
-        if sandbox.groups or sandbox.tier == UNSAFE
-        else [sandbox.no_groups + "; using resource limits and a watcher"]
-    )
     with tempfile.NamedTemporaryFile(prefix="ludus-witness-") as witness:
         os.chmod(witness.name, 0o644)
         tried = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
@@ -85,24 +108,50 @@ async def probe(sandbox: SlotSandbox) -> Finding:
     if "done" not in tried.stdout:
         problems.append(f"a program does not run: {tried.detail or tried.stderr[-300:]}")
     else:
-        left = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
-        again = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
-        if not left.ok or again.stdout != "[]\n":
-            problems.append(
-                f"a run does not start clean: {left.detail} {again.stdout!r} {again.stderr[-200:]}"
-            )
-    return Finding(sandbox.tier, problems, notes)
+        problems += await _probe_leftovers(sandbox)
+        problems += await _probe_bounds(sandbox) if sandbox.tier == DOCKER else []
+        problems += await _probe_network(sandbox) if sandbox.offers_network else []
+    return Finding(sandbox.tier, problems, sandbox.notes)
+
+
+async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:
+    left = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
+    again = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
+    if left.ok and again.stdout == "[]\n":
+        return []
+    return [f"a run does not start clean: {left.detail} {again.stdout!r} {again.stderr[-200:]}"]
+
+
+async def _probe_bounds(sandbox: SlotSandbox) -> list[str]:
+    return [
+        problem
+        for problem, program in _BOUND_PROGRAMS.items()
+        if (await sandbox.execute(program, limits=_BOUND_LIMITS)).ok
+    ]
+
+
+async def _probe_network(sandbox: SlotSandbox) -> list[str]:
+    """The way out must be there, and must not lead to this machine."""
+    tried = await sandbox.execute(_PROXY_PROGRAM, limits=_LIMITS, network=True)
+    if " 403 " in tried.stdout:
+        return []
+    said = tried.stdout or tried.detail or tried.stderr[-200:]
+    return [f"a run with a network is not refused this machine's loopback: {said!r}"]
 
 
 async def examine(tier: str) -> Finding:
-    """Start one slot of `tier`, probe it, end it."""
+    """Start one slot of `tier`, probe it, end it; or run a program on the server it names."""
+    if is_address(tier):
+        from .over_http.remote import examine_remote
+
+        return Finding(REMOTE, *await examine_remote(tier))
     if tier == UNSAFE:
         return Finding(
             tier, notes=["no isolation at all; not probed, since the probes would succeed"]
         )
     try:
-        sandbox = SlotSandbox(tier, size=1)
-    except ConfigError as error:
+        sandbox = await _make(tier, 1, None, None)
+    except LudusError as error:
         return Finding(tier, [str(error)])
     try:
         return await probe(sandbox)
@@ -110,20 +159,50 @@ async def examine(tier: str) -> Finding:
         await sandbox.close()
 
 
-async def open_sandbox(tier: str | None = None, *, size: int | None = None) -> Sandbox:
-    """The strongest sandbox that holds here, or the one named.
+def is_address(tier: str) -> bool:
+    """Whether a tier is named by the address of a server.
+
+    >>> is_address("remote:http://10.0.0.7:8765"), is_address("slots-root")
+    (True, False)
+    """
+    return tier.startswith((f"{REMOTE}:", "http://", "https://"))
+
+
+async def open_sandbox(
+    tier: str | None = None,
+    *,
+    size: int | None = None,
+    image: str | None = None,
+    network: NetworkPolicy | None = None,
+) -> Sandbox:
+    """The strongest sandbox that holds here, or the one named: a tier, or the address of a server
+    (`remote:http://host:port`).
+
+    Args:
+        size: slots of each kind; twice the cores if left out.
+        image: for the tier `docker`, which it then is: an image the engine has.
+        network: what runs with `network=True` may reach; without it there are none.
 
     Raises:
         ConfigError: the tier is unknown or fails a probe; with no tier named, none holds. `unsafe`
             only by name.
+        MissingExtra: the tier named needs a package that is not installed.
     """
+    if tier is None and image:
+        tier = DOCKER
+    if tier is not None and is_address(tier):
+        if image or network:
+            raise ConfigError("image and network are settings of the server, not of its clients")
+        from .over_http import open_remote  # dear: an HTTP client
+
+        return await open_remote(tier)
     if tier is not None:
-        return await _open(tier, size)
+        return await _open(tier, size, image, network)
     reasons: list[str] = []
     for candidate in TIERS[:-1]:
         try:
-            return await _open(candidate, size)
-        except ConfigError as error:
+            return await _open(candidate, size, image, network)
+        except (ConfigError, MissingExtra) as error:
             reasons.append(f"  {candidate}: {error}")
     raise ConfigError(
         "no sandbox tier holds here ('unsafe' runs without isolation, by name only):\n"
@@ -131,12 +210,24 @@ async def open_sandbox(tier: str | None = None, *, size: int | None = None) -> S
     )
 
 
-async def _open(tier: str, size: int | None) -> Sandbox:
-    if tier not in SLOT_TIERS:
-        raise ConfigError(f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}")
-    sandbox = SlotSandbox(tier, size=size)
+async def _open(
+    tier: str, size: int | None, image: str | None, network: NetworkPolicy | None
+) -> Sandbox:
+    sandbox = await _make(tier, size, image, network)
     finding = await probe(sandbox) if tier != UNSAFE else Finding(tier)
     if not finding.holds:
         await sandbox.close()
         raise ConfigError("; ".join(finding.problems))
     return sandbox
+
+
+async def _make(
+    tier: str, size: int | None, image: str | None, network: NetworkPolicy | None
+) -> SlotSandbox:
+    if tier == DOCKER:
+        return await DockerSandbox.open(image=image, size=size, network=network)
+    if tier not in SLOT_TIERS:
+        raise ConfigError(f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}")
+    if image:
+        raise ConfigError(f"image={image!r} is for the tier 'docker', not {tier!r}")
+    return SlotSandbox(tier, size=size, network=network)

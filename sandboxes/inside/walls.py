@@ -78,6 +78,8 @@ def build(plan: Plan) -> None:
             _raise_loopback()
     if plan.tier == DOCKER:
         os.symlink(policy.WORK, "/dev/shm")
+        for folder in policy.CONTAINER_FOLDERS:  # a runtime gives them the mode the image has there
+            os.chmod(folder, 0o1777)
         os.chdir(policy.WORK)
     _limit(plan)
     _give_up_identity(plan)

@@ -1,0 +1,153 @@
+"""What a slot's container is made of, as the engine's API takes it. Decides everything, calls
+nothing.
+
+Every wall is written down here, whatever the engine's own defaults are: no network, a read-only
+root, all capabilities dropped but three, no new privileges, bounds on memory, processes and the two
+writable folders, and nothing of the engine inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..guardian import INSIDE
+from ..inside import policy
+
+CAPABILITIES = ("SETUID", "SETGID", "KILL")
+"""What the slot needs to give its children another identity and to end them. They have none."""
+
+LUDUS = "/ludus"
+"""Where what the slot itself needs appears in a container."""
+
+LINE_FOLDER = "line"
+LINE = f"{LUDUS}/{LINE_FOLDER}"
+"""The folder of the socket to the driver; empty before the first program runs."""
+
+SOCKET = "socket"
+
+_BOOT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from inside.container import main
+sys.path.pop(0)
+main(sys.argv[2])
+"""
+
+_HIDDEN = (
+    "/sys", "/dev/mqueue", "/dev/pts", "/etc/resolv.conf",
+    *(
+        f"/proc/{name}"
+        for name in (
+            "acpi", "asound", "buddyinfo", "bus", "cgroups", "cmdline", "config.gz", "consoles",
+            "crypto", "devices", "diskstats", "dma", "driver", "execdomains", "fb", "fs",
+            "interrupts", "iomem", "ioports", "irq", "kallsyms", "kcore", "key-users", "keys",
+            "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "locks", "mdstat",
+            "misc", "modules", "mtrr", "pagetypeinfo", "partitions", "pressure", "sched_debug",
+            "schedstat", "scsi", "slabinfo", "softirqs", "swaps", "sys", "sysrq-trigger", "sysvipc",
+            "timer_list", "timer_stats", "tty", "version", "vmallocinfo", "vmstat", "zoneinfo",
+        )
+    ),
+)  # fmt: skip
+"""Covered by nothing: the host's settings and counters, and kernel file systems that would keep
+what a run leaves there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or folder of the host shown read-only."""
+
+    source: str
+    target: str
+
+
+def inside_mount() -> Mount:
+    """The code of the slot itself."""
+    return Mount(f"{INSIDE}/inside", f"{LUDUS}/inside")
+
+
+def line_mount(folder: Path) -> Mount:
+    """The way to the driver, from the folder of one slot."""
+    return Mount(str(folder / LINE_FOLDER), LINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container, before it is made."""
+
+    image: str
+    """An image id."""
+    python: tuple[str, ...]
+    """The command that starts the interpreter: the image's, or one brought along."""
+    mounts: Sequence[Mount]
+    memory_bytes: int
+    """Bound of all its processes and files together; there is no swap."""
+    processes: int
+    disk_bytes: int
+    """Room in each of the two writable folders."""
+    inodes: int = 4096
+    runtime: str | None = None
+    """An OCI runtime the engine knows by this name, such as gVisor's `runsc`."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    volumes: Sequence[str] = ()
+    """Folders the image declares as volumes: covered, since a volume is disk without a bound."""
+
+    def slot(self) -> dict[str, object]:
+        """Runs a slot that connects to the driver; the engine removes it when it ends."""
+        command = (*self.python, "-I", "-S", "-E", "-c", _BOOT, LUDUS, f"{LINE}/{SOCKET}")
+        return self._config(command, auto_remove=True)
+
+    def trial(self, code: str) -> dict[str, object]:
+        """Runs `code` in the interpreter, once, and stays until it is removed."""
+        return self._config((*self.python, "-I", "-S", "-c", code), auto_remove=False)
+
+    def _config(self, command: Sequence[str], *, auto_remove: bool) -> dict[str, object]:
+        return {
+            "Image": self.image,
+            "Entrypoint": list(command),
+            "Cmd": [],
+            "User": "0:0",
+            "WorkingDir": "/",
+            "Hostname": policy.HOSTNAME,
+            "Env": [f"{name}={value}" for name, value in self.environment.items()],
+            "Labels": dict(self.labels),
+            "Healthcheck": {"Test": ["NONE"]},  # an image's own would run as root beside the slot
+            "HostConfig": self._host_config(auto_remove),
+        }
+
+    def _host_config(self, auto_remove: bool) -> dict[str, object]:
+        return {
+            "NetworkMode": "none",
+            "IpcMode": "none",
+            "ReadonlyRootfs": True,
+            "Privileged": False,
+            "CapDrop": ["ALL"],
+            "CapAdd": list(CAPABILITIES),
+            "SecurityOpt": ["no-new-privileges"],
+            "Memory": self.memory_bytes,
+            "MemorySwap": self.memory_bytes,
+            "OomKillDisable": False,
+            "PidsLimit": self.processes,
+            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+            "Tmpfs": self._tmpfs(),
+            "Mounts": [_bind(mount) for mount in self.mounts],
+            "MaskedPaths": list(_HIDDEN),
+            "ReadonlyPaths": [],
+            "LogConfig": {"Type": "none", "Config": {}},
+            "RestartPolicy": {"Name": "no"},
+            "Init": False,
+            "AutoRemove": auto_remove,
+            **({"Runtime": self.runtime} if self.runtime else {}),
+        }
+
+    def _tmpfs(self) -> dict[str, str]:
+        room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
+        covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
+        return {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)}
+
+
+def _bind(mount: Mount) -> dict[str, object]:
+    return {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}

@@ -1,0 +1,101 @@
+"""Which interpreter a slot in a foreign image uses: the image's own, or this machine's, brought
+along with its loader and libraries, so that it needs nothing of the image.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+
+from ..guardian import PYTHON
+from .config import LUDUS, Container, Mount
+from .engine import Engine, EngineFault
+
+_LIBRARIES = f"{LUDUS}/lib"
+_HOME = f"{LUDUS}/python"
+_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_TIMEOUT_S = 60.0
+
+_TRIAL = "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 9)"
+
+_LIST_LIBRARIES = """
+import array, binascii, ctypes, datetime, decimal, fcntl, json, math, pickle, random, resource
+import select, socket, struct, termios, zlib, hashlib, heapq, bisect
+for line in open("/proc/self/maps"):
+    path = line.split(maxsplit=5)[5:]
+    if path and ".so" in path[0]:
+        print(path[0].strip())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """How it is started, and what of the host it needs to see."""
+
+    command: tuple[str, ...]
+    mounts: tuple[Mount, ...] = ()
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether it is this machine's."""
+        return bool(self.mounts)
+
+
+def of_image(engine: Engine, trial: Container) -> Interpreter:
+    """The image's `python3` if it is 3.11 or newer, found out by running it; else ours.
+
+    Raises:
+        EngineFault: a container of this image cannot be run at all.
+    """
+    container = engine.create(trial.trial(_TRIAL))
+    try:
+        engine.start(container)
+        fits = engine.wait(container) == 0
+    except EngineFault as error:
+        if not _names_the_program(error):
+            raise
+        fits = False
+    finally:
+        engine.remove(container)
+    return Interpreter(trial.python) if fits else brought_along()
+
+
+def _names_the_program(error: EngineFault) -> bool:
+    """Whether the engine says that there is no such program (it has no code for that)."""
+    said = str(error)
+    return "python3" in said and ("not found" in said or "no such file" in said)
+
+
+def brought_along() -> Interpreter:
+    """This interpreter, its standard library, and every library it loads."""
+    libraries = _libraries()
+    loader = next(path for path in libraries if os.path.basename(path).startswith("ld-"))
+    mounts = [
+        Mount(PYTHON, f"{_HOME}/bin/{_VERSION}"),
+        Mount(sysconfig.get_path("stdlib"), f"{_HOME}/lib/{_VERSION}"),
+        *(Mount(path, f"{_LIBRARIES}/{os.path.basename(path)}") for path in libraries),
+    ]
+    command = (
+        f"{_LIBRARIES}/{os.path.basename(loader)}",
+        "--library-path",
+        _LIBRARIES,
+        f"{_HOME}/bin/{_VERSION}",
+    )
+    return Interpreter(command, tuple(mounts))
+
+
+def _libraries() -> list[str]:
+    """The shared libraries it maps, apart from its own extension modules: seen, not guessed."""
+    done = subprocess.run(
+        [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_TIMEOUT_S,
+    )
+    own = sysconfig.get_path("stdlib") + "/"
+    found = dict.fromkeys(done.stdout.splitlines())
+    return [path for path in found if not path.startswith(own)]

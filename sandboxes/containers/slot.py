@@ -1,0 +1,188 @@
+"""A slot that is a container: started through the engine, reached over a Unix socket, and from then
+on a slot like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .. import process_tree
+from ..control_groups import SLACK_BYTES, group_of
+from ..inside import emptying
+from ..inside.plan import Plan
+from ..inside.request import Request
+from ..protocol import Limits
+from ..slots import START_TIMEOUT_S, Outcome, Slot, SlotLost
+from .config import LINE_FOLDER, SOCKET, Container
+from .engine import Engine, EngineFault
+
+_LOOK_EVERY_S = 0.25
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ContainerGuardian:
+    """A container as whoever holds its slot sees it."""
+
+    def __init__(self, engine: Engine, container: str, pid: int) -> None:
+        self._engine, self._container = engine, container
+        self._pid = pid
+        self._process = os.pidfd_open(pid)
+
+    @property
+    def pid(self) -> int:
+        """Its first process, which is the slot."""
+        return self._pid
+
+    def kill(self) -> None:
+        """End it; with its first process go all the others."""
+        if self._process < 0:
+            return
+        try:
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        except PermissionError:  # we are an ordinary user, and it is not ours
+            ask = threading.Thread(target=self._engine.kill, args=(self._container,), daemon=True)
+            ask.start()
+
+    def poll(self) -> int | None:
+        """0 once it has ended."""
+        if self._process >= 0 and select.select([self._process], [], [], 0)[0]:
+            os.close(self._process)
+            self._process = -1
+        return 0 if self._process < 0 else None
+
+
+class ContainerSlot(Slot):
+    """One container with one slot.
+
+    Args:
+        folder: a folder of its own for what the container is shown of the driver.
+        described: the container to make.
+    """
+
+    def __init__(self, plan: Plan, engine: Engine, folder: Path, described: Container) -> None:
+        super().__init__(plan, None)
+        self._engine, self._folder, self._described = engine, folder, described
+        self._container = ""
+        self._memory_bytes = described.memory_bytes
+
+    async def _launch(self) -> tuple[ContainerGuardian, socket.socket, socket.socket]:
+        line = self._folder / LINE_FOLDER
+        line.mkdir(mode=0o711)
+        with _listen(line) as listener:
+            try:
+                self._container = await asyncio.to_thread(self._make)
+                lines = [await self._accept(listener) for _ in range(2)]
+            except EngineFault as error:
+                raise SlotLost(str(error)) from error
+            finally:
+                (line / SOCKET).unlink()
+        pid = _peer(lines[0])
+        if pid <= 0:
+            raise SlotLost("the container's processes cannot be seen from here")
+        group = group_of(pid)
+        if isinstance(group, str):
+            raise SlotLost(f"the container's control group cannot be read: {group}")
+        self.group = group
+        return ContainerGuardian(self._engine, self._container, pid), lines[0], lines[1]
+
+    def _make(self) -> str:
+        container = self._engine.create(self._described.slot())
+        self._engine.start(container)
+        return container
+
+    async def _accept(self, listener: socket.socket) -> socket.socket:
+        """One line from the container; gives up when it is over without one.
+
+        Raises:
+            SlotLost: the container ended or did not connect in time.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(loop.sock_accept(listener))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not (await asyncio.wait([waiting], timeout=_LOOK_EVERY_S))[0]:
+                    if not await asyncio.to_thread(self._engine.runs, self._container):
+                        raise SlotLost("the container ended before it reached its driver")
+                return waiting.result()[0]
+        except TimeoutError as error:
+            raise SlotLost(
+                "the container does not reach its driver: the engine has to run on this machine "
+                "and see the same files"
+            ) from error
+        finally:
+            waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await waiting
+
+    async def run(
+        self,
+        request: Request,
+        limits: Limits,
+        *,
+        stdin: bytes = b"",
+        peers: Sequence[tuple[str, int]] = (),
+        preserve: bool = False,
+    ) -> Outcome:
+        """Run one request to its end; see `Slot.run`."""
+        wanted = limits.memory_bytes + SLACK_BYTES
+        if wanted != self._memory_bytes:
+            try:
+                await self._limit_memory(wanted)
+            except BaseException:
+                for _, descriptor in peers:
+                    os.close(descriptor)
+                raise
+        return await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
+
+    async def _limit_memory(self, memory_bytes: int) -> None:
+        try:
+            await asyncio.to_thread(self._engine.limit_memory, self._container, memory_bytes)
+        except EngineFault as error:
+            self.give_up()
+            raise SlotLost(f"its memory cannot be bounded: {error}") from error
+        self._memory_bytes = memory_bytes
+
+    def processes(self) -> list[int]:
+        """The pids of the present run, as this machine counts."""
+        return process_tree.descendants(self._guardian.pid)
+
+    async def close(self) -> None:
+        """End the container and everything in it. Idempotent."""
+        await super().close()
+        if self._folder.exists():
+            emptying.empty(str(self._folder))
+            self._folder.rmdir()
+
+
+def _listen(folder: Path) -> socket.socket:
+    """A socket in `folder` that whoever sees it may connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.setblocking(False)
+    here = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        listener.bind(
+            f"/proc/self/fd/{here}/{SOCKET}"
+        )  # a socket's address has 107 letters at most
+    finally:
+        os.close(here)
+    (folder / SOCKET).chmod(0o666)
+    listener.listen(2)
+    return listener
+
+
+def _peer(line: socket.socket) -> int:
+    """The process at the other end, as this machine counts; 0 if it cannot be seen."""
+    packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid: int = _CREDENTIALS.unpack(packed)[0]
+    return pid

@@ -1,0 +1,63 @@
+"""Reads what a program asks of a proxy: `CONNECT host:port`, or a request with a whole URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_DROPPED = (b"connection", b"keep-alive", b"proxy-authorization", b"proxy-connection")
+_HTTP_PORT = 80
+
+
+class BadRequest(Exception):
+    """Not something a proxy is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Where a program wants to go, and what to say there first."""
+
+    host: str
+    port: int
+    opening: bytes
+    """What the host is sent first; empty for a tunnel, which the program is told about instead."""
+
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether it asked for `CONNECT`."""
+        return not self.opening
+
+
+def parse(head: bytes) -> Wanted:
+    """What the head of a request (up to and with its empty line) asks for.
+
+    A plain request is sent on with `Connection: close`, so that the next one, which may be for
+    another host, comes to the proxy again.
+
+    Raises:
+        BadRequest: it is neither form; the message says what is wrong.
+
+    >>> parse(b"CONNECT pypi.org:443 HTTP/1.1\\r\\n\\r\\n")
+    Wanted(host='pypi.org', port=443, opening=b'')
+    """
+    line, *headers = head.split(b"\r\n")[:-2]
+    words = line.split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        raise BadRequest("not an HTTP/1 request line")
+    method, target, version = words
+    try:
+        url = urlsplit((b"//" + target if method == b"CONNECT" else target).decode("ascii"))
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        raise BadRequest(f"not an address: {target[:80]!r}") from error
+    if method == b"CONNECT":
+        if not host or port is None or url.path or url.query:
+            raise BadRequest("CONNECT takes host:port")
+        return Wanted(host, port, b"")
+    if url.scheme != "http" or not host:
+        raise BadRequest("a proxy is asked for http://host/path or by CONNECT host:port")
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    kept = [each for each in headers if each.partition(b":")[0].strip().lower() not in _DROPPED]
+    first = b" ".join((method, path.encode(), version))
+    opening = b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+    return Wanted(host, port or _HTTP_PORT, opening)

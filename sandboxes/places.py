@@ -1,0 +1,42 @@
+"""What of this machine a program in a sandbox may read: system folders, interpreter, packages."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import ssl
+import sys
+import sysconfig
+from pathlib import Path
+
+_SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
+
+
+def readable_places() -> list[str]:
+    """What every program may read: the system's programs and libraries, and this interpreter's."""
+    system = [f"/usr/{name}" for name in _SYSTEM_FOLDERS]
+    if sys.base_prefix == "/usr":
+        return [place for place in system if os.path.isdir(place)]
+    library = sysconfig.get_config_var("LDLIBRARY") or ""
+    own = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
+    own += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
+    return [place for place in [*system, *own] if os.path.exists(place)]
+
+
+def package_folders(name: str) -> list[str]:
+    """What a package consists of in site-packages: folder and bundled libraries, or one file."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return []
+    if not spec.submodule_search_locations:
+        return [spec.origin] if spec.origin and os.path.isfile(spec.origin) else []
+    folder = next(iter(spec.submodule_search_locations))
+    return [place for place in (folder, folder + ".libs") if os.path.isdir(place)]
+
+
+def certificate_places() -> list[str]:
+    """Where the certificates lie by which a program checks whom it talks to; nothing private."""
+    known = ssl.get_default_verify_paths()
+    places = [place for place in (known.openssl_capath, known.openssl_cafile) if place]
+    shown = [os.path.realpath(place) for place in places if os.path.exists(place)]
+    return [place for place in dict.fromkeys(shown) if not place.startswith("/usr/")]
