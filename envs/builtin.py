@@ -5,4 +5,5 @@ BUILTIN: dict[str, str] = {
     "ludus/coding-v0": "ludus.envs.coding:Coding",
     "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",
+    "ludus/search-v0": "ludus.envs.search:Search",
 }

@@ -61,7 +61,7 @@ class TextEnv(ABC):
     answer_format: ClassVar[str] = ""
     max_turns: ClassVar[int | None] = None
     """Turns after which the episode is truncated; None leaves ending it to `step`."""
-    deterministic: ClassVar[bool] = True
+    deterministic: bool = True
     """Whether task, seed and actions fix the episode. False when a judge or a simulated user is
     inside.
     """

@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "play": "play an environment yourself, in the terminal",
     "score": "score answers with a verifier",
     "serve": "serve environments and verifiers over HTTP",
+    "retriever": "serve a corpus to search in, in Search-R1's protocol",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
     "eval": "measure a policy on an environment",

@@ -1,0 +1,68 @@
+"""The page of an entity: what is true of it, in sentences."""
+
+from __future__ import annotations
+
+import random
+
+from .facts import NUMBERS, OUTGOING, Kind
+from .world import Entity, World
+
+_SUBJECTS = {kind: f"This {kind}" for kind in Kind}
+_LISTED = {Kind.TOWN: "born_in", Kind.COMPANY: "employer", Kind.SCHOOL: "studied_at"}
+_LISTS = {
+    Kind.TOWN: "People from {}: {}.",
+    Kind.COMPANY: "People at {}: {}.",
+    Kind.SCHOOL: "Alumni of {}: {}.",
+}
+MOST_LISTED = 4
+"""Names on the list of a town, company or school: such pages share words with those of people."""
+
+
+class Pages:
+    """Writes the pages of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._listed = _lists(world)
+
+    def text(self, name: str) -> str:
+        """The page of `name`: each fact a sentence, in an order and in words of its own."""
+        entity = self._world.entities[name]
+        rng = random.Random(f"page/{self._world.seed}/{name}")
+        facts = _facts(entity, rng)
+        rng.shuffle(facts)
+        said = [f"{name} is a {entity.kind}.", *facts]
+        if listed := self._listed.get(name):
+            said.append(_LISTS[entity.kind].format(name, ", ".join(listed)))
+        return " ".join(said)
+
+    def mentioned(self, name: str) -> list[str]:
+        """The entities the page of `name` names, each once, its relations first."""
+        links = self._world.entities[name].links.values()
+        return list(dict.fromkeys([*links, *self._listed.get(name, [])]))
+
+
+def _facts(entity: Entity, rng: random.Random) -> list[str]:
+    subject = _SUBJECTS[entity.kind]
+    said = [
+        f"{subject} {rng.choice(relation.sentences).format(entity.links[relation.name])}."
+        for relation in OUTGOING[entity.kind]
+        if relation.name in entity.links
+    ]
+    if entity.number is not None:
+        said.append(
+            f"{subject} {rng.choice(NUMBERS[entity.kind].sentences).format(entity.number)}."
+        )
+    return said
+
+
+def _lists(world: World) -> dict[str, list[str]]:
+    """Who stands on the page of each town, company and school: the first few, in their order."""
+    found: dict[str, list[str]] = {}
+    for entity in world.entities.values():
+        for relation, target in entity.links.items():
+            if _LISTED.get(world.entities[target].kind) == relation:
+                members = found.setdefault(target, [])
+                if len(members) < MOST_LISTED:
+                    members.append(entity.name)
+    return found

@@ -1,0 +1,136 @@
+"""A fictional world: three realms that nothing connects, one for each split.
+
+Whatever a policy learns by heart about the realm of training says nothing about the realm of test.
+All pages stand in one corpus, so that one search engine serves every split.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ludus.errors import ConfigError
+
+from ..tasks import SPLITS
+from .facts import NUMBERS, OUTGOING, Kind, Relation
+from .names import Names
+
+FEWEST_PEOPLE = 60
+MOST_PEOPLE = 20_000
+_SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
+_MARRIED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Somebody or something with a page."""
+
+    name: str
+    kind: Kind
+    split: str
+    links: Mapping[str, str]
+    """relation -> name of the entity it leads to."""
+    number: int | None
+    """Its birth year, population and so on; a region has none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """All entities, by name. Each world is made once, so it is equal to itself alone."""
+
+    seed: int
+    entities: Mapping[str, Entity]
+
+    def realm(self, split: str) -> list[Entity]:
+        """The entities of a split, in the order they were made."""
+        return [one for one in self.entities.values() if one.split == split]
+
+    def follow(self, name: str, relations: Iterable[Relation]) -> str | None:
+        """Where a chain of relations leads; None where one is missing."""
+        at: str | None = name
+        for relation in relations:
+            at = None if at is None else self.entities[at].links.get(relation.name)
+        return at
+
+
+@lru_cache(maxsize=4)
+def build_world(seed: int = 0, people: int = 240) -> World:
+    """Draw a world.
+
+    Args:
+        seed: of everything in it.
+        people: how many there are, six in ten of them in the realm of training. Of towns,
+            companies, schools and books together there are about six for every ten people.
+
+    Raises:
+        ConfigError: too few people for every question to be possible, or too many.
+    """
+    if not FEWEST_PEOPLE <= people <= MOST_PEOPLE:
+        raise ConfigError(f"people must be from {FEWEST_PEOPLE} to {MOST_PEOPLE}, got {people}")
+    rng = random.Random(f"world/{seed}/{people}")
+    names = Names(rng, people)
+    entities: dict[str, Entity] = {}
+    for split in SPLITS:
+        for entity in _Realm(rng, names, split, round(people * _SHARES[split])).entities():
+            entities[entity.name] = entity
+    return World(seed, entities)
+
+
+class _Realm:
+    """Draws the entities of one split and their relations."""
+
+    def __init__(self, rng: random.Random, names: Names, split: str, people: int) -> None:
+        self._rng = rng
+        self._split = split
+        towns = [names.town() for _ in range(max(4, people // 8))]
+        self._members: dict[Kind, list[str]] = {
+            Kind.TOWN: towns,
+            Kind.REGION: [names.region() for _ in range(max(2, len(towns) // 4))],
+            Kind.PERSON: [names.person() for _ in range(people)],
+            Kind.COMPANY: [names.company(towns) for _ in range(max(4, people // 8))],
+            Kind.SCHOOL: [names.school(towns) for _ in range(max(3, people // 16))],
+            Kind.BOOK: [names.book() for _ in range(max(6, people // 4))],
+        }
+        self._spouses = self._married()
+        regions = self._members[Kind.REGION]
+        self._regions = {town: rng.choice(regions) for town in towns}
+
+    def entities(self) -> list[Entity]:
+        """All of them, kind by kind."""
+        return [
+            Entity(name, kind, self._split, self._links(name, kind), self._number(kind))
+            for kind, names in self._members.items()
+            for name in names
+        ]
+
+    def _links(self, name: str, kind: Kind) -> dict[str, str]:
+        drawn = {one.name: self._target(name, one) for one in OUTGOING[kind]}
+        return {relation: target for relation, target in drawn.items() if target}
+
+    def _target(self, name: str, relation: Relation) -> str:
+        if relation.name == "spouse":
+            return self._spouses.get(name, "")
+        if relation.name == "lies_in":
+            return self._regions[name]
+        members = self._members[relation.target]
+        if relation.name == "capital":
+            members = [town for town, region in self._regions.items() if region == name] or members
+        drawn = name
+        while drawn == name:
+            drawn = self._rng.choice(members)
+        return drawn
+
+    def _married(self) -> dict[str, str]:
+        people = list(self._members[Kind.PERSON])
+        self._rng.shuffle(people)
+        couples = people[: 2 * int(len(people) * _MARRIED / 2)]
+        pairs = zip(couples[::2], couples[1::2], strict=True)
+        return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+
+    def _number(self, kind: Kind) -> int | None:
+        if kind not in NUMBERS:
+            return None
+        draw: Callable[[int, int], int] = self._rng.randint
+        return draw(1_000, 99_999) if kind is Kind.TOWN else draw(1850, 2005)

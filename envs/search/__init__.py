@@ -1,0 +1,36 @@
+"""Search: multi-hop questions over a corpus, and a retriever in Search-R1's protocol."""
+
+from .answers import exact_match, f1, normalize
+from .bm25 import Bm25Index, corpus_index, fictional_index
+from .documents import Document, Hit, load_corpus
+from .env import Search
+from .noise import noise_at
+from .protocol import Retriever, RetrieveReply, RetrieveRequest
+from .questions import Question, Shape
+from .retrievers import LocalRetriever, RemoteRetriever
+from .service import RetrieverService
+from .settings import Source, Style
+
+__all__ = [
+    "Bm25Index",
+    "Document",
+    "Hit",
+    "LocalRetriever",
+    "Question",
+    "RemoteRetriever",
+    "RetrieveReply",
+    "RetrieveRequest",
+    "Retriever",
+    "RetrieverService",
+    "Search",
+    "Shape",
+    "Source",
+    "Style",
+    "corpus_index",
+    "exact_match",
+    "f1",
+    "fictional_index",
+    "load_corpus",
+    "noise_at",
+    "normalize",
+]

@@ -1,0 +1,54 @@
+"""Short answers compared as SQuAD does (Rajpurkar et al., arXiv 1606.05250)."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_OPENING, _CLOSING = "<answer>", "</answer>"
+END_OF_THOUGHTS = "</think>"
+MOST_ANSWER_CHARS = 1_000
+"""Of a longer answer nothing is compared: it is wrong."""
+
+
+def normalize(text: str) -> str:
+    """Lower case, no ASCII punctuation, no articles, single spaces.
+
+    >>> normalize("The  Cat's hat.")
+    'cats hat'
+    """
+    bare = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLE.sub(" ", bare).split())
+
+
+def exact_match(said: str, golds: Sequence[str]) -> float:
+    """1 if `said` equals one of `golds` once both are normalized, else 0."""
+    return float(normalize(said) in {normalize(gold) for gold in golds})
+
+
+def f1(said: str, golds: Sequence[str]) -> float:
+    """The best harmonic mean of precision and recall of words, over `golds`.
+
+    >>> round(f1("the cat sat", ["cat sat down"]), 3)  # 2 of 2 words, 2 of 3: 2 * 1 * 2/3 / (5/3)
+    0.8
+    """
+    return max((_f1(normalize(said).split(), normalize(gold).split()) for gold in golds), default=0)
+
+
+def _f1(said: list[str], gold: list[str]) -> float:
+    if not said or not gold:
+        return float(said == gold)
+    common = (Counter(said) & Counter(gold)).total()
+    return 2 * common / (len(said) + len(gold))
+
+
+def read_answer(text: str) -> str | None:
+    """What stands in the last closed `<answer>` after the thoughts; None where there is none."""
+    spoken = text.rpartition(END_OF_THOUGHTS)[2]
+    before, closing, _ = spoken.rpartition(_CLOSING)  # linear, whatever the policy writes
+    _, opening, answer = before.rpartition(_OPENING)
+    return answer.strip() if closing and opening else None

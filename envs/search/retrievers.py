@@ -1,0 +1,93 @@
+"""Where documents come from: an index in this process, or a server that speaks `/retrieve`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from ludus.errors import (
+    LudusError,
+    Overloaded,
+    RequestRejected,
+    RequestTimeout,
+    RewardUnavailable,
+    ServerFault,
+    ServerUnreachable,
+)
+from ludus.verdict import Verdict
+from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import Client, RetryPolicy
+from ludus.wire.codec import Format
+
+from .bm25 import Bm25Index
+from .documents import Hit
+from .protocol import RETRIEVE_PATH, RetrieveReply, RetrieveRequest, as_hits
+
+
+class LocalRetriever:
+    """Searches an index on a thread: a large corpus must not hold up the event loop."""
+
+    def __init__(self, index: Bm25Index) -> None:
+        self._index = index
+
+    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
+        """See `Retriever.retrieve`; an index in memory can always say."""
+        return await asyncio.to_thread(self._index.search, queries, topk)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class RemoteRetriever:
+    """Asks a server, ludus's own or Search-R1's.
+
+    Args:
+        url: with or without `/retrieve`.
+        timeout_s: for one call, all its attempts together.
+        token: where the server wants one.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float, token: str = "") -> None:
+        policy = RetryPolicy(
+            timeout_s=timeout_s, attempt_timeout_s=timeout_s, first_contact_s=min(timeout_s, 5.0)
+        )
+        base = url.rstrip("/").removesuffix(RETRIEVE_PATH)
+        self._client = Client(base, AsyncTransport(), token, policy, Format.JSON)
+
+    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
+        """See `Retriever.retrieve`: a server that is down, late or makes no sense cannot say."""
+        body = RetrieveRequest(queries=list(queries), topk=topk, return_scores=True)
+        try:
+            reply = await self._client.post(RETRIEVE_PATH, body, RetrieveReply)
+            found = [as_hits(items)[:topk] for items in reply.result]
+        except (LudusError, msgspec.ValidationError) as error:
+            raise RewardUnavailable(self._verdict(error)) from error
+        if len(found) != len(queries):
+            said = f"{self._server} answered {len(found)} of {len(queries)} queries"
+            raise RewardUnavailable(Verdict.error(said))
+        return found
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.transport.close()
+
+    @property
+    def _server(self) -> str:
+        return f"the retriever at {self._client.url}{RETRIEVE_PATH}"
+
+    def _verdict(self, error: Exception) -> Verdict:
+        server = self._server
+        if isinstance(error, ServerUnreachable):
+            return Verdict.unavailable(f"{server} does not answer ({error.__cause__})")
+        if isinstance(error, RequestTimeout):
+            return Verdict.unavailable(f"{server} is late: {error}")
+        if isinstance(error, (Overloaded, ServerFault)) and not _makes_no_sense(error):
+            return Verdict.unavailable(f"{server} failed: {error}")
+        return Verdict.error(f"{server} cannot be used: {error}")
+
+
+def _makes_no_sense(error: LudusError) -> bool:
+    """Whether there was a reply, and it could not be read."""
+    return isinstance(error.__cause__, RequestRejected)

@@ -1,0 +1,172 @@
+"""Where questions come from: a fictional world, or a file of questions and answers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from ludus.errors import ConfigError
+
+from ..fiction import build_world
+from ..rows import changed_at
+from ..splits import ProblemSet, check_shares
+from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
+from .answers import normalize
+from .files import read_rows, text_of
+from .questions import NoQuestion, Question, QuestionMaker, Shape, shapes_for
+
+logger = logging.getLogger(__name__)
+_QUESTIONS = ("question", "Question", "query")
+_ANSWERS = ("golden_answers", "answers", "answer", "Answer")
+
+
+class Questions(Protocol):
+    """Tasks, and the question behind each."""
+
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of a split."""
+        ...
+
+    def question(self, task: Task) -> Question:
+        """The question of a task."""
+        ...
+
+
+class _HopTasks(GeneratedTasks):
+    """One question per seed; difficulty is its number of hops."""
+
+    def __init__(self, split: str, hops: tuple[int, int]) -> None:
+        super().__init__(split)
+        self._hops = hops
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        hops = float(random.Random(f"hops/{task.seed}").randint(*self._hops))
+        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=hops)
+
+
+class GeneratedQuestions:
+    """Questions about a fictional world, without end; each split about a realm of its own.
+
+    Args:
+        world: the world's seed.
+        people: its size.
+        hops: fewest and most hops.
+        shapes: of questions.
+
+    Raises:
+        ConfigError: a split of this world has no such question.
+    """
+
+    def __init__(
+        self, world: int, people: int, hops: tuple[int, int], shapes: Sequence[Shape]
+    ) -> None:
+        self._hops = hops
+        self._shapes = shapes
+        self._makers = _makers(world, people)
+        for split in SPLITS:
+            for shape in shapes:
+                self._probe(split, shape)
+
+    def tasks(self, split: str) -> TaskSet:
+        """Endless, disjoint by split."""
+        return _HopTasks(split, self._hops)
+
+    def question(self, task: Task) -> Question:
+        """Drawn from the task's seed."""
+        hops = int(_HopTasks(task.split, self._hops).find(task.id).difficulty or 0)
+        rng = random.Random(f"question/{task.seed}")
+        shape = rng.choice(shapes_for(hops, self._shapes))
+        return self._makers[task.split].draw(rng, hops=hops, shape=shape)
+
+    def _probe(self, split: str, shape: Shape) -> None:
+        for hops in {max(self._hops[0], 1 + (shape is not Shape.CHAIN)), self._hops[1]}:
+            try:
+                self._makers[split].draw(random.Random("probe"), hops=hops, shape=shape)
+            except NoQuestion as error:
+                raise ConfigError(f"{error}; make the world larger (people)") from None
+
+
+@lru_cache(maxsize=4)
+def _makers(world: int, people: int) -> dict[str, QuestionMaker]:
+    made = build_world(world, people)
+    return {split: QuestionMaker(made, split) for split in SPLITS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Filed:
+    """A question of a file."""
+
+    id: str
+    question: Question
+    difficulty: float | None = None
+
+
+class FiledQuestions:
+    """Questions of a file, each once, split by digest.
+
+    Args:
+        source: .json, .jsonl, .csv or a hub's data set, of rows {question, answer}; `answer` may
+            be a list of alternatives (`golden_answers`).
+        seed: of the split.
+        validation: the share for validation.
+        test: the share for test.
+
+    Raises:
+        ConfigError: no row has a question and an answer, or shares that cannot be.
+    """
+
+    def __init__(self, source: str, *, seed: int, validation: float, test: float) -> None:
+        check_shares(validation, test)
+        self._problems = _problems(source, seed, validation, test, changed_at(source))
+
+    def tasks(self, split: str) -> TaskSet:
+        """The questions of a split, shuffled."""
+        return self._problems.tasks(split)
+
+    def question(self, task: Task) -> Question:
+        """The question of a task."""
+        return self._problems.problem(task).question
+
+
+@lru_cache(maxsize=8)
+def _problems(
+    source: str, seed: int, validation: float, test: float, changed: int
+) -> ProblemSet[_Filed]:
+    found: dict[str, _Filed] = {}
+    left_out = 0
+    for row in read_rows(source):
+        read = _read(row)
+        left_out += read is None
+        if read is not None:
+            found.setdefault(read.id, read)
+    if not found:
+        raise ConfigError(f"no row of {source!r} has a question and an answer")
+    if left_out:
+        logger.warning(
+            "%s: %d questions; left out %d rows without a question or an answer that can be "
+            "compared", source, len(found), left_out,
+        )  # fmt: skip
+    return ProblemSet(list(found.values()), seed=seed, validation=validation, test=test)
+
+
+def _read(row: Mapping[str, Any]) -> _Filed | None:
+    asked = text_of(row, _QUESTIONS)
+    golds = next((golds for name in _ANSWERS if (golds := _golds(row.get(name)))), ())
+    if not asked or not golds:
+        return None
+    identity = hashlib.blake2b(" ".join(asked.split()).encode(), digest_size=8).hexdigest()
+    return _Filed(identity, Question(asked, golds, searches=(asked,), evidence=(golds[0],)))
+
+
+def _golds(given: object) -> tuple[str, ...]:
+    """Those that can be compared: of articles and punctuation alone nothing would be left."""
+    several = given if isinstance(given, list) else [given]
+    texts = [str(one).strip() for one in several if isinstance(one, (str, int, float))]
+    return tuple(text for text in texts if normalize(text))

@@ -1,0 +1,76 @@
+"""Search-R1's way to act: `<search>` and `<answer>` in plain text, results in `<information>`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .answers import END_OF_THOUGHTS
+
+RETRY = (
+    "That was neither a search nor an answer. To search, write the query between <search> and "
+    "</search>; to answer, write the answer between <answer> and </answer>."
+)
+_TAG = re.compile(r"<(/?)(think|search|information|answer)>")
+_ANY_TAG = re.compile(r"<(?=/?(?:think|search|information|answer)>)")
+
+
+@dataclass(frozen=True, slots=True)
+class TagAction:
+    """What the first closed tag asks for."""
+
+    name: str
+    """search or answer; empty where there is neither."""
+    content: str = ""
+
+
+def read_action(text: str) -> TagAction:
+    """The first closed `<search>` or `<answer>` after the thoughts.
+
+    >>> read_action("I need more. <search>capital of Kilria</search> <answer>no</answer>")
+    TagAction(name='search', content='capital of Kilria')
+    """
+    spoken = text.rpartition(END_OF_THOUGHTS)[2]
+    found = [
+        (begin, name, spoken[begin + len(name) + 2 : end].strip())
+        for name in ("search", "answer")
+        if (begin := spoken.find(f"<{name}>")) >= 0
+        and (end := spoken.find(f"</{name}>", begin)) >= 0
+    ]
+    if not found:
+        return TagAction("")
+    _, name, content = min(found)
+    return TagAction(name, content)
+
+
+def as_information(documents: str) -> str:
+    """Search results as an observation; tags inside them are defused, so that no document can
+    answer for the policy.
+    """
+    return f"\n\n<information>{_ANY_TAG.sub('&lt;', documents)}</information>\n\n"
+
+
+def is_well_formed(text: str) -> bool:
+    """Whether a whole self-search (SSRL, arXiv 2508.10874) is in order: tags closed
+    and not nested, each search followed by its information, one answer, at the end.
+    """
+    order = _tags(text)
+    if order is None or order.count("answer") != 1 or order[-1] != "answer":
+        return False
+    acts = [name for name in order[:-1] if name != "think"]
+    pairs = list(zip(acts[::2], acts[1::2], strict=False))
+    return len(acts) % 2 == 0 and all(pair == ("search", "information") for pair in pairs)
+
+
+def _tags(text: str) -> list[str] | None:
+    """The tags in order; None where one is not closed, or another begins in it."""
+    order: list[str] = []
+    inside = ""
+    for match in _TAG.finditer(text):
+        closes, name = bool(match[1]), match[2]
+        if (closes and inside != name) or (not closes and inside):
+            return None
+        inside = "" if closes else name
+        if not closes:
+            order.append(name)
+    return None if inside else order
