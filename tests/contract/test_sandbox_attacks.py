@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox
+from ludus.sandboxes import DockerSandbox, ExecutionStatus, Limits, SlotSandbox
 
 ROOT = os.getuid() == 0
 NOBODY = 65534
@@ -126,6 +126,19 @@ ATTACKS: dict[str, str] = {
     "limit its keeper": "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0)); return True",
     "slow its keeper": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 1); return True",
     "pin its keeper": "os.sched_setaffinity(os.getppid(), os.sched_getaffinity(0)); return True",
+    "write outside its directory": """
+    try: mounts = [line.split()[1] for line in open('/proc/self/mounts')]
+    except OSError: mounts = []
+    for folder in [*mounts, '/', '/run', '/var', '/var/tmp', '/home', '/srv', '/ludus', '/packages', '/dev', '/dev/shm']:
+        if os.path.realpath(folder) in (os.getcwd(), '/tmp', os.environ['HOME']): continue
+        try:
+            open(folder + '/ludus-kept', 'w').close(); return folder
+        except OSError: pass""",
+    "reach the container engine": """
+    for path in (where['engine'], '/var/run/docker.sock', '/run/docker.sock', '/run/containerd/containerd.sock', '/ludus/line/socket'):
+        s = socket.socket(socket.AF_UNIX)
+        try: s.connect(path); return path
+        except OSError: pass""",
     "find an open descriptor": """
     left = []
     for number in range(3, 256):
@@ -211,6 +224,7 @@ class Targets:
             "witness": str(self.folder / "witness"), "port": self.sockets[0].getsockname()[1], "uid": os.getuid(),
             "socket": str(self.folder / "stream"), "datagram": str(self.folder / "datagram"),
             "abstract": abstract, "pid": os.getpid(),
+            "engine": os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or str(self.folder / "stream"),
         }  # fmt: skip
 
     def __exit__(self, *_: object) -> None:
@@ -230,13 +244,17 @@ def _serve(service: socket.socket) -> None:
         connection.close()
 
 
+async def slots(tier: str) -> SlotSandbox:
+    return SlotSandbox(tier, size=2)
+
+
 async def run_attacks(tier: str) -> dict[str, str]:
     """attack -> what became of it."""
     attacks = {
         name: body for name, body in ATTACKS.items() if tier != "unsafe" or name not in NO_CONTROL
     }
     results: dict[str, str] = {}
-    sandbox = SlotSandbox(tier, size=2)
+    sandbox = await (DockerSandbox.open(size=2) if tier == "docker" else slots(tier))
     try:
         with Targets() as targets:
             for name, body in attacks.items():
@@ -315,6 +333,18 @@ def test_no_attack_succeeds_as_root(tier: str) -> None:
 @pytest.mark.parametrize("tier", ["slots-userns", "slots-landlock"])
 def test_no_attack_succeeds_as_an_ordinary_user(tier: str) -> None:
     check_held(tier, run_elsewhere(tier, user=NOBODY, group=NOBODY, extra_groups=[]))
+
+
+@pytest.mark.docker
+def test_no_attack_succeeds_in_a_container(docker_host: str) -> None:
+    check_held("docker", asyncio.run(run_attacks("docker")))
+
+
+@pytest.mark.docker
+@pytest.mark.skipif(not ROOT, reason="needs root, to become an ordinary user")
+def test_no_attack_succeeds_in_a_container_of_an_ordinary_user(docker_host: str) -> None:
+    gid = os.stat(docker_host.removeprefix("unix://")).st_gid
+    check_held("docker", run_elsewhere("docker", user=NOBODY, group=NOBODY, extra_groups=[gid]))
 
 
 @pytest.mark.root
