@@ -39,20 +39,40 @@ class Tokenizer(Protocol):
 CACHED_BYTES, CACHED = 256, 4096
 """Extensions by short messages are kept: environments repeat them, and templates are slow."""
 
+TOOL_TAGS = (
+    "<tool_response>", "</tool_response>", "<tool_call>", "</tool_call>", "<think>", "</think>"
+)  # fmt: skip
+"""What templates put around calls, results and thoughts."""
+
 
 class ChatFormat:
-    """A tokenizer's chat template, with the tool format the model was trained on."""
+    """A tokenizer's chat template, with the tool format the model was trained on.
 
-    def __init__(self, tokenizer: Tokenizer, tool_format: ToolFormat) -> None:
+    Args:
+        tokenizer: with a chat template.
+        tool_format: how calls are written.
+        stop_ids: tokens that end a turn besides the template's own and the tokenizer's
+            `eos_token`: those of the model's generation config.
+
+    Raises:
+        ConfigError: the template ends an assistant's turn with no token of its own, so that a
+            sampled one could never end.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, tool_format: ToolFormat, *, stop_ids: Sequence[int] = ()
+    ) -> None:
         self.tokenizer = tokenizer
         self.tool_format = tool_format
-        if tokenizer.eos_token is None:
-            raise ConfigError("the tokenizer has no eos_token, so a turn could never end")
-        self.end_of_turn: str = tokenizer.eos_token
-        self.stop_token_ids: tuple[int, ...] = (tokenizer.eos_token_id,)
         self._marks = _special_marks(tokenizer)
         self._extensions: dict[bytes, list[int] | None] = {}
         self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
+        self.end_of_turn: str = self._find_end_of_turn()
+        (self.end_of_turn_id,) = self._encode(self.end_of_turn)
+        every = [self.end_of_turn_id, tokenizer.eos_token_id, *stop_ids]
+        self.stop_token_ids: tuple[int, ...] = tuple(
+            dict.fromkeys(token for token in every if token is not None)
+        )
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """The ids of a conversation up to where the policy speaks."""
@@ -79,6 +99,10 @@ class ChatFormat:
                 self._extensions.clear()
             self._extensions[key] = None if made is None else list(made)
         return made
+
+    def ends_turn(self, ids: Sequence[int]) -> bool:
+        """Whether sampled ids end the way the template ends a turn, not by another stop token."""
+        return bool(ids) and ids[-1] == self.end_of_turn_id
 
     def answer(self, message: Message) -> list[int]:
         """The ids a policy would sample to say `message`, the end-of-turn token included."""
@@ -112,6 +136,23 @@ class ChatFormat:
             return assistant(text)
         return self.tool_format.parse(text, complete=complete, tools=tools)
 
+    def _find_end_of_turn(self) -> str:
+        """The token the template writes after an assistant's words; not always `eos_token` (Gemma
+        ends turns with `<end_of_turn>`).
+        """
+        after = self._stub.rpartition(_STUB_ANSWER.text)[2]
+        added = [str(token) for token in self.tokenizer.added_tokens_decoder.values()]
+        written = [mark for mark in added if mark.strip() and mark in after]
+        single = [mark for mark in written if len(self._encode(mark)) == 1]
+        found = min(single, key=after.find, default=None)
+        if found is None:
+            raise ConfigError(
+                f"the chat template ends an assistant's turn with {after!r}, which holds no "
+                "token of its own: a sampled turn could never end. Use a template that ends turns "
+                "with a special token, such as the tokenizer's eos_token"
+            )
+        return found
+
     def _suffix(self, new: Sequence[Message]) -> str | None:
         """The text after the end-of-turn token of an assistant turn that `new` follows."""
         conversation = [user("."), _STUB_ANSWER, *new]
@@ -134,11 +175,12 @@ class ChatFormat:
 
     def _row(self, message: Message) -> dict[str, Any]:
         """A message for the template. What the policy did not say cannot contain marks of the
-        format: a tool that echoes `<|im_end|>` must not end a turn.
+        format: a tool that echoes `<|im_end|>` must not end a turn, nor `</tool_response>` itself.
         """
         row = as_template_message(message)
-        if message.role != Role.ASSISTANT and any(mark in row["content"] for mark in self._marks):
-            for mark in self._marks:
+        if message.role != Role.ASSISTANT:
+            tags = TOOL_TAGS if message.role == Role.TOOL else ()
+            for mark in [mark for mark in (*self._marks, *tags) if mark in row["content"]]:
                 row["content"] = row["content"].replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
         return row
 

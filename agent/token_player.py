@@ -212,7 +212,7 @@ class TokenPlayer:
         turns = self.segments[-1].turns
         added = None
         if turns:
-            added = self._format.extension(new, ended=turns[-1].finish is Finish.STOP)
+            added = self._format.extension(new, ended=self._format.ends_turn(turns[-1].out_ids))
         if added is not None:
             self._ids += added
             return added

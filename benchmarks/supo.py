@@ -232,7 +232,7 @@ async def test(config, checkpoint: Path, env: str, turns: int) -> float:
     try:
         return (await evaluate(parts.evaluator, "test", config.eval.tasks)).mean
     finally:
-        await parts.engine.close()
+        await parts.closing.aclose()
         await parts.source.close()
         parts.folder.close()
 

@@ -107,6 +107,8 @@ class ListedTasks:
 
     def at(self, index: int) -> Task:
         """The task at `index`."""
+        if not self._tasks:
+            raise IndexError(f"split {self.split!r} holds no task")
         if not 0 <= index < len(self._tasks):
             raise IndexError(
                 f"task index {index} is outside 0..{len(self._tasks) - 1} of split {self.split!r}"
@@ -149,7 +151,12 @@ def pick(tasks: TaskSet, seed: int) -> Task:
 def order(size: int | None, seed: int) -> Iterator[int]:
     """Indices for training, without end: 0, 1, 2 ... of an endless set, a fresh shuffle each epoch
     of a finite one.
+
+    Raises:
+        ValueError: there is none.
     """
+    if size == 0:
+        raise ValueError("there is no task to order")
     if size is None:
         yield from range(TASKS_PER_SPLIT)
         return

@@ -53,6 +53,20 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=step_of)
 
 
+def newest_checkpoint(folder: Path) -> Path:
+    """The one a run goes on from.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = checkpoints(folder)
+    if not found:
+        raise ConfigError(
+            f"nothing to resume: {str(folder)!r} holds no checkpoint; leave out --run.resume"
+        )
+    return found[-1]
+
+
 def step_of(checkpoint: Path) -> int:
     """The step a checkpoint was written after."""
     match = _NAME.fullmatch(checkpoint.name)

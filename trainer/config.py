@@ -8,6 +8,8 @@ from typing import Literal
 from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
 
+from .schedule import Decay
+
 EngineName = Literal["local", "vllm"]
 
 
@@ -72,6 +74,8 @@ class TrainerConfig:
     beta2: float = 0.99
     warmup_steps: int = 0
     """Updates over which the learning rate rises linearly."""
+    lr_decay: Decay = "constant"
+    """How it falls over the rest of the run: linear and cosine end near 0."""
     max_grad_norm: float = 1.0
     updates_per_step: int = 1
     """Optimizer updates on each batch of rollouts."""
@@ -115,9 +119,16 @@ class RewardConfig:
     """A local verifier, or `url#name` of one that is served."""
     weight: float = 1.0
     timeout_s: float = 60.0
+    token: str = ""
+    """Bearer token of the server it is served by; empty is the environment variable LUDUS_TOKEN."""
 
     def __post_init__(self) -> None:
         _positive("reward.timeout_s", self.timeout_s)
+        if self.token and "#" not in self.name:
+            raise ConfigError(
+                f"reward {self.name!r} is a verifier of this process: reward.token would change "
+                "nothing"
+            )
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,20 @@ class RunConfig:
         _positive("run.keep", self.keep)
         _not_negative("run.save_every", self.save_every)
         _not_negative("run.episodes_every", self.episodes_every)
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """The engine in this process."""
+
+    kept_tokens: int = 200_000
+    """Tokens whose keys and values are kept between the turns of an episode."""
+    prefill_tokens: int = 16_384
+    """Most padded prompt tokens in one forward pass; smaller needs less memory."""
+
+    def __post_init__(self) -> None:
+        _not_negative("local.kept_tokens", self.kept_tokens)
+        _positive("local.prefill_tokens", self.prefill_tokens)
 
 
 @dataclass(frozen=True)
@@ -210,6 +235,7 @@ class TrainConfig:
     eval: EvalConfig = field(default_factory=EvalConfig)
     reward: list[RewardConfig] = field(default_factory=list)
     run: RunConfig = field(default_factory=RunConfig)
+    local: LocalConfig = field(default_factory=LocalConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
 
     def __post_init__(self) -> None:
@@ -249,6 +275,11 @@ class SFTConfig:
     def __post_init__(self) -> None:
         _positive("steps", self.steps)
         _positive("batch_size", self.batch_size)
+        if self.trainer.updates_per_step != 1:
+            raise ConfigError(
+                f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a warm start "
+                "makes one update a step, on new demonstrations each; raise steps instead"
+            )
         if self.context.manager != "none" and not self.window:
             raise ConfigError(
                 f"context.manager is {self.context.manager!r}, but the expert's window has no end; "

@@ -16,6 +16,8 @@ from torch import Tensor
 from .batch import Batch, passes
 from .config import TrainerConfig
 from .engines.models import CausalLM
+from .logits import LOGITS_AT_ONCE, Reading, read_logits
+from .schedule import learning_rate
 
 
 class Predicted(NamedTuple):
@@ -42,6 +44,8 @@ class Learner:
         temperature: that the policy is sampled at; log-probabilities are of the same.
         values: whether to train a value head on the last hidden state; it starts at 0 everywhere.
         autocast: compute in this type, with float32 weights; None computes in the weights' own.
+        planned_updates: of the run, which `config.lr_decay` falls over; 0 is unknown.
+        logits_at_once: most logits held at a time; any number gives the same gradient.
     """
 
     def __init__(
@@ -52,11 +56,15 @@ class Learner:
         temperature: float = 1.0,
         values: bool = False,
         autocast: torch.dtype | None = None,
+        planned_updates: int = 0,
+        logits_at_once: int = LOGITS_AT_ONCE,
     ) -> None:
         self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
         self.config = config
         self.temperature = temperature
         self.autocast = autocast
+        self.planned_updates = planned_updates
+        self.logits_at_once = logits_at_once
         self.updates = 0
         self.value_head = _value_head(model) if values else None
         self.optimizer = torch.optim.AdamW(
@@ -112,12 +120,11 @@ class Learner:
         logits are computed.
         """
         hidden = self._hidden(batch)
-        every, chosen = self._distribution(batch, hidden)
-        spread = -(every.exp() * every).sum(-1) if entropy else None
+        read = self._read(batch, hidden, _logp_and_entropy if entropy else _logp)
         values = None if self.value_head is None else self.value_head(hidden.float()).squeeze(-1)
         return Predicted(
-            _scatter(chosen, batch),
-            None if spread is None else _scatter(spread, batch),
+            _scatter(read[:, 0], batch),
+            _scatter(read[:, 1], batch) if entropy else None,
             None if values is None else _scatter(values, batch),
         )
 
@@ -141,16 +148,20 @@ class Learner:
         """
 
         def norms(part: Batch) -> Tensor:
-            logp, chosen = self._distribution(part, self._hidden(part))
-            return _scatter(1 - 2 * chosen.exp() + (2 * logp).exp().sum(-1), part)
+            return _scatter(self._read(part, self._hidden(part), _score_norm)[:, 0], part)
 
         return self._over(batch, norms)
 
     @property
     def lr(self) -> float:
         """The learning rate of the next update."""
-        warm = self.config.warmup_steps
-        return self.config.lr * (min(1.0, (self.updates + 1) / warm) if warm else 1.0)
+        return learning_rate(
+            self.updates,
+            peak=self.config.lr,
+            warmup=self.config.warmup_steps,
+            decay=self.config.lr_decay,
+            total=self.planned_updates,
+        )
 
     def weights(self) -> Mapping[str, Tensor]:
         """The parameters by name, not copied."""
@@ -187,19 +198,23 @@ class Learner:
         """Last hidden states [N, D] before the trained tokens."""
         with self._precision():
             hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
-        return hidden[:, :-1][batch.mask[:, 1:].bool()]
+        trained: Tensor = hidden[:, :-1][batch.mask[:, 1:].bool()]
+        return trained
 
     def _precision(self) -> torch.autocast:
         kind = torch.device(self.model.device).type
         return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
 
-    def _distribution(self, batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities at the trained tokens: of the whole vocabulary, and of the token."""
-        with self._precision():
-            logits = self.model.lm_head(hidden).float() / self.temperature
-        every = torch.log_softmax(logits, dim=-1)
-        chosen = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
-        return every, every.gather(1, chosen.unsqueeze(1)).squeeze(1)
+    def _read(self, batch: Batch, hidden: Tensor, reading: Reading) -> Tensor:
+        """`reading` of each trained token, [N, K]."""
+
+        def head(states: Tensor) -> Tensor:
+            with self._precision():
+                logits: Tensor = self.model.lm_head(states).float() / self.temperature
+            return logits
+
+        tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
+        return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
 
     def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
         """The sum and weight of rows the model is not run on."""
@@ -221,6 +236,18 @@ class Learner:
         self.optimizer.step()
         self.updates += 1
         return float(norm)
+
+
+def _logp(every: Tensor, chosen: Tensor) -> Tensor:
+    return chosen.unsqueeze(1)
+
+
+def _logp_and_entropy(every: Tensor, chosen: Tensor) -> Tensor:
+    return torch.stack([chosen, -(every.exp() * every).sum(-1)], dim=1)
+
+
+def _score_norm(every: Tensor, chosen: Tensor) -> Tensor:
+    return (1 - 2 * chosen.exp() + (2 * every).exp().sum(-1)).unsqueeze(1)
 
 
 def _value_head(model: CausalLM) -> torch.nn.Linear:

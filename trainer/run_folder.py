@@ -18,7 +18,7 @@ import msgspec
 from ludus.agent import Episode
 from ludus.config import as_table, to_toml
 from ludus.errors import ConfigError
-from ludus.metrics import MetricsLog
+from ludus.metrics import MetricsLog, cut_back
 
 
 class _Writer(Protocol):
@@ -30,27 +30,38 @@ class _Writer(Protocol):
 class RunFolder:
     """Writes the files of one run.
 
+    Args:
+        folder: made if missing.
+        config: written to `config.toml`, without secrets.
+        resume_at: the step to go on from; what an earlier process wrote of later steps, which no
+            checkpoint has, is taken back. None starts a run.
+        tensorboard: whether to write for it, where it is installed.
+
     Raises:
         ConfigError: the folder cannot be written, or holds another run that was not asked to go on.
     """
 
-    def __init__(self, folder: Path, config: object, *, resume: bool, tensorboard: bool) -> None:
+    def __init__(
+        self, folder: Path, config: object, *, resume_at: int | None = None, tensorboard: bool
+    ) -> None:
         self.path = folder
         self.checkpoints = folder / "checkpoints"
         self.episodes = folder / "episodes"
-        _claim(folder, resume=resume)
+        _claim(folder, resume=resume_at is not None)
         try:
             self.episodes.mkdir(parents=True, exist_ok=True)
             (folder / "config.toml").write_text(
                 to_toml(without_secrets(as_table(config))), encoding="utf-8"
             )
+            if resume_at is not None:
+                self._take_back(resume_at)
         except OSError as error:
             raise ConfigError(
                 f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another "
                 "with --run.folder"
             ) from None
         self._metrics = MetricsLog(folder / "metrics.jsonl")
-        self._board = _tensorboard(folder / "tensorboard") if tensorboard else None
+        self._board = _tensorboard(folder / "tensorboard", resume_at) if tensorboard else None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Keep the numbers of a step."""
@@ -65,6 +76,18 @@ class RunFolder:
         lines = [msgspec.json.encode(episode) for episode in episodes]
         path.write_bytes(b"".join(line + b"\n" for line in lines))
         return path
+
+    def has_episodes(self, name: str) -> bool:
+        """Whether `episodes/NAME.jsonl` was written."""
+        return (self.episodes / f"{name}.jsonl").exists()
+
+    def _take_back(self, step: int) -> None:
+        """Remove what belongs to steps after `step`."""
+        cut_back(self.path / "metrics.jsonl", step)
+        for path in self.episodes.glob("*-*.jsonl"):
+            number = path.stem.rpartition("-")[2]
+            if number.isdigit() and int(number) > step:
+                path.unlink()
 
     def close(self) -> None:
         """Flush what is buffered."""
@@ -104,10 +127,11 @@ def _claim(folder: Path, *, resume: bool) -> None:
         )
 
 
-def _tensorboard(path: Path) -> _Writer | None:
+def _tensorboard(path: Path, resume_at: int | None) -> _Writer | None:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    writer: _Writer = SummaryWriter(str(path))
+    purge = None if resume_at is None else resume_at + 1
+    writer: _Writer = SummaryWriter(str(path), purge_step=purge)
     return writer

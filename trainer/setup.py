@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ludus.agent import ChatFormat, Engine, Limits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
-from ludus.envs.connect import connect
 from ludus.errors import ConfigError
-from ludus.rewards import make_verifier
 
-from .checkpoint import checkpoints, load_state, step_of
-from .config import RewardConfig, TrainConfig
+from .checkpoint import load_state, newest_checkpoint, step_of
+from .config import TrainConfig
 from .devices import pick_device
-from .engines import LocalEngine, load_model, load_tokenizer
+from .engines import LocalEngine, load_model, load_stop_ids, load_tokenizer
 from .engines.vllm import start_vllm
 from .learner import Learner
 from .pool import TaskPool
+from .precision import DTYPES, autocast_of
 from .recipes import Algorithm, Recipe, load_recipe, resolve
 from .rollout import Collector, EnvSource, Scorer, open_source
-from .rollout.scoring import WeightedVerifier
 from .run_folder import RunFolder
 from .tasks import Tasks, TaskStream
 from .tracker import SuccessTracker
 from .update import Updater
+from .verifiers import open_verifiers
 from .windows import check_context, row_length
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass
@@ -50,10 +47,13 @@ class Parts:
     tasks: Tasks
     first_step: int
     """Steps already done: 0, or those of the checkpoint that is gone on from."""
+    closing: AsyncExitStack
+    """Closes what was opened, last first."""
 
 
 async def assemble(config: TrainConfig) -> Parts:
-    """Load, connect and check everything a run needs, before anything is spent.
+    """Load, connect and check everything a run needs, before anything is spent. What fails closes
+    what was opened before it.
 
     Raises:
         ConfigError: something is missing or cannot work together.
@@ -61,34 +61,43 @@ async def assemble(config: TrainConfig) -> Parts:
     config.require_complete()
     algorithm = resolve(_recipe(config), max_tokens=config.rollout.max_tokens)
     config = _with_recipe(config, algorithm.recipe)
+    _refuse_cut_rows(config, algorithm)
+    async with AsyncExitStack() as stack:
+        parts = await _open(config, algorithm, stack)
+        parts.closing = stack.pop_all()
+    return parts
+
+
+async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
+    path = run_path(config)
+    start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
+    first_step = step_of(start) if start else 0
     folder = RunFolder(
-        run_path(config), config, resume=config.run.resume, tensorboard=config.run.tensorboard
+        path,
+        config,
+        resume_at=first_step if start else None,
+        tensorboard=config.run.tensorboard,
     )
-    found = checkpoints(folder.checkpoints) if config.run.resume else []
-    start = found[-1] if found else None
-    if config.run.resume and start is None:
-        raise ConfigError(
-            f"nothing to resume: {str(folder.checkpoints)!r} holds no checkpoint; leave out "
-            "--run.resume"
-        )
+    stack.callback(folder.close)
     source = open_source(config.env, url=config.env_url, token=config.env_token)
-    await source.tasks(config.split, [0])
+    stack.push_async_callback(source.close)
+    await _refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
+    scorer = Scorer(await open_verifiers(config.reward, stack))
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     learner = _learner(config, model_path, values="values" in algorithm.needs)
     tasks = _tasks(config, algorithm.recipe, source)
     if start is not None:
         _restore(start, learner, tasks)
-    first_step = step_of(start) if start else 0
+    tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
+    updater = _updater(config, algorithm, learner, tracker)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
-    try:
-        collector, evaluator = _collectors(config, engine, tokenizer, source)
-        await check_context(config, collector)
-        tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
-        updater = _updater(config, algorithm, learner, tracker)
-    except BaseException:
-        await engine.close()
-        raise
+    stack.push_async_callback(engine.close)
+    chat_format = ChatFormat(
+        tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
+    )
+    collector, evaluator = _collectors(config, engine, chat_format, source, scorer)
+    await check_context(config, collector)
     return Parts(
         config=config,
         folder=folder,
@@ -101,7 +110,27 @@ async def assemble(config: TrainConfig) -> Parts:
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
+        closing=stack,
     )
+
+
+async def _refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
+    """Refuse splits without a task; the names of their settings are told."""
+    for split, setting in splits.items():
+        if await source.size(split) == 0:
+            raise ConfigError(
+                f"split {split!r} of {source.id} holds no task; name another by --{setting}"
+            )
+        await source.tasks(split, [0])
+
+
+def _refuse_cut_rows(config: TrainConfig, algorithm: Algorithm) -> None:
+    if algorithm.compares and config.context.manager != "none":
+        raise ConfigError(
+            f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
+            f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
+            "several rows"
+        )
 
 
 def _recipe(config: TrainConfig) -> Recipe:
@@ -156,15 +185,13 @@ def run_path(config: TrainConfig) -> Path:
 
 
 def _learner(config: TrainConfig, path: str, *, values: bool = False) -> Learner:
-    # Weights stay float32: a step of a small learning rate is lost in the rounding of bfloat16.
-    model = load_model(path, device=pick_device(config.model.device))
-    half = config.model.dtype != "float32"
     return Learner(
-        model,
+        load_model(path, device=pick_device(config.model.device)),
         config.trainer,
         temperature=config.rollout.temperature,
         values=values,
-        autocast=DTYPES[config.model.dtype] if half else None,
+        autocast=autocast_of(config.model.dtype),
+        planned_updates=config.steps * config.trainer.updates_per_step,
     )
 
 
@@ -179,6 +206,8 @@ async def _engine(
         model,
         max_rows=config.rollout.concurrency,
         max_length=row_length(config),
+        kept_tokens=config.local.kept_tokens,
+        prefill_tokens=config.local.prefill_tokens,
         version=version,
     )
 
@@ -206,12 +235,6 @@ async def _vllm_engine(
 def _updater(
     config: TrainConfig, algorithm: Algorithm, learner: Learner, tracker: SuccessTracker | None
 ) -> Updater:
-    if algorithm.compares and config.context.manager != "none":
-        raise ConfigError(
-            f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
-            f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
-            "several rows"
-        )
     wants_reference = "ref_logp" in algorithm.needs
     reference = _learner(config, config.model.path) if wants_reference else None
     return Updater(
@@ -224,12 +247,14 @@ def _updater(
 
 
 def _collectors(
-    config: TrainConfig, engine: Engine, tokenizer: Any, source: EnvSource
+    config: TrainConfig,
+    engine: Engine,
+    chat_format: ChatFormat,
+    source: EnvSource,
+    scorer: Scorer,
 ) -> tuple[Collector, Collector]:
     """One that explores for training, one that plays as evaluation asks."""
     rollout = config.rollout
-    chat_format = ChatFormat(tokenizer, tool_format(config.model.tool_format))
-    scorer = Scorer([_verifier(one) for one in config.reward])
     limits = Limits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
 
     def collector(temperature: float) -> Collector:
@@ -251,9 +276,3 @@ def _collectors(
         )
 
     return collector(rollout.temperature), collector(config.eval.temperature)
-
-
-def _verifier(one: RewardConfig) -> WeightedVerifier:
-    url, hash_sign, name = one.name.rpartition("#")
-    verifier = connect(url).verifier(name) if hash_sign else make_verifier(one.name)
-    return WeightedVerifier(one.name, verifier, one.weight, one.timeout_s)

@@ -6,14 +6,18 @@ observations are not trained.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ludus.agent import ChatFormat
+from ludus.agent import ChatFormat, Episode
 from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs import EnvSession, make_async
@@ -21,20 +25,27 @@ from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
 
 from .batch import Batch, Row, as_row, pad
-from .checkpoint import save_checkpoint
+from .checkpoint import load_state, newest_checkpoint, save_checkpoint, step_of
 from .config import SFTConfig
 from .demonstrations import demonstrate
 from .devices import pick_device
-from .engines import load_model, load_tokenizer
+from .engines import load_model, load_stop_ids, load_tokenizer
 from .learner import Learner, Predicted
+from .precision import autocast_of
 from .run_folder import RunFolder
 from .tiny import tiny_or_folder
+from .whole import whole
+
+SEEDS_APART = 1 << 24
+"""Demonstrations between two seeds of an endless set; no run is that long."""
 
 Progress = Callable[[int, dict[str, float]], None]
 
 
 async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Path:
     """Warm a model up and return the checkpoint folder.
+
+    Cancellation (Ctrl-C) writes a checkpoint first; `run.resume` goes on from it.
 
     Args:
         config: what to do.
@@ -44,31 +55,107 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    async with AsyncExitStack() as stack:
+        run = _assemble(config, stack)
+        first_step = run.step
+        try:
+            while run.step < config.steps:
+                metrics = await whole(run.update())
+                if progress is not None:
+                    progress(run.step, metrics)
+                if config.run.save_every and run.step % config.run.save_every == 0:
+                    run.save()
+        finally:
+            if run.step > first_step:  # Ctrl-C and failures leave the last whole step
+                run.save()
+    return newest_checkpoint(run.folder.checkpoints)
+
+
+def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
+    """Load and check everything a warm start needs; `stack` closes it."""
+    path = Path(config.run.folder or "runs/sft")
+    start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
+    first_step = step_of(start) if start else 0
     folder = RunFolder(
-        Path(config.run.folder or "runs/sft"),
+        path,
         config,
-        resume=False,
+        resume_at=first_step if start else None,
         tensorboard=config.run.tensorboard,
     )
+    stack.callback(folder.close)
     session = _demonstrator(config.env)
-    path = tiny_or_folder(config.model.path, folder.path, session.env.briefing, seed=config.seed)
-    tokenizer = load_tokenizer(path)
-    chat_format = ChatFormat(tokenizer, tool_format(config.model.tool_format))
-    learner = Learner(load_model(path, device=pick_device(config.model.device)), config.trainer)
-    for step in range(1, config.steps + 1):
-        started = time.perf_counter()
-        first = (config.seed * config.steps + step - 1) * config.batch_size
-        rows = await _rows(session, chat_format, config, range(first, first + config.batch_size))
-        batch = pad(rows)
-        metrics = learner.update(batch, torch.arange(len(rows)), negative_log_likelihood)
-        metrics["time/step_s"] = time.perf_counter() - started
-        folder.log(step, metrics)
-        if progress is not None:
-            progress(step, metrics)
-    folder.close()
-    return save_checkpoint(
-        folder.checkpoints, config.steps, learner.model, tokenizer, learner.state(), keep=1
+    stack.push_async_callback(session.close)
+    model_path = (
+        str(start)
+        if start
+        else tiny_or_folder(config.model.path, folder.path, session.env.briefing, seed=config.seed)
     )
+    learner = Learner(
+        load_model(model_path, device=pick_device(config.model.device)),
+        config.trainer,
+        autocast=autocast_of(config.model.dtype),
+        planned_updates=config.steps,
+    )
+    if start is not None:
+        learner.restore(_learner_state(start))
+    tokenizer = load_tokenizer(model_path)
+    chat_format = ChatFormat(
+        tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
+    )
+    return _WarmUp(config, folder, session, learner, tokenizer, chat_format, first_step)
+
+
+@dataclass
+class _WarmUp:
+    config: SFTConfig
+    folder: RunFolder
+    session: EnvSession
+    learner: Learner
+    tokenizer: Any
+    chat_format: ChatFormat
+    step: int
+
+    async def update(self) -> dict[str, float]:
+        """One update on demonstrations that no other update has seen."""
+        started = time.perf_counter()
+        size = self.config.batch_size
+        first = self.config.seed * SEEDS_APART + self.step * size
+        episodes = [await self.demonstrate(seed) for seed in range(first, first + size)]
+        rows = _rows(episodes)
+        if not rows:
+            raise ConfigError(f"{self.session.id}: its demonstrations hold no token to train on")
+        metrics = await asyncio.to_thread(
+            self.learner.update, pad(rows), torch.arange(len(rows)), negative_log_likelihood
+        )
+        metrics["time/step_s"] = time.perf_counter() - started
+        self.step += 1
+        self.folder.log(self.step, metrics)
+        every = self.config.run.episodes_every
+        if every and self.step % every == 0:
+            self.folder.keep_episodes(f"step-{self.step:06d}", episodes)
+        return metrics
+
+    async def demonstrate(self, seed: int) -> Episode:
+        """The expert plays the task of `seed`."""
+        return await demonstrate(
+            self.session,
+            self.chat_format,
+            split=self.config.split,
+            seed=seed,
+            context=make_context(self.config.context),
+            window=self.config.window or None,
+        )
+
+    def save(self) -> Path:
+        """Write a checkpoint."""
+        return save_checkpoint(
+            self.folder.checkpoints,
+            self.step,
+            self.learner.model,
+            self.tokenizer,
+            self.learner.state(),
+            keep=self.config.run.keep,
+        )
 
 
 def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
@@ -76,26 +163,20 @@ def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor,
     return -(predicted.logp * batch.mask).sum(), batch.mask.sum()
 
 
+def _learner_state(start: Path) -> dict[str, Any]:
+    state = load_state(start)
+    if "optimizer" not in state:
+        raise ConfigError(
+            f"{str(start)!r} was not written by ludus sft; start from it with --model.path instead"
+        )
+    return state
+
+
 def _demonstrator(env: str) -> EnvSession:
     env_id, arguments = parse_served(env)
     return make_async(env_id, **arguments)
 
 
-async def _rows(
-    session: EnvSession, chat_format: ChatFormat, config: SFTConfig, seeds: range
-) -> list[Row]:
-    rows: list[Row] = []
-    for seed in seeds:
-        episode = await demonstrate(
-            session,
-            chat_format,
-            split=config.split,
-            seed=seed,
-            context=make_context(config.context),
-            window=config.window or None,
-        )
-        segments = episode.trajectories[0].segments
-        rows += [row for segment in segments if (row := as_row(segment)) is not None]
-    if not rows:
-        raise ConfigError(f"{session.id}: its demonstrations hold no token to train on")
-    return rows
+def _rows(episodes: list[Episode]) -> list[Row]:
+    segments = [one for episode in episodes for one in episode.trajectories[0].segments]
+    return [row for segment in segments if (row := as_row(segment)) is not None]

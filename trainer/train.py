@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -26,6 +26,7 @@ from .rollout import Group
 from .setup import Parts, assemble
 from .summary import summarize_step, summarize_survey
 from .update import gather
+from .whole import whole
 
 MAX_REFILLS = 4
 """Rounds of more tasks a recipe with `sampling.refill` may ask for in one step."""
@@ -69,7 +70,7 @@ async def train(config: TrainConfig, *, watcher: Watcher | None = None) -> Resul
     try:
         return await _Run(parts, watcher).loop()
     finally:
-        await asyncio.shield(_close(parts))
+        await asyncio.shield(parts.closing.aclose())
 
 
 class _Run:
@@ -87,14 +88,15 @@ class _Run:
         """The main loop."""
         interrupted = False
         try:
-            if not self.step:
+            if self.due_evaluation():  # at the start, or where a run was cut off before it
                 await self.evaluate()
+            if not self.step:
                 await self.survey()
             while self.step < self.config.steps:
                 watch = Stopwatch()
                 with watch("generate"):
                     groups = await self.generate()
-                await _whole(self.learn(groups, watch))
+                await whole(self.learn(groups, watch))
                 await self.keep(groups)
         except asyncio.CancelledError:
             interrupted = True
@@ -176,11 +178,18 @@ class _Run:
         if run.episodes_every and self.step % run.episodes_every == 0:
             episodes = [episode for group in groups for episode in group.episodes]
             self.parts.folder.keep_episodes(f"step-{self.step:06d}", episodes)
-        last = self.step == self.config.steps
-        if last or (self.config.eval.every and self.step % self.config.eval.every == 0):
+        if self.due_evaluation():
             await self.evaluate()
-        if run.save_every and self.step % run.save_every == 0 and not last:
+        if run.save_every and self.step % run.save_every == 0 and self.step < self.config.steps:
             self.save()
+
+    def due_evaluation(self) -> bool:
+        """Whether held-out tasks are to be played now and were not: before, after, and every
+        `eval.every` steps.
+        """
+        every, steps = self.config.eval.every, self.config.steps
+        due = self.step in (0, steps) or (every and self.step % every == 0)
+        return bool(due) and not self.parts.folder.has_episodes(f"eval-{self.step:06d}")
 
     async def evaluate(self) -> None:
         """Play held-out tasks."""
@@ -228,19 +237,3 @@ def solved(groups: list[Group], rate: float) -> list[str]:
         if rewards and sum(reward > 0 for reward in rewards) >= rate * len(rewards):
             found.append(group.task.id)
     return found
-
-
-async def _whole(work: Coroutine[Any, Any, None]) -> None:
-    """Finish `work` even if cancelled meanwhile; the cancellation goes on afterwards."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
-
-
-async def _close(parts: Parts) -> None:
-    await parts.engine.close()
-    await parts.source.close()
-    parts.folder.close()

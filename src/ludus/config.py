@@ -52,8 +52,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     return merged
 
 
-def read_overrides(arguments: Sequence[str]) -> Table:
+def read_overrides(arguments: Sequence[str], cls: Any = None) -> Table:
     """Read `--a.b=c` and `--a.b c`; a bare `--flag` is true, `--no-flag` false.
+
+    Args:
+        arguments: from the command line.
+        cls: the config they are for. Where its field is a text, `12345` stays one.
 
     >>> read_overrides(["--trainer.lr=1e-6", "--env", "ludus/maths-v0"])
     {'trainer': {'lr': 1e-06}, 'env': 'ludus/maths-v0'}
@@ -68,13 +72,15 @@ def read_overrides(arguments: Sequence[str]) -> Table:
         if not argument.startswith("--") or argument == "--":
             raise ConfigError(f"did not expect {argument!r}; settings look like --trainer.lr=1e-6")
         name, equals, raw = argument[2:].partition("=")
-        if equals:
-            value: object = _literal(raw)
-        elif rest and not rest[0].startswith("--"):
-            value = _literal(rest.pop(0))
-        else:
+        if not equals and rest and not rest[0].startswith("--"):
+            equals, raw = "=", rest.pop(0)
+        if not equals:
             name, value = (name[3:], False) if name.startswith("no-") else (name, True)
-        _put(table, name.replace("-", "_").split("."), value)
+            _put(table, _path(name), value)
+        else:
+            literal = _literal(raw)
+            text = not isinstance(literal, str) and _is_text(cls, _path(name))
+            _put(table, _path(name), raw if text else literal)
     return table
 
 
@@ -127,6 +133,17 @@ def _is_table(value: object) -> bool:
 
 def _toml_value(value: object) -> str:
     return msgspec.json.encode(value).decode()  # TOML's scalars and arrays are JSON's
+
+
+def _path(name: str) -> list[str]:
+    return name.replace("-", "_").split(".")
+
+
+def _is_text(cls: Any, path: Sequence[str]) -> bool:
+    """Whether the field at `path` of a config is a text."""
+    for name in path:
+        cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
+    return cls is str
 
 
 def _literal(raw: str) -> object:

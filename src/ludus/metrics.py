@@ -5,6 +5,7 @@ Names are paths: `reward/mean`, `stop/max_turns`, `time/generate_s`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,29 @@ class MetricsLog:
         line = msgspec.json.encode({"step": step, "time": round(time.time(), 3), **numbers})
         with self.path.open("ab") as file:
             file.write(line + b"\n")
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Take the lines of steps after `step` out of a `metrics.jsonl`, and one that a crash cut
+    short; whoever reads meanwhile sees the old file or the new one.
+    """
+    if not path.exists():
+        return
+    kept = [line for line in path.read_bytes().splitlines() if _step(line) <= step]
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(b"".join(line + b"\n" for line in kept))
+    partial.replace(path)
+
+
+class _Line(msgspec.Struct):
+    step: int
+
+
+def _step(line: bytes) -> float:
+    try:
+        return msgspec.json.decode(line, type=_Line).step
+    except msgspec.DecodeError:
+        return math.inf
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:

@@ -11,10 +11,9 @@ import asyncio
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from ludus.errors import ConfigError, LudusError
 from .kv_cache import RowCache
 from .models import CausalLM
 from .prefixes import PrefixStore
+from .requests import Request, fail, spans, taken
 from .sampler import sample
 
 T = TypeVar("T")
@@ -38,35 +38,6 @@ class EngineClosed(LudusError, RuntimeError):
     """The engine was closed, or its thread has ended: it answers nothing more."""
 
 
-@dataclass
-class _Request:
-    ids: list[int]
-    sampling: Sampling
-    future: Future[Generation]
-    rng: random.Random
-    prompt_length: int
-    logprobs: list[float] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-    stale: bool = False
-    """Some of its keys were computed under weights that are no longer in use."""
-
-    def finished(self) -> Finish | None:
-        sampled = len(self.ids) - self.prompt_length
-        if sampled and self.ids[-1] in self.sampling.stop_token_ids:
-            return Finish.STOP
-        return Finish.LENGTH if sampled >= self.sampling.max_tokens else None
-
-    def answer(self, finish: Finish) -> None:
-        generation = Generation(
-            ids=self.ids[self.prompt_length :],
-            logprobs=self.logprobs,
-            finish=finish,
-            versions=self.versions,
-        )
-        with suppress(InvalidStateError):  # cancelled by the caller, at any moment
-            self.future.set_result(generation)
-
-
 class LocalEngine:
     """Samples from a transformers causal LM with full attention.
 
@@ -76,6 +47,7 @@ class LocalEngine:
         max_length: most tokens of prompt and answer; None, or more than the model has positions,
             reads the model's config.
         kept_tokens: how many tokens of keys and values are kept between turns.
+        prefill_tokens: most padded prompt tokens in one forward pass; what is longer takes several.
         version: of the weights `model` comes with; a resumed run goes on counting from there.
     """
 
@@ -86,6 +58,7 @@ class LocalEngine:
         max_rows: int = 256,
         max_length: int | None = None,
         kept_tokens: int = 200_000,
+        prefill_tokens: int = 16_384,
         version: int = 0,
     ) -> None:
         config = model.config
@@ -97,14 +70,15 @@ class LocalEngine:
             )
         self.model = model.eval()
         self.max_rows = max_rows
+        self._prefill_tokens = prefill_tokens
         positions = int(config.max_position_embeddings)
         self._max_length = min(max_length or positions, positions)
         self._version = version
         self._cache = RowCache(int(config.num_hidden_layers))
         self._prefixes = PrefixStore(kept_tokens)
-        self._active: list[_Request] = []
-        self._arrived: list[_Request] = []
-        self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._active: list[Request] = []
+        self._arrived: list[Request] = []
+        self._waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._job: Future[Any] | None = None
         self._gate = threading.Lock()  # nothing is queued once `_closed` is set
@@ -136,7 +110,7 @@ class LocalEngine:
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self._max_length}"
             )
-        request = _Request(list(ids), sampling, Future(), random.Random(sampling.seed), len(ids))
+        request = Request(list(ids), sampling, Future(), random.Random(sampling.seed), len(ids))
         self._submit(self._waiting, request)
         return await asyncio.wrap_future(request.future)
 
@@ -219,17 +193,17 @@ class LocalEngine:
         if self._active:
             self._decode()
 
-    def _arrivals(self) -> list[_Request]:
+    def _arrivals(self) -> list[Request]:
         room = self.max_rows - len(self._active)
         if not self._active:
             self._wake.wait(ADMISSION_WAIT_S)
             self._wake.clear()
-        wanted = (one for one in _taken(self._waiting) if not one.future.cancelled())
+        wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
         return list(islice(wanted, room))
 
-    def _prefill(self, arrived: list[_Request]) -> None:
+    def _prefill(self, arrived: list[Request]) -> None:
         """Compute the prompts, each distinct one once, and sample the first token of each row."""
-        sharing: dict[tuple[int, ...], list[_Request]] = {}
+        sharing: dict[tuple[int, ...], list[Request]] = {}
         for request in arrived:
             sharing.setdefault(tuple(request.ids), []).append(request)
         first = len(self._active)
@@ -257,11 +231,30 @@ class LocalEngine:
             bases.append(length)
         news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
         self.computed_prompt_tokens += sum(map(len, news))
+        logits: list[torch.Tensor] = []
+        for rows in spans([len(new) for new in news], self._prefill_tokens):
+            logits.append(self._compute_rows(news[rows], bases[rows], first + rows.start))
+        return torch.cat(logits)
+
+    def _compute_rows(
+        self, news: list[tuple[int, ...]], bases: list[int], first: int
+    ) -> torch.Tensor:
+        """Run rows that fit in one pass, or one row that needs several; its last logits [B, V]."""
         width = max(map(len, news))
-        tokens_BQ = torch.tensor([[*new, *([0] * (width - len(new)))] for new in news])
-        positions_BQ = torch.tensor(bases).unsqueeze(1) + torch.arange(width)
-        last_B = torch.tensor([len(new) - 1 for new in news])
-        return self._forward(tokens_BQ, positions_BQ, first, last_B)
+        step = max(1, self._prefill_tokens) if len(news) == 1 else width
+        starts = range(0, width, step)
+        for start in starts[:-1]:
+            self._compute(news, bases, first, start, start + step)
+        return self._compute(news, bases, first, starts[-1], width)
+
+    def _compute(
+        self, news: list[tuple[int, ...]], bases: list[int], first: int, start: int, stop: int
+    ) -> torch.Tensor:
+        """One pass over columns `start` to `stop` of prompts; the logits after each, [B, V]."""
+        padded = [[*new[start:stop], *([0] * (stop - start - len(new[start:])))] for new in news]
+        positions_BQ = torch.tensor(bases).unsqueeze(1) + torch.arange(start, stop)
+        last_B = torch.tensor([min(len(new), stop) - start - 1 for new in news])
+        return self._forward(torch.tensor(padded), positions_BQ, first, last_B)
 
     def _decode(self) -> None:
         """One token for every active row."""
@@ -293,7 +286,7 @@ class LocalEngine:
         rows = torch.arange(len(last_B), device=device)
         return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
 
-    def _append(self, requests: list[_Request], logits_BV: torch.Tensor) -> None:
+    def _append(self, requests: list[Request], logits_BV: torch.Tensor) -> None:
         samplings = [request.sampling for request in requests]
         device = logits_BV.device
         ids_B, logprobs_B = sample(
@@ -332,14 +325,14 @@ class LocalEngine:
             request.answer(finish)
 
     def _run_jobs(self) -> None:
-        for job, future in _taken(self._jobs):
+        for job, future in taken(self._jobs):
             if not future.set_running_or_notify_cancel():
                 continue
             self._job = future
             try:
                 result = job()
             except Exception as error:
-                _fail(future, error)
+                fail(future, error)
             else:
                 with suppress(InvalidStateError):  # `close` gave it up
                     future.set_result(result)
@@ -366,7 +359,7 @@ class LocalEngine:
         self._version = version
 
     def _abort(self) -> None:
-        for request in [*_taken(self._waiting), *self._arrived, *self._active]:
+        for request in [*taken(self._waiting), *self._arrived, *self._active]:
             request.answer(Finish.ABORT)
         self._arrived, self._active = [], []
 
@@ -375,24 +368,12 @@ class LocalEngine:
         failed = [*self._arrived, *self._active]
         self._arrived, self._active = [], []
         for request in failed:
-            _fail(request.future, error)
+            fail(request.future, error)
 
     def _give_up(self, error: Exception) -> None:
         """Hand `error` to everyone who waits for anything."""
         self._fail_all(error)
-        jobs = [future for _, future in _taken(self._jobs)]
-        for future in [*(one.future for one in _taken(self._waiting)), *jobs, self._job]:
+        jobs = [future for _, future in taken(self._jobs)]
+        for future in [*(one.future for one in taken(self._waiting)), *jobs, self._job]:
             if future is not None:
-                _fail(future, error)
-
-
-def _taken(line: queue.SimpleQueue[T]) -> Iterator[T]:
-    """Take out one item after the other; never waits for more."""
-    with suppress(queue.Empty):
-        while True:
-            yield line.get_nowait()
-
-
-def _fail(future: Future[Any], error: Exception) -> None:
-    with suppress(InvalidStateError):  # answered or cancelled before
-        future.set_exception(error)
+                fail(future, error)

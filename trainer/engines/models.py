@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
@@ -72,6 +72,19 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             f"the tokenizer in {str(path)!r} has no chat template; add chat_template.jinja"
         )
     return tokenizer
+
+
+def load_stop_ids(path: str | Path) -> tuple[int, ...]:
+    """The tokens that `generation_config.json` ends a generation at; none where there is no such
+    file.
+    """
+    try:
+        ends = GenerationConfig.from_pretrained(str(path)).eos_token_id
+    except (OSError, ValueError):
+        return ()
+    if ends is None:
+        return ()
+    return (ends,) if isinstance(ends, int) else tuple(ends)
 
 
 def save_model(model: CausalLM, tokenizer: Any, path: str | Path) -> None:

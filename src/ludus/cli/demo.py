@@ -32,5 +32,5 @@ def main(arguments: list[str]) -> int:
 
         print(HELP + describe(DemoConfig))
         return 0
-    asyncio.run(run_demo(build(DemoConfig, read_overrides(arguments))))
+    asyncio.run(run_demo(build(DemoConfig, read_overrides(arguments, DemoConfig))))
     return 0

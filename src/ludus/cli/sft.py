@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     table: dict[str, object] = {}
     if arguments and not arguments[0].startswith("-"):
         table, arguments = read_toml(arguments[0]), arguments[1:]
-    config = build(SFTConfig, merge(table, read_overrides(arguments)))
+    config = build(SFTConfig, merge(table, read_overrides(arguments, SFTConfig)))
     with sft_progress(config.steps) as progress:
         checkpoint = asyncio.run(run_sft(config, progress=progress))
     print(f"checkpoint  {checkpoint}")

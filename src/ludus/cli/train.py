@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> int:
         first, arguments = arguments[0], arguments[1:]
         is_settings = first.endswith(".toml") and "algorithm" not in read_toml(first)
         table = read_toml(first) if is_settings else {"recipe": first}
-    return _run(build(_config_class(), merge(table, read_overrides(arguments))))
+    config = _config_class()
+    return _run(build(config, merge(table, read_overrides(arguments, config))))
 
 
 def _config_class() -> type[TrainConfig]:

@@ -91,11 +91,46 @@ def test_a_template_that_rewrites_history_cannot_be_extended() -> None:
     assert chat_format(counting).extension([user("x")], ended=True) is None
 
 
-def test_a_tokenizer_without_an_end_is_refused() -> None:
+GEMMA = (
+    "{% for m in messages %}{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role)"
+    " + '\\n' + m.content | trim + '<end_of_turn>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
+)
+
+
+def gemma_like() -> Any:
+    """Turns end with a token that is not the tokenizer's `eos_token`."""
     tokenizer: Any = build_tokenizer()
-    tokenizer.eos_token = None
+    marks = ["<start_of_turn>", "<end_of_turn>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": marks})
+    tokenizer.chat_template = GEMMA
+    return tokenizer
+
+
+def test_a_turn_ends_with_what_the_template_writes_even_if_that_is_not_the_eos_token() -> None:
+    tokenizer = gemma_like()
+    chat = ChatFormat(tokenizer, HermesFormat(), stop_ids=(77, 2))
+    end = tokenizer.convert_tokens_to_ids("<end_of_turn>")
+    assert chat.end_of_turn == "<end_of_turn>"
+    assert chat.stop_token_ids == (end, tokenizer.eos_token_id, 77)
+    assert chat.answer(assistant("hi"))[-1] == end
+    assert text(chat, chat.extension([user("next")], ended=True) or []) == (
+        "\n<start_of_turn>user\nnext<end_of_turn>\n<start_of_turn>model\n"
+    )
+
+
+def test_a_turn_that_ended_by_another_stop_token_is_closed_as_the_template_would() -> None:
+    chat = ChatFormat(gemma_like(), HermesFormat())
+    assert chat.ends_turn([9, chat.end_of_turn_id])
+    assert not chat.ends_turn([9, chat.tokenizer.eos_token_id])
+    assert not chat.ends_turn([])
+
+
+@pytest.mark.parametrize("after", ["", "\n\n", " End."])
+def test_a_template_that_ends_turns_with_plain_text_is_refused(after: str) -> None:
+    template = "{% for m in messages %}{{ m.role + ': ' + m.content }}" + after + "{% endfor %}"
     with pytest.raises(ConfigError, match="never end"):
-        ChatFormat(tokenizer, HermesFormat())
+        chat_format(template)
 
 
 class Said:

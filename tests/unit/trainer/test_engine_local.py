@@ -43,6 +43,20 @@ async def test_logprobs_equal_those_of_a_full_forward_pass() -> None:
     await made.close()
 
 
+@pytest.mark.parametrize("tokens", [1, 3, 8, 12])
+async def test_prompts_computed_in_parts_sample_the_same(tokens: int) -> None:
+    whole, parts = engine(), engine(prefill_tokens=tokens)
+    sampling = [Sampling(max_tokens=9, seed=i) for i in range(4)]
+    expected = await asyncio.gather(*map(whole.generate, PROMPTS, sampling))
+    got = await asyncio.gather(*map(parts.generate, PROMPTS, sampling))
+    assert [one.ids for one in got] == [one.ids for one in expected]
+    for one, other in zip(got, expected, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    assert parts.computed_prompt_tokens == whole.computed_prompt_tokens
+    await whole.close()
+    await parts.close()
+
+
 async def test_greedy_is_the_argmax_at_every_step() -> None:
     made = engine()
     one = await made.generate([5, 6, 7], Sampling(max_tokens=8, temperature=0.0))

@@ -11,6 +11,8 @@ from ludus.agent import Segment, Turn
 from ludus.trainer.batch import Row, as_row, pad, passes
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learner import Learner
+from ludus.trainer.logits import read_logits
+from ludus.trainer.schedule import learning_rate
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
 
@@ -115,6 +117,49 @@ def test_nothing_to_train_moves_nothing() -> None:
     numbers = made.update(batch, torch.arange(2), negative_log_likelihood)
     assert numbers["loss"] == 0.0
     assert all(torch.equal(before[name], value) for name, value in made.model.state_dict().items())
+
+
+@pytest.mark.parametrize("numbers", [1, 40, 41, 119, 400])
+def test_any_slice_of_logits_gives_the_same_update_and_readings(numbers: int) -> None:
+    batch = pad(rows(7, torch.Generator().manual_seed(3)))
+    whole, sliced = learner(), learner()
+    sliced.logits_at_once = numbers
+    assert torch.allclose(whole.score_norms(batch), sliced.score_norms(batch), atol=1e-6)
+    exact, read = (made.predict(batch, entropy=True) for made in (whole, sliced))
+    assert torch.allclose(exact.logp, read.logp, atol=1e-6)
+    assert torch.allclose(exact.entropy, read.entropy, atol=1e-6)
+    first = whole.update(batch, torch.arange(7), negative_log_likelihood)
+    second = sliced.update(batch, torch.arange(7), negative_log_likelihood)
+    assert second == pytest.approx(first, rel=1e-5)
+    for mine, other in zip(whole.model.parameters(), sliced.model.parameters(), strict=True):
+        assert torch.allclose(mine.grad, other.grad, atol=1e-6)
+
+
+def test_slices_of_logits_are_not_kept_for_the_gradient() -> None:
+    held: list[int] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        held.append(tensor.numel())
+        return tensor
+
+    hidden = torch.randn(64, 8, requires_grad=True)
+    head = torch.nn.Linear(8, 1000, bias=False)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        read_logits(head, hidden, torch.zeros(64, dtype=torch.long), _first, at_once=4000)
+    assert max(held) <= 8 * 1000  # the head's own weights; a slice of logits would be kept 16 times
+    assert sum(held) < 16 * 4000
+
+
+def _first(every: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    return chosen.unsqueeze(1)
+
+
+def test_the_learning_rate_falls_to_its_last_step_and_stays_there_beyond() -> None:
+    line = [learning_rate(n, peak=8.0, decay="linear", total=4) for n in (0, 1, 2, 3, 4, 9)]
+    assert line == [8.0, 6.0, 4.0, 2.0, 2.0, 2.0]
+    bend = [learning_rate(n, peak=1.0, warmup=1, decay="cosine", total=5) for n in range(5)]
+    assert bend == pytest.approx([1.0, 1.0, 0.853553, 0.5, 0.146447], abs=1e-6)
+    assert learning_rate(7, peak=3.0, decay="cosine") == 3.0  # nobody said how long
 
 
 def test_the_learning_rate_warms_up_linearly() -> None:

@@ -50,7 +50,7 @@ def lost(task: str) -> Any:
 
 
 def folder(path: Path) -> Any:
-    return RunFolder(path / "run", TrainConfig(env="a-v0"), resume=False, tensorboard=False)
+    return RunFolder(path / "run", TrainConfig(env="a-v0"), tensorboard=False)
 
 
 def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:

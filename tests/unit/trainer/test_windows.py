@@ -57,9 +57,7 @@ async def test_a_window_that_holds_steps_and_a_summary_is_accepted(
     model: Path, tmp_path: Path
 ) -> None:
     parts = await assemble(config(model, tmp_path, window=400))
-    await parts.engine.close()
-    await parts.source.close()
-    parts.folder.close()
+    await parts.closing.aclose()
 
 
 def test_a_row_has_room_for_a_summary_past_the_window(tmp_path: Path) -> None:

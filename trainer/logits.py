@@ -1,0 +1,63 @@
+"""What the logits of the trained tokens say, without holding all of them at once.
+
+Logits are the largest thing in training: 16,384 tokens of a vocabulary of 150,000 are 10 GB, twice
+that with their gradient. They are computed a slice of tokens at a time and, where a gradient is
+wanted, once more on the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+LOGITS_AT_ONCE = 1 << 26
+"""Numbers in a slice: 256 MB in float32."""
+
+Reading = Callable[[Tensor, Tensor], Tensor]
+"""(log-probabilities [n, V], log-probability of the token [n]) to numbers [n, K]."""
+
+
+def read_logits(
+    head: Callable[[Tensor], Tensor],
+    hidden_ND: Tensor,
+    tokens_N: Tensor,
+    reading: Reading,
+    *,
+    at_once: int = LOGITS_AT_ONCE,
+) -> Tensor:
+    """Apply `reading` to the log-probabilities after each hidden state.
+
+    Args:
+        head: hidden states [n, D] to logits [n, V].
+        hidden_ND: hidden states.
+        tokens_N: the token chosen after each.
+        reading: works row by row, so slicing changes nothing.
+        at_once: most numbers in a slice of logits.
+
+    Returns:
+        [N, K], what `reading` gives.
+    """
+
+    def read(hidden: Tensor, tokens: Tensor) -> Tensor:
+        logp = torch.log_softmax(head(hidden).float(), dim=-1)
+        return reading(logp, logp.gather(1, tokens.unsqueeze(1)).squeeze(1))
+
+    width = _vocabulary(head, hidden_ND)
+    rows = max(1, at_once // width)
+    if len(tokens_N) <= rows:
+        return read(hidden_ND, tokens_N)
+    slices = zip(hidden_ND.split(rows), tokens_N.split(rows), strict=True)
+    again = torch.is_grad_enabled() and hidden_ND.requires_grad
+    made: list[Any] = [
+        checkpoint(read, *part, use_reentrant=False) if again else read(*part) for part in slices
+    ]
+    return torch.cat(made)
+
+
+def _vocabulary(head: Callable[[Tensor], Tensor], hidden_ND: Tensor) -> int:
+    with torch.no_grad():
+        return int(head(hidden_ND[:1]).shape[-1])

@@ -1,0 +1,36 @@
+"""The learning rate of each update."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+Decay = Literal["constant", "linear", "cosine"]
+
+
+def learning_rate(
+    update: int, *, peak: float, warmup: int = 0, decay: Decay = "constant", total: int = 0
+) -> float:
+    """The learning rate of update number `update`, counted from 0.
+
+    It rises linearly over the first `warmup` updates to `peak`, then stays, or falls towards 0,
+    which it would reach at update `total`. A run that goes on beyond `total` keeps the last rate
+    above 0.
+
+    Args:
+        update: from 0.
+        peak: the highest rate.
+        warmup: updates of the rise.
+        decay: how it falls: not at all, along a line, or along half a cosine.
+        total: updates planned; 0 is unknown, and nothing falls.
+
+    >>> [learning_rate(n, peak=1.0, warmup=2, decay="linear", total=6) for n in range(6)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    if update < warmup:
+        return peak * (update + 1) / warmup
+    if decay == "constant" or total <= warmup:
+        return peak
+    done = min(update, total - 1) - warmup
+    left = 1 - done / (total - warmup)
+    return peak * (left if decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left))
