@@ -1,5 +1,5 @@
-"""Isolated runs per second, latency and CPU per run, beside a bare interpreter, bubblewrap and
-docker exec.
+"""Isolated runs per second, latency and CPU per run, in process and over HTTP, beside a bare
+interpreter, bubblewrap and docker exec.
 
     python benchmarks/sandbox.py [--seconds 2] [--tier slots-root] [--data FOLDER]
 
@@ -25,10 +25,12 @@ from pathlib import Path
 
 from ludus.sandboxes import SlotSandbox, grade_in_detail, open_sandbox
 from ludus.sandboxes.control_groups import ControlGroup
+from ludus.sandboxes.over_http import ExecuteBody, RemoteSandbox
 
 HELLO = "print('hi')"
 NUMPY = "import numpy\nprint(numpy.arange(10).sum())"
 GAP_S = 0.005
+BATCH = 64
 
 Run = Callable[[], Awaitable[None]]
 
@@ -49,15 +51,21 @@ def slots_cpu_s(sandbox: SlotSandbox) -> float:
 
 
 async def throughput(
-    run: Run, concurrency: int, seconds: float, sandbox: SlotSandbox | ControlGroup | None
+    run: Run,
+    concurrency: int,
+    seconds: float,
+    sandbox: SlotSandbox | ControlGroup | None,
+    *,
+    each: int = 1,
 ) -> dict[str, float]:
+    """Runs per second, `each` of them at a call of `run`."""
     count = 0
 
     async def worker() -> None:
         nonlocal count
         while time.perf_counter() < end:
             await run()
-            count += 1
+            count += each
 
     end = time.perf_counter() + 0.3
     await asyncio.gather(*(worker() for _ in range(concurrency)))  # warm
@@ -92,14 +100,9 @@ def in_sandbox(sandbox: SlotSandbox, code: str) -> Run:
 
 
 def command(group: ControlGroup | None, *arguments: str) -> Run:
-    def join() -> None:
-        for procs in group.procs_files if group else []:
-            with open(procs, "w") as stream:
-                stream.write("0")
-
     async def run() -> None:
         process = await asyncio.create_subprocess_exec(
-            *arguments, stdout=subprocess.DEVNULL, preexec_fn=join
+            *arguments, stdout=subprocess.DEVNULL, preexec_fn=joining(group)
         )
         assert await process.wait() == 0
 
@@ -148,6 +151,57 @@ async def gradings(sandbox: SlotSandbox, data: str, seconds: float) -> dict[str,
     return {**await throughput(run, 2, seconds, sandbox), "gradings": position, "wrong": wrong}
 
 
+async def over_http(tier: str, group: ControlGroup | None, seconds: float) -> None:
+    """A server in a process of its own, this process as its client; all three in `cpu_ms`."""
+    ready, server = await serve(tier, group)
+    sandbox = RemoteSandbox(ready.rpartition(" ")[2].strip())
+    taken: list[float] = []
+    bodies = [ExecuteBody(code=HELLO)] * BATCH
+
+    async def one() -> None:
+        started = time.perf_counter()
+        done = await sandbox.execute(HELLO)
+        assert done.ok, done
+        taken.append((time.perf_counter() - started) * 1e3)
+
+    async def batch() -> None:
+        answers = await sandbox.execute_batch(bodies)
+        assert all(getattr(done, "ok", False) for done in answers), answers[0]
+
+    try:
+        numbers = await throughput(one, 2, seconds, group)
+        cuts = statistics.quantiles(taken, n=100)
+        quantiles = {"p50_ms": round(cuts[49], 2), "p99_ms": round(cuts[98], 2)}
+        show(f"{tier} over async HTTP, concurrency 2", {**numbers, **quantiles})
+        numbers = await throughput(batch, 2, seconds, group, each=BATCH)
+        show(f"{tier} over async HTTP, batches of {BATCH}", numbers)
+    finally:
+        await sandbox.close()
+        server.terminate()
+        await server.wait()
+
+
+async def serve(tier: str, group: ControlGroup | None) -> tuple[str, asyncio.subprocess.Process]:
+    arguments = ["-m", "ludus", "serve", f"sandbox?tier={tier}", "--port", "0"]
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=subprocess.PIPE, preexec_fn=joining(group)
+    )
+    assert server.stdout
+    async with asyncio.timeout(60):
+        return (await server.stdout.readline()).decode(), server
+
+
+def joining(group: ControlGroup | None) -> Callable[[], None]:
+    """Makes a child a member of `group`, with everything it will start."""
+
+    def join() -> None:
+        for procs in group.procs_files if group else []:
+            with open(procs, "w") as stream:
+                stream.write("0")
+
+    return join
+
+
 def show(name: str, numbers: dict[str, float]) -> None:
     print(json.dumps({"measured": name, **numbers}), flush=True)
 
@@ -173,6 +227,10 @@ async def main(options: argparse.Namespace) -> None:
                 "gradings of right solutions, concurrency 2",
                 await gradings(sandbox, options.data, options.seconds),
             )
+        group = sandbox.groups.make("server", processes=4096) if sandbox.groups else None
+        await over_http(sandbox.tier, group, options.seconds)
+        if group:
+            group.remove()
         group = sandbox.groups.make("peers", processes=256) if sandbox.groups else None
         if group:
             group.limit_memory(1 << 30)

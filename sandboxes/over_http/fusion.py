@@ -43,7 +43,7 @@ MARGIN_S = 1.0
 RETRY_EVERY_S = 0.2
 GATEWAY_TIMEOUT = 504
 
-_PYTEST = "import sys, pytest\nsys.exit(pytest.main(['test_main.py', *sys.argv[1:]]))\n"
+_PYTEST = "import sys, pytest\nsys.exit(pytest.main(['--no-header', 'test_main.py', *sys.argv[1:]]))\n"
 
 
 class FusionService:

@@ -14,6 +14,7 @@ import msgspec
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.routes import Context
 
+from ..egress import NetworkPolicy
 from ..grades import grade_with
 from ..grading import KINDS, Grading
 from ..languages import UnknownLanguage
@@ -38,6 +39,7 @@ class Runner:
     Args:
         tier: by name; the strongest that holds if left out.
         slots: programs at a time; twice the cores if left out.
+        image: of the tier `docker`. network: what runs with `network=True` may reach.
         bounds: what may be asked for.
         sandbox: one that is open already; closed with the runner.
     """
@@ -47,13 +49,15 @@ class Runner:
         tier: str | None = None,
         *,
         slots: int | None = None,
+        image: str | None = None,
+        network: NetworkPolicy | None = None,
         bounds: Bounds | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
         self.slots = max(MIN_SLOTS, slots or default_size())
         self.gate = Gate(self.slots, max_waiting=self.bounds.max_queue)
-        self._tier = tier
+        self._tier, self._image, self._network = tier, image, network
         self._sandbox = sandbox
         self._metrics: SandboxMetrics | None = None
 
@@ -79,7 +83,9 @@ class Runner:
         self._metrics.watch("sandbox_slots_busy", "Slots in use", lambda: self.gate.busy)
         self._metrics.watch("sandbox_waiting", "Waiting for a slot", lambda: self.gate.waiting)
         if self._sandbox is None:
-            self._sandbox = await open_sandbox(self._tier, size=self.slots)
+            self._sandbox = await open_sandbox(
+                self._tier, size=self.slots, image=self._image, network=self._network
+            )
         if isinstance(self._sandbox, SlotSandbox):
             try:
                 await self._sandbox.pool().warm()
@@ -112,6 +118,7 @@ class Runner:
             files=body.files,
             fetch_files=body.fetch_files,
             argv=body.argv,
+            network=body.network,
             patience_s=body.queue_timeout_s or self.bounds.queue_timeout_s,
         )
 
@@ -126,6 +133,7 @@ class Runner:
         files: Mapping[str, bytes | str] | None = None,
         fetch_files: Sequence[str] = (),
         argv: Sequence[str] = (),
+        network: bool = False,
         operation: str = "execute",
         bounded: bool = True,
     ) -> Execution:
@@ -141,6 +149,7 @@ class Runner:
                     files=files,
                     fetch_files=fetch_files,
                     argv=argv,
+                    network=network,
                 )
         except UnknownLanguage as error:
             raise Refused(str(error), "unknown_language") from error

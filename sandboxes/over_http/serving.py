@@ -9,6 +9,7 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.wire.routes import Service
 
+from ..egress import NetworkPolicy
 from ..tiers import TIERS, is_address
 from .fusion import FusionService
 from .runner import Runner
@@ -25,6 +26,10 @@ class Options(Bounds, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The strongest that holds, if left out."""
     slots: int | None = None
     """Programs at a time; twice the cores if left out."""
+    image: str | None = None
+    """Of the tier `docker`, which it then is."""
+    network: str | None = None
+    """Hosts that programs asking for a network may reach ("pypi.org,*.pythonhosted.org")."""
     fusion: bool = True
     """Whether SandboxFusion's routes are served too."""
 
@@ -41,7 +46,10 @@ def sandbox_services(**arguments: object) -> list[Service]:
     if options.slots is not None and options.slots < 1:
         raise ConfigError(f"slots must be at least 1, got {options.slots}")
     bounds = Bounds(**{name: getattr(options, name) for name in Bounds.__struct_fields__})
-    runner = Runner(options.tier, slots=options.slots, bounds=bounds)
+    network = NetworkPolicy.parse(options.network) if options.network else None
+    runner = Runner(
+        options.tier, slots=options.slots, image=options.image, network=network, bounds=bounds
+    )
     services: list[Service] = [SandboxService(runner)]
     return [*services, FusionService(runner)] if options.fusion else services
 

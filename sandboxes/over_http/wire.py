@@ -51,7 +51,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """No REPL lives longer."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in Bounds.__struct_fields__:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
 

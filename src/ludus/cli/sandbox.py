@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from ludus.errors import ConfigError, SessionGone
-from ludus.sandboxes import TIERS, Session, SlotSandbox, examine, open_sandbox
+from ludus.sandboxes import TIERS, Finding, Sandbox, Session, SlotSandbox, examine, open_sandbox
+from ludus.sandboxes.facade import TIER_VARIABLE
+from ludus.sandboxes.over_http import RemoteRepl, RemoteSandbox
+from ludus.sandboxes.tiers import REMOTE, is_address
 
 USAGE = """\
-usage: ludus sandbox doctor           probe every tier by doing, and say which one is chosen
+usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which one is chosen
        ludus sandbox shell [TIER]     a Python prompt in a sandbox; an empty line ends a block
 
-example:
-  ludus sandbox doctor"""
+A server is named by its address, 'remote:http://host:port', here as in LUDUS_SANDBOX; to run one:
+ludus serve sandbox.
+
+examples:
+  ludus sandbox doctor
+  LUDUS_TOKEN=secret ludus sandbox shell remote:http://10.0.0.7:8765"""
 
 
 def main(arguments: list[str]) -> int:
     """Run the verb; returns the exit status."""
     match arguments:
         case ["doctor"]:
-            return asyncio.run(doctor())
+            return asyncio.run(doctor(os.environ.get(TIER_VARIABLE, "")))
+        case ["doctor", server] if is_address(server):
+            return asyncio.run(doctor(server))
         case ["shell"]:
             return asyncio.run(shell(None))
         case ["shell", tier]:
@@ -32,32 +42,41 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(f"ludus sandbox does not know {' '.join(arguments)!r}\n{USAGE}")
 
 
-async def doctor() -> int:
-    """Probe every tier; returns 0 if one holds."""
+async def doctor(named: str) -> int:
+    """Probe every tier, and the server that is named; returns 0 if one holds."""
     chosen = ""
     for tier in TIERS:
         finding = await examine(tier)
         isolating = tier != TIERS[-1]
         if finding.holds and isolating:
             chosen = chosen or tier
-        print(f"{tier:16} {'holds' if finding.holds and isolating else 'not chosen'}")
-        for line in [*finding.problems, *finding.notes]:
-            print(f"    {visible(line)}")
+        _show(tier, "holds" if finding.holds and isolating else "not chosen", finding)
+    if not is_address(named):
+        print(f"{REMOTE:16} by address only: {TIER_VARIABLE}=remote:http://host:port")
+    else:
+        finding = await examine(named)
+        chosen = REMOTE if finding.holds else ""
+        _show(REMOTE, "answers" if finding.holds else "does not answer", finding)
     if not chosen:
         print("no tier holds here: code cannot be run in isolation")
         return 1
-    print(f"chosen: {chosen}, the strongest that holds")
+    why = "named by its address" if chosen == REMOTE else "the strongest that holds"
+    print(f"chosen: {chosen}, {why}")
     return 0
+
+
+def _show(tier: str, says: str, finding: Finding) -> None:
+    print(f"{tier:16} {says}")
+    for line in [*finding.problems, *finding.notes]:
+        print(f"    {visible(line)}")
 
 
 async def shell(tier: str | None) -> int:
     """A prompt in a sandbox until end of input."""
-    sandbox = await open_sandbox(tier)
-    if not isinstance(sandbox, SlotSandbox):
-        raise ConfigError(f"the tier {sandbox.tier!r} has no sessions")
+    sandbox = await open_sandbox(tier or os.environ.get(TIER_VARIABLE) or None)
     print(f"Python in {sandbox.tier}; end with Ctrl-D")
     try:
-        async with await Session.open(sandbox) as session:
+        async with await open_session(sandbox) as session:
             while (cell := await asyncio.to_thread(read_cell)) is not None:
                 done = await session.run(cell)
                 print(visible(done.stdout + done.stderr), end="")
@@ -67,6 +86,19 @@ async def shell(tier: str | None) -> int:
     finally:
         await sandbox.close()
     return 0
+
+
+async def open_session(sandbox: Sandbox) -> Session | RemoteRepl:
+    """A session in whatever sandbox there is.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if isinstance(sandbox, SlotSandbox):
+        return await Session.open(sandbox)
+    if isinstance(sandbox, RemoteSandbox):
+        return await sandbox.open_repl()
+    raise ConfigError(f"the tier {sandbox.tier!r} has no sessions")
 
 
 def read_cell() -> str | None:

@@ -1,4 +1,4 @@
-"""`ludus serve`: environments and verifiers over HTTP."""
+"""`ludus serve`: environments, verifiers and sandboxes over HTTP."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ from ludus.wire.server import DEFAULT_PORT, HttpServer
 from .arguments import parse
 from .workers import WORKER_VARIABLE, Workers
 
+SANDBOX = "sandbox"
+
 EXAMPLE = """\
 ludus serve ludus/arithmetic-v0 maths
   ludus serve 'ludus/arithmetic-v0?max_operations=2' --port 0
+  ludus serve 'sandbox?slots=8&max_timeout_s=60'
   LUDUS_TOKEN=secret ludus serve maths --host 0.0.0.0 --workers 4"""
 
 
@@ -39,7 +42,7 @@ class Options:
     """What to serve, and within which bounds."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    """Environments (-vN) and verifiers; constructor arguments as in 'me/echo-v0?length=3'."""
+    """Environments (-vN), verifiers, and 'sandbox'; arguments as in 'me/echo-v0?length=3'."""
     host: str = "127.0.0.1"
     """Address to bind. Off loopback a token is required."""
     port: int = DEFAULT_PORT
@@ -74,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         Options,
         arguments,
         verb="serve",
-        about="Serve environments and verifiers over HTTP; protocol: docs/http.md.",
+        about="Serve environments, verifiers and sandboxes over HTTP; protocol: docs/http.md.",
         example=EXAMPLE,
     )
     _check(options)
@@ -108,8 +111,12 @@ async def serve(options: Options) -> int:
 
 def build_server(options: Options) -> HttpServer:
     """The server `options` describe, not started."""
-    envs, verifiers = split_names(options.names)
+    envs, verifiers = split_names([name for name in options.names if not is_sandbox(name)])
     services: list[Service] = []
+    for name in filter(is_sandbox, options.names):
+        from ludus.sandboxes.over_http import sandbox_services  # dear, and not always asked for
+
+        services += sandbox_services(**parse_served(name)[1])
     if envs:
         limits = SessionLimits(
             max_sessions=options.max_sessions,
@@ -134,6 +141,11 @@ def build_server(options: Options) -> HttpServer:
     )
 
 
+def is_sandbox(name: str) -> bool:
+    """Whether a served name is the sandbox's."""
+    return parse_served(name)[0] == SANDBOX
+
+
 def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tell environments from verifiers.
 
@@ -144,7 +156,7 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     for name in names:
         bare = parse_served(name)[0]
         if bare not in envs | verifiers:
-            raise UnknownName.near(bare, envs | verifiers, hint="ludus list")
+            raise UnknownName.near(bare, envs | verifiers | {SANDBOX}, hint="ludus list")
     return (
         [name for name in names if parse_served(name)[0] in envs],
         [name for name in names if parse_served(name)[0] not in envs],
@@ -158,8 +170,11 @@ def ready_line(urls: str, options: Options) -> str:
 
 def _check(options: Options) -> None:
     if not options.names:
-        raise ConfigError("nothing to serve; name environments or verifiers (ludus list)")
-    split_names(options.names)
+        raise ConfigError(
+            "nothing to serve; name environments or verifiers (ludus list), or 'sandbox'"
+        )
+    if sum(map(is_sandbox, options.names)) > 1:
+        raise ConfigError("one server has one sandbox; give 'sandbox' once")
     if options.workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {options.workers}")
     last = options.port + options.workers - 1

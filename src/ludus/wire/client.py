@@ -187,9 +187,18 @@ class Client:
         return await self.call("DELETE", path, None, as_type)
 
     async def call(
-        self, method: str, path: str, body: msgspec.Struct | None, as_type: type[T]
+        self,
+        method: str,
+        path: str,
+        body: msgspec.Struct | None,
+        as_type: type[T],
+        *,
+        on: type[LudusError] = LudusError,
     ) -> T:
         """Send until it is answered or hopeless.
+
+        Args:
+            on: the errors to send again after, where that may help at all.
 
         Raises:
             LudusError: the one the server met, or why it could not be asked.
@@ -199,7 +208,7 @@ class Client:
         async def attempt(timeout_s: float) -> T:
             return read(await self._exchange(request, timeout_s), as_type)
 
-        return await self.insist(attempt)
+        return await self.insist(attempt, on=on)
 
     async def insist(
         self, attempt: Callable[[float], Awaitable[T]], *, on: type[LudusError] = LudusError

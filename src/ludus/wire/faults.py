@@ -195,10 +195,15 @@ def used_seq(error: LudusError) -> bool:
     return isinstance(fault, Fault) and fault.seq is not None
 
 
+def code_of(error: BaseException) -> str:
+    """The code a server sent with `error`; empty for an error that is not a server's."""
+    fault = error.__dict__.get("fault")
+    return fault.code if isinstance(fault, Fault) else ""
+
+
 def is_too_large(error: BaseException) -> bool:
     """Whether a server refused a body for its size."""
-    fault = error.__dict__.get("fault")
-    return isinstance(fault, Fault) and fault.code == "too_large"
+    return code_of(error) == "too_large"
 
 
 def _build_error(fault: Fault, status: int) -> LudusError:
