@@ -1,0 +1,158 @@
+"""`ludus/tally-v0`: add digits up one by one; whoever checks too often runs out of tokens.
+
+    user       a3b4c2
+    assistant  a33b42c24,=4                      reward 1
+
+Each letter carries a digit below `base` (here 5); the answer is their sum modulo `base`, behind the
+last `=`. What stands before it is working, and is not looked at: a pass `a33b42c24,` writes each
+letter, its digit and the sum so far. A second pass says nothing new, so every token of it is
+wasted; an answer without a pass is a guess, right one time in `base`. Brevity alone earns nothing.
+
+The demonstrator checks too often and, at times, answers with the last digit instead of the sum. A
+policy that copies it greedily, with `demo_recheck` at one half or above, never ends and is cut by
+the token budget. Splits share no task: a digest of its text says which split one belongs to.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate
+from typing import Any
+
+from ludus.errors import ConfigError
+
+from ..arithmetic.expressions import split_of
+from ..protocol import TextEnv
+from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MOST_DRAWS = 10_000
+"""Draws until a task falls into its split; one in ten does in the smaller splits."""
+
+
+class TallyTasks(GeneratedTasks):
+    """One list of digits per seed; difficulty is its length."""
+
+    def __init__(self, split: str, items: tuple[int, int]) -> None:
+        super().__init__(split)
+        self.items = items
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        difficulty = float(self.items_of(task))
+        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=difficulty)
+
+    def items_of(self, task: Task) -> int:
+        """How many digits `task` has."""
+        return random.Random(f"items/{task.seed}").randint(*self.items)
+
+
+class Tally(TextEnv):
+    """Add labelled digits modulo a base, step by step; checking again costs tokens.
+
+    Args:
+        min_items: fewest digits of a task.
+        max_items: most digits.
+        base: what the sum is modulo; digits are below it.
+        demo_recheck: how likely the demonstrator adds another pass after each.
+        demo_slip: how likely it answers with the last digit instead of the sum.
+
+    Raises:
+        ConfigError: a setting cannot be, or so few tasks are possible that a split has none.
+    """
+
+    system_prompt = "Add up the digits, letter by letter."
+    answer_format = "End with = and the sum."
+    max_turns = 1
+
+    def __init__(
+        self,
+        *,
+        min_items: int = 3,
+        max_items: int = 5,
+        base: int = 10,
+        demo_recheck: float = 0.0,
+        demo_slip: float = 0.0,
+    ) -> None:
+        if not 1 <= min_items <= max_items <= len(LETTERS):
+            raise ConfigError(
+                f"need 1 <= min_items <= max_items <= {len(LETTERS)}, got {min_items}, {max_items}"
+            )
+        if not 2 <= base <= 10:
+            raise ConfigError(f"base must be from 2 to 10, got {base}")
+        for name, rate in (("demo_recheck", demo_recheck), ("demo_slip", demo_slip)):
+            if not 0 <= rate < 1:
+                raise ConfigError(f"{name} must be in [0, 1), got {rate}")
+        self.items = (min_items, max_items)
+        self.base = base
+        self.demo_recheck = demo_recheck
+        self.demo_slip = demo_slip
+        self.digits: tuple[int, ...] = (0,)
+        # More digits make more tasks: where the fewest suffice, all do.
+        for split in SPLITS:
+            self._draw(random.Random(f"probe/{split}"), min_items, split)
+
+    def tasks(self, split: str) -> TaskSet:
+        """Endless, disjoint by split."""
+        return TallyTasks(split, self.items)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Show the letters with their digits."""
+        count = TallyTasks(self.task.split, self.items).items_of(self.task)
+        self.digits = self._draw(random.Random(f"digits/{self.task.seed}"), count, self.task.split)
+        return labelled(self.digits), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Score what stands behind the last `=`: 1 if it is the sum, else 0. The episode ends."""
+        return "", float(read_sum(action) == self.gold()), True, False, {}
+
+    def gold(self) -> str:
+        """The sum."""
+        return str(sum(self.digits) % self.base)
+
+    def demonstrate(self) -> str:
+        """A pass over the letters, as many more as it feels like, and the sum; or a slip."""
+        said = self._pass
+        while self.rng.random() < self.demo_recheck:
+            said += self._pass
+        slips = self.rng.random() < self.demo_slip
+        return f"{said}={self.digits[-1] if slips else self.gold()}"
+
+    @property
+    def _pass(self) -> str:
+        """Each letter, its digit and the sum so far."""
+        sums = [total % self.base for total in accumulate(self.digits)]
+        steps = zip(LETTERS, self.digits, sums, strict=False)
+        return "".join(f"{letter}{digit}{total}" for letter, digit, total in steps) + ","
+
+    def _draw(self, rng: random.Random, count: int, split: str) -> tuple[int, ...]:
+        """The first digits drawn that belong to `split`."""
+        for _ in range(MOST_DRAWS):
+            digits = tuple(rng.randrange(self.base) for _ in range(count))
+            if split_of(labelled(digits)) == split:
+                return digits
+        raise ConfigError(
+            f"too few tasks have {count} digits below {self.base}: none was found for split "
+            f"{split!r}; raise min_items or base"
+        )
+
+
+def labelled(digits: tuple[int, ...]) -> str:
+    """Digits behind their letters.
+
+    >>> labelled((3, 4, 2))
+    'a3b4c2'
+    """
+    return "".join(letter + str(digit) for letter, digit in zip(LETTERS, digits, strict=False))
+
+
+def read_sum(text: str) -> str:
+    """What stands behind the last `=`; empty if there is none.
+
+    >>> read_sum("a33b42,=2")
+    '2'
+    """
+    return text.rpartition("=")[2].strip() if "=" in text else ""
