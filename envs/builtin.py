@@ -6,4 +6,5 @@ BUILTIN: dict[str, str] = {
     "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",
     "ludus/search-v0": "ludus.envs.search:Search",
+    "ludus/tally-v0": "ludus.envs.tally:Tally",
 }
