@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import Any
 
@@ -30,6 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_turns: int = 64
     """Sampled spans, summaries of the context included: H."""
+    max_idle_turns: int = 10
+    """Turns in a row without a call that could be run, where there are tools; 0 sets no bound."""
     episode_timeout_s: float = 600.0
 
 
@@ -111,6 +114,7 @@ class _Game:
         self.verdict: Verdict | None = None
         self.terminated = False
         self.metrics: dict[str, float] = {}
+        self.idle = 0
 
     async def run(self, options: dict[str, Any], seed: int) -> Stop:
         """Play until somebody ends it."""
@@ -133,6 +137,8 @@ class _Game:
             if terminated or truncated:
                 self.terminated = terminated
                 return self._ended(turn, terminated)
+            if self._is_idle(action, info, briefing):
+                return Stop.NO_CALLS
             messages += [action, *as_messages(observation)]
         return Stop.MAX_TURNS
 
@@ -181,9 +187,18 @@ class _Game:
             "tool_errors": float(info.get("tool_errors", 0)),
             "parse_errors": float(sum(bool(call.error) for call in action.tool_calls)),
         }
+        faults: dict[str, int] = info.get("tool_faults") or {}
+        counts |= {f"tool_{fault}": float(count) for fault, count in faults.items()}
         for name, count in counts.items():
             if count:
                 self.metrics[name] = self.metrics.get(name, 0.0) + count
+
+    def _is_idle(self, action: Message, info: Info, briefing: Briefing) -> bool:
+        """Whether too many turns have passed without a call that could be run."""
+        called = any(not call.error for call in action.tool_calls)
+        called = called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
+        self.idle = 0 if called or not briefing.tools else self.idle + 1
+        return 0 < self.limits.max_idle_turns <= self.idle
 
     @staticmethod
     def _ended(turn: Turn, terminated: bool) -> Stop:

@@ -2,6 +2,7 @@
 served.
 """
 
+from .added_tools import AddedTools
 from .gym import GymEnv, make, make_async
 from .protocol import Briefing, Info, Reset, Step, TextEnv
 from .registry import build_env, env_ids, find_env, register, register_env
@@ -10,6 +11,7 @@ from .tasks import GeneratedTasks, ListedTasks, Task, TaskSet
 from .tools import Tool, ToolResult, ToolSpec, tool
 
 __all__ = [
+    "AddedTools",
     "Briefing",
     "EnvSession",
     "GeneratedTasks",

@@ -167,5 +167,6 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 def is_async_env(env: TextEnv) -> bool:
     """Whether any method the session calls is `async def`."""
-    methods = [env.reset, env.step, env.close, *(tool.function for tool in env.tools.values())]
-    return any(inspect.iscoroutinefunction(method) for method in methods)
+    methods = [env.reset, env.step, env.close]
+    plain = not any(inspect.iscoroutinefunction(method) for method in methods)
+    return not plain or any(tool.is_async for tool in env.tools.values())

@@ -24,7 +24,7 @@ def offload(env: TextEnv, run: RunOffLoop) -> None:
         if not inspect.iscoroutinefunction(method):
             setattr(env, name, _elsewhere(method, run))
     for tool in env.tools.values():
-        if not inspect.iscoroutinefunction(tool.function):
+        if not tool.is_async:
             tool.function = _elsewhere(tool.function, run)
 
 

@@ -65,6 +65,10 @@ class TextEnv(ABC):
     """Whether task, seed and actions fix the episode. False when a judge or a simulated user is
     inside.
     """
+    most_calls: int | None = None
+    """Calls of one turn that are run, the first ones; the others are answered and not run. None
+    runs all.
+    """
     reset_options: ClassVar[Mapping[str, type]] = {}
     """Options a client may set at reset besides `task` and `split`, with their types."""
 

@@ -21,12 +21,12 @@ from ludus.errors import (
     RewardUnavailable,
     UnknownTask,
 )
-from ludus.messages import Message, Observation, as_action, tool_result
+from ludus.messages import Message, Observation, ToolCall, as_action, tool_result
 from ludus.verdict import Verdict
 
 from .protocol import Briefing, Info, TextEnv
 from .tasks import SPLITS, Task, TaskPage, TaskSet, page_of, pick
-from .tools import ToolResult
+from .tools.spec import ToolFault, ToolResult, fault_counts
 
 Stepped = tuple[Observation, float, bool, bool, Info]
 
@@ -142,34 +142,38 @@ class EnvSession:
         return message.content if isinstance(message.content, str) else message
 
     async def _run_tools(self, message: Message) -> Stepped:
-        """Run every call in order; later calls are not run once one has ended the episode."""
-        results: list[Message] = []
-        reward, terminated, errors = 0.0, False, 0
+        """Run the calls in order; later ones are not run once one has ended the episode."""
+        results: list[ToolResult] = []
         for call in message.tool_calls:
-            result = await self._call(call.name, call.arguments, call.error)
-            results.append(tool_result(result.content, call))
-            reward += result.reward
-            errors += result.error
-            terminated = result.terminated
-            if terminated:
+            results.append(await self._call(call, len(results)))
+            if results[-1].terminated:
                 break
-        return (
-            results,
-            reward,
-            terminated,
-            False,
-            {"tool_calls": len(results), "tool_errors": errors},
-        )
+        told = [
+            tool_result(result.content, call)
+            for result, call in zip(results, message.tool_calls, strict=False)
+        ]
+        info: Info = {
+            "tool_calls": len(results),
+            "tool_errors": sum(result.error for result in results),
+        }
+        if faults := fault_counts(results):
+            info["tool_faults"] = faults
+        reward = sum(result.reward for result in results)
+        return told, reward, results[-1].terminated, False, info
 
-    async def _call(self, name: str, arguments: dict[str, Any], error: str) -> ToolResult:
-        if error:
-            return ToolResult(content=f"this call was not executed: {error}", error=True)
+    async def _call(self, call: ToolCall, index: int) -> ToolResult:
+        if call.error:
+            said = f"this call was not executed: {call.error}"
+            return ToolResult.failed(ToolFault.UNREADABLE, said)
+        most = self.env.most_calls
+        if most is not None and index >= most:
+            said = f"this call was not executed: {most} a turn, and this is call {index + 1}"
+            return ToolResult.failed(ToolFault.EXCESS, said)
         tools = self.env.tools
-        if name not in tools:
-            return ToolResult(
-                content=f"no tool named {name!r}; there is {', '.join(tools)}", error=True
-            )
-        return await tools[name].call(arguments)
+        if call.name not in tools:
+            said = f"no tool named {call.name[:80]!r}; there is {', '.join(tools)}"
+            return ToolResult.failed(ToolFault.UNKNOWN, said)
+        return await tools[call.name].call(call.arguments)
 
     def _choose_task(self, options: dict[str, Any], seed: int) -> Task:
         named, split = options.pop("task", None), options.pop("split", None)

@@ -2,6 +2,7 @@
 
 from .hermes import HermesFormat
 from .llama3 import Llama3JsonFormat, Llama3PythonicFormat
+from .one_call import OneCall
 from .protocol import ToolFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .registry import TOOL_FORMATS, tool_format
@@ -12,6 +13,7 @@ __all__ = [
     "HermesFormat",
     "Llama3JsonFormat",
     "Llama3PythonicFormat",
+    "OneCall",
     "Qwen3CoderFormat",
     "TagFormat",
     "ToolFormat",

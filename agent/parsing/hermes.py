@@ -5,18 +5,21 @@
     </tool_call>
 
 The object is read by a JSON decoder from the opening tag on, not by searching the closing tag: that
-may stand inside a string argument. What a model only thinks is not a call.
+may stand inside a string argument. Several objects, or a list of them, between two tags are several
+calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, Role, ToolCall
+from ludus.messages import Message, ToolCall
 
 from .json_calls import CUT, after_space, as_call, as_json, decoder
-from .thoughts import end_of_thoughts
+from .scan import MOST_CALLS, scan
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -28,42 +31,52 @@ class HermesFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        position = end_of_thoughts(text)
-        spoken, calls = text[:position], list[ToolCall]()
-        while (start := text.find(OPEN, position)) >= 0:
-            spoken += text[position:start]
-            call, position = _read_call(text, start + len(OPEN), complete, len(calls))
-            calls.append(call)
-        spoken += text[position:]
-        return Message(
-            role=Role.ASSISTANT, content=spoken.strip() if calls else spoken, tool_calls=calls
-        )
+        return scan(text, _find, partial(_read, complete=complete))
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Write calls as the model would."""
         return "\n".join(f"{OPEN}\n{as_json(call)}\n{CLOSE}" for call in calls)
 
 
-def _read_call(text: str, start: int, complete: bool, index: int) -> tuple[ToolCall, int]:
-    """The call whose opening tag ends at `start`, and where to read on."""
-    identity = f"call_{index}"
-    body = after_space(text, start)
-    try:
-        decoded, end = decoder.raw_decode(text, body)
-    except (ValueError, RecursionError) as error:
-        closing = text.find(CLOSE, start)
-        cut = closing < 0 and not complete
-        reason = CUT if cut else f"not valid JSON: {error}"
-        return ToolCall(name="", id=identity, error=reason), _after(text, closing)
+def _find(text: str, start: int) -> int:
+    return text.find(OPEN, start)
+
+
+def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list[ToolCall], int]:
+    """The calls between the tags that begin at `start`, and where to read on."""
+    decoded, end, fault = _objects(text, start + len(OPEN))
     closing = text.find(CLOSE, end)
-    between = text[end : closing if closing >= 0 else len(text)].strip()
+    if not fault and text.startswith(OPEN, end):  # the next call begins: this one is whole
+        return _numbered(decoded, identity), end
     if closing < 0 and not complete:
-        return ToolCall(name="", id=identity, error=CUT), len(text)
-    if between:
-        reason = f"text after the call's JSON: {between[:40]!r}"
-        return ToolCall(name="", id=identity, error=reason), _after(text, closing)
-    return as_call(decoded, identity), _after(text, closing)
+        fault = CUT
+    elif not fault and text[end : closing if closing >= 0 else len(text)].strip():
+        fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"
+    after = closing + len(CLOSE) if closing >= 0 else len(text)
+    return ([_broken(identity, fault)] if fault else _numbered(decoded, identity)), after
 
 
-def _after(text: str, closing: int) -> int:
-    return closing + len(CLOSE) if closing >= 0 else len(text)
+def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
+    """The JSON values from `start` on, where they end, and why they cannot be read."""
+    values: list[Any] = []
+    position = after_space(text, start)
+    while len(values) <= MOST_CALLS:
+        try:
+            decoded, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            return values, start, f"not valid JSON: {error}"
+        values += decoded if isinstance(decoded, list) and decoded else [decoded]
+        position = after_space(text, end)
+        if not text.startswith("{", position):
+            break
+    return values, position, ""
+
+
+def _numbered(decoded: Sequence[Any], identity: str) -> list[ToolCall]:
+    name, _, first = identity.rpartition("_")
+    numbers = range(int(first), int(first) + len(decoded))
+    return [as_call(one, f"{name}_{number}") for one, number in zip(decoded, numbers, strict=True)]
+
+
+def _broken(identity: str, reason: str) -> ToolCall:
+    return ToolCall(name="", id=identity, error=reason)

@@ -1,42 +1,18 @@
-"""JSON as models write it: read from a position on, with the numbers that can travel on.
-
-Raw newlines inside strings are read: models write them. Numbers are those that JSON and msgpack can
-carry to a server, strings those that can be encoded.
-"""
+"""A call as a JSON object: its name and its arguments."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
+from ludus.llm.json_text import CUT, decoder, fault_of, read_arguments
 from ludus.messages import ToolCall
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+__all__ = ["CUT", "after_space", "as_call", "as_json", "decoder", "fault_of"]
+
 _SPACE = re.compile(r"\s*")
-CUT = "the call was cut by the token limit"
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 64:
-        raise ValueError(f"the number {digits[:24]} does not fit 64 bits")
-    return int(digits)
-
-
-def _number(digits: str) -> float:
-    if not math.isfinite(float(digits)):
-        raise ValueError(f"the number {digits[:24]} is too large")
-    return float(digits)
-
-
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-decoder = json.JSONDecoder(
-    strict=False, parse_int=_integer, parse_float=_number, parse_constant=_constant
-)
+_NO_CALL = 'a call is an object with "name" and "arguments"'
 
 
 def after_space(text: str, start: int) -> int:
@@ -45,30 +21,22 @@ def after_space(text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def is_unicode(decoded: object) -> bool:
-    """Whether no string has half of a surrogate pair, which nothing downstream can encode."""
-    return not _SURROGATE.search(json.dumps(decoded, ensure_ascii=False))
-
-
 def as_json(call: ToolCall, arguments: str = "arguments") -> str:
     """A call as an object of its name and its arguments."""
     return json.dumps({"name": call.name, arguments: call.arguments}, ensure_ascii=False)
 
 
 def as_call(decoded: Any, identity: str) -> ToolCall:
-    """Read an object with a name and arguments; what is wrong with it is in `error`."""
-    if not is_unicode(decoded):
-        return ToolCall(name="", id=identity, error="half of a surrogate pair is not text")
-    if not isinstance(decoded, dict) or not isinstance(decoded.get("name"), str):
-        reason = 'a call is an object with "name" and "arguments"'
-        return ToolCall(name="", id=identity, error=reason)
-    arguments = decoded.get("arguments", decoded.get("parameters", {}))
-    if isinstance(arguments, str):  # some models encode the arguments twice
-        try:
-            arguments = decoder.decode(arguments)
-        except (ValueError, RecursionError) as error:
-            reason = f"arguments are not JSON: {error}"
-            return ToolCall(name=decoded["name"], id=identity, error=reason)
-    if not isinstance(arguments, dict) or not is_unicode(arguments):
-        return ToolCall(name=decoded["name"], id=identity, error="arguments must be an object")
-    return ToolCall(name=decoded["name"], arguments=arguments, id=identity)
+    """Read an object with a name and arguments; what is wrong with it is in `error`.
+
+    Arguments may stand under `parameters`, and both inside an object `function`.
+    """
+    inner = decoded.get("function") if isinstance(decoded, dict) else None
+    row = inner if isinstance(inner, dict) and "name" not in decoded else decoded
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return ToolCall(name="", id=identity, error=_NO_CALL)
+    name = row["name"]
+    if fault := fault_of(name):
+        return ToolCall(name="", id=identity, error=fault)
+    arguments, error = read_arguments(row.get("arguments", row.get("parameters")))
+    return ToolCall(name=name, arguments=arguments, id=identity, error=error)

@@ -13,14 +13,15 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
-from .json_calls import CUT, after_space, as_call, as_json, decoder, is_unicode
-from .thoughts import end_of_thoughts
+from .json_calls import CUT, after_space, as_call, as_json, decoder, fault_of
+from .scan import MOST_CALLS, bounded
+from .thoughts import CLOSE, OPEN, end_of_thoughts
 
 PYTHON_TAG = "<|python_tag|>"
 MAX_PYTHON_CHARS = 1 << 17
@@ -28,52 +29,92 @@ MAX_PYTHON_CHARS = 1 << 17
 
 
 class Llama3JsonFormat:
-    """A JSON object, or several with `;` between them."""
+    """A JSON object, or several: in a list, or with `;` between them."""
 
     name = "llama3_json"
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        start = after_space(text, end_of_thoughts(text))
-        spoken = text[:start].strip()
-        tagged = text.startswith(PYTHON_TAG, start)
-        start += len(PYTHON_TAG) if tagged else 0
-        calls = _read_objects(text, start, complete)
-        meant = tagged or (bool(calls) and (bool(calls[0].name) or _begins_call(text, start)))
-        if not meant:
+        cut = after_thoughts(text, lambda said: _all_whole(_calls_of(said)))
+        calls = _calls_of(text[cut:])
+        if calls is None:
             return Message(role=Role.ASSISTANT, content=text)
-        if not calls:
-            calls = [ToolCall(name="", id="call_0", error="no JSON object after the tag")]
-        return Message(role=Role.ASSISTANT, content=spoken, tool_calls=calls)
+        if not complete:  # nothing says that it was not to go on
+            calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
+        return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Write calls as the model would."""
         return "; ".join(as_json(call, "parameters") for call in calls)
 
 
+def _all_whole(calls: Sequence[ToolCall] | None) -> bool:
+    return calls is not None and not any(call.error for call in calls)
+
+
+def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
+    """Where the turn begins that follows the thoughts. A turn that is a call as it stands has none:
+    tags in it are part of its arguments.
+    """
+    begun = text.lstrip().startswith(OPEN)
+    return 0 if CLOSE not in text or (not begun and is_call(text)) else end_of_thoughts(text)
+
+
+def _calls_of(said: str) -> list[ToolCall] | None:
+    """The calls a turn consists of; None if it is text."""
+    start = after_space(said, 0)
+    tagged = said.startswith(PYTHON_TAG, start)
+    start += len(PYTHON_TAG) if tagged else 0
+    calls = _read_objects(without_ends(said), start)
+    if tagged and not calls:
+        return [ToolCall(name="", id="call_0", error="no JSON object after the tag")]
+    meant = tagged or (bool(calls) and (bool(calls[0].name) or _begins_call(said, start)))
+    return calls if meant else None
+
+
+_BEGINNING = re.compile(r'\s*(?:\[\s*)?\{\s*"name"\s*:')
+
+
 def _begins_call(text: str, start: int) -> bool:
     """Whether an object that could not be read was going to be a call."""
-    return re.compile(r'\s*\{\s*"name"\s*:').match(text, start) is not None
+    return _BEGINNING.match(text, start) is not None
 
 
-def _read_objects(text: str, start: int, complete: bool) -> list[ToolCall]:
+_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>")
+
+
+def without_ends(text: str) -> str:
+    """`text` without the marks that end a turn and the space around them."""
+    end = _before_space(text, len(text))
+    while mark := next((one for one in _ENDS if text.endswith(one, 0, end)), ""):
+        end = _before_space(text, end - len(mark))
+    return text[:end]
+
+
+def _before_space(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _read_objects(text: str, start: int) -> list[ToolCall]:
     calls: list[ToolCall] = []
     position = after_space(text, start)
-    while text.startswith("{", position):
-        identity = f"call_{len(calls)}"
+    while text.startswith(("{", "["), position) and len(calls) < MOST_CALLS:
         try:
             decoded, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            reason = f"not valid JSON: {error}" if complete else CUT
-            return [*calls, ToolCall(name="", id=identity, error=reason)]
-        calls.append(as_call(decoded, identity))
+            reason = f"not valid JSON: {error}"
+            return [*calls, ToolCall(name="", id=f"call_{len(calls)}", error=reason)]
+        for one in decoded if isinstance(decoded, list) else [decoded]:
+            calls.append(as_call(one, f"call_{len(calls)}"))
         position = after_space(text, end)
-        if text.startswith(";", position):
+        if text.startswith((";", ","), position):
             position = after_space(text, position + 1)
     if calls and text[position:].strip():
         reason = f"text after the call's JSON: {text[position : position + 40]!r}"
         calls[-1] = ToolCall(name="", id=calls[-1].id, error=reason)
-    return calls
+    return bounded(calls)
 
 
 class Llama3PythonicFormat:
@@ -83,17 +124,17 @@ class Llama3PythonicFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        cut = end_of_thoughts(text)
-        body = text[cut:].replace(PYTHON_TAG, "").strip()
-        if re.match(r"\[\s*[A-Za-z_][\w.]*\s*\(", body) is None:
+        cut = after_thoughts(text, _is_list)
+        body = _body(text[cut:])
+        if _FIRST_CALL.match(body) is None:
             return Message(role=Role.ASSISTANT, content=text)
-        spoken = text[:cut].strip()
         try:
             calls = _read_list(body)
         except _Unreadable as error:
-            reason = CUT if not complete and not body.endswith("]") else str(error)
-            calls = [ToolCall(name="", id="call_0", error=reason)]
-        return Message(role=Role.ASSISTANT, content=spoken, tool_calls=calls)
+            calls = [ToolCall(name="", id="call_0", error=str(error))]
+        if not complete:  # nothing says that it was not to go on
+            calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
+        return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Write calls as the model would."""
@@ -103,6 +144,24 @@ class Llama3PythonicFormat:
 def _as_python(call: ToolCall) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
     return f"{call.name}({arguments})"
+
+
+_FIRST_CALL = re.compile(r"\[\s*[A-Za-z_][\w.]*\s*\(")
+
+
+def _body(said: str) -> str:
+    return without_ends(said).strip().removeprefix(PYTHON_TAG).strip()
+
+
+def _is_list(said: str) -> bool:
+    """Whether `said` is a list of calls as it stands."""
+    body = _body(said)
+    if _FIRST_CALL.match(body) is None:
+        return False
+    try:
+        return not any(call.error for call in _read_list(body))
+    except _Unreadable:
+        return False
 
 
 class _Unreadable(Exception):
@@ -120,6 +179,8 @@ def _read_list(body: str) -> list[ToolCall]:
         raise _Unreadable(f"not a Python list of calls: {error}") from None
     if not isinstance(tree, ast.List):
         raise _Unreadable("not a Python list of calls")
+    if len(tree.elts) > MOST_CALLS:
+        raise _Unreadable(f"{len(tree.elts)} calls; at most {MOST_CALLS} are read")
     return [_read_call(node, f"call_{index}") for index, node in enumerate(tree.elts)]
 
 
@@ -134,8 +195,8 @@ def _read_call(node: ast.expr, identity: str) -> ToolCall:
         arguments = {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
     except (_Unreadable, RecursionError) as error:
         return ToolCall(name=name, id=identity, error=str(error))
-    if not is_unicode(arguments):
-        return ToolCall(name=name, id=identity, error="half of a surrogate pair is not text")
+    if fault := fault_of([name, arguments]):
+        return ToolCall(name="", id=identity, error=fault)
     return ToolCall(name=name, arguments=arguments, id=identity)
 
 

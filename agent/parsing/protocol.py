@@ -19,8 +19,9 @@ class ToolFormat(Protocol):
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn.
 
-        Every call comes back in order. One that cannot be read, or that was cut (`complete` is
-        false and it is the last thing in the text), carries `error` and is never executed.
+        Every call comes back in order. One that cannot be read carries `error` and is never
+        executed; nor is one that may have been cut: of a turn that is not `complete`, the last
+        call, unless the text closes it.
 
         Args:
             text: what the model wrote.

@@ -21,18 +21,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, Role, ToolCall
+from ludus.messages import Message, ToolCall
 
-from .json_calls import CUT, decoder, is_unicode
-from .thoughts import end_of_thoughts
+from .json_calls import CUT, fault_of
+from .scan import scan
+from .thoughts import CLOSE
+from .typed import read_value, schemas_of
 
-_FUNCTION = re.compile(r"(?:<tool_call>\s*)?<function=([^>\n]*)>")
-_PARAMETER = re.compile(r"\s*<parameter=([^>\n]*)>\n?")
-_END_OF_VALUE = re.compile(r"\n?</parameter>(?=\s*(?:<parameter=|</function>))")
-_END_OF_CALL = re.compile(r"\s*</function>(?:\s*</tool_call>)?")
+_OUTER = r"(?:seed:)?tool_call"
+_FUNCTION = re.compile(rf"(?:<{_OUTER}>\s*)?<function=([^<>\n]{{0,256}})>")
+_PARAMETER = re.compile(r"\s*<parameter=([^<>\n]{0,256})>\n?")
+_END_OF_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
+_END_OF_CALL = re.compile(rf"\s*</function>(?:\s*</{_OUTER}>)?")
+_ANY_END_OF_CALL = re.compile(rf"</function>(?:\s*</{_OUTER}>)?")
+_NEXT_PARAMETER = re.compile(r"<parameter=([^<>\n]{0,256})>")
 
 
 class Qwen3CoderFormat:
@@ -42,16 +48,7 @@ class Qwen3CoderFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        position = end_of_thoughts(text)
-        spoken, calls = text[:position], list[ToolCall]()
-        while (begun := _FUNCTION.search(text, position)) is not None:
-            spoken += text[position : begun.start()]
-            call, position = _read(text, begun, f"call_{len(calls)}", complete, tools)
-            calls.append(call)
-        spoken += text[position:]
-        return Message(
-            role=Role.ASSISTANT, content=spoken.strip() if calls else spoken, tool_calls=calls
-        )
+        return scan(text, _find, partial(_read, complete=complete, tools=tools))
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Write calls as the model would."""
@@ -70,58 +67,74 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _find(text: str, start: int) -> int:
+    found = _FUNCTION.search(text, start)
+    return -1 if found is None else found.start()
+
+
+class _Unreadable(Exception):
+    """Why a call cannot be read, and where that was found."""
+
+    def __init__(self, reason: str, position: int, *, unclosed: bool = False) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.unclosed = unclosed
+
+
 def _read(
-    text: str, begun: re.Match[str], identity: str, complete: bool, tools: Sequence[ToolSpec]
-) -> tuple[ToolCall, int]:
-    """The call that begins at `begun`, and where to read on."""
-    name, position = begun[1].strip(), begun.end()
-    types = _types(name, tools)
+    text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
+) -> tuple[list[ToolCall], int]:
+    """The call that begins at `start`, and where to read on."""
+    begun = _FUNCTION.match(text, start)
+    assert begun is not None
+    name = begun[1].strip()
+    try:
+        arguments, position = _parameters(text, begun.end(), schemas_of(name, tools))
+    except _Unreadable as error:
+        closed = _ANY_END_OF_CALL.search(text, error.position)
+        reason = CUT if error.unclosed and closed is None and not complete else str(error)
+        after = len(text) if closed is None else closed.end()
+        return [ToolCall(name="", id=identity, error=reason)], after
+    fault = fault_of([name, arguments])
+    if fault:
+        return [ToolCall(name="", id=identity, error=fault)], position
+    return [ToolCall(name=name, arguments=arguments, id=identity)], position
+
+
+def _parameters(
+    text: str, position: int, schemas: dict[str, set[str]]
+) -> tuple[dict[str, Any], int]:
+    """The arguments from `position` on, and where the function's end is passed."""
     arguments: dict[str, Any] = {}
     while (parameter := _PARAMETER.match(text, position)) is not None:
-        end = _END_OF_VALUE.search(text, parameter.end())
-        if end is None:
-            return _broken(text, position, identity, complete, "a parameter is not closed")
         key = parameter[1].strip()
+        value, position = _value_text(text, parameter.end(), key, {*schemas} - {*arguments, key})
         try:
-            arguments[key] = _value(text[parameter.end() : end.start()], types.get(key, "unknown"))
+            arguments[key] = read_value(value, schemas.get(key, set()))
         except (ValueError, RecursionError) as error:
             reason = f"the parameter {key!r} is not JSON: {error}"
-            return _broken(text, position, identity, True, reason)
-        position = end.end()
+            raise _Unreadable(reason, position) from None
     closed = _END_OF_CALL.match(text, position)
     if closed is None:
-        return _broken(text, position, identity, complete, "the function is not closed")
-    if not is_unicode(arguments):
-        return _broken(text, position, identity, True, "half of a surrogate pair is not text")
-    return ToolCall(name=name, arguments=arguments, id=identity), closed.end()
+        raise _Unreadable("the function is not closed", position, unclosed=True)
+    return arguments, closed.end()
 
 
-def _broken(
-    text: str, position: int, identity: str, complete: bool, reason: str
-) -> tuple[ToolCall, int]:
-    """A call that is not executed; reading goes on after it, or nowhere if it was cut."""
-    closed = re.compile(r"</function>(?:\s*</tool_call>)?").search(text, position)
-    cut = closed is None and not complete
-    end = len(text) if closed is None else closed.end()
-    return ToolCall(name="", id=identity, error=CUT if cut else reason), end
+def _value_text(text: str, start: int, key: str, others: set[str]) -> tuple[str, int]:
+    """The text of a value, and where its closing tag ends.
+
+    A value that holds the opening tag of one of the `others`, those still missing, was not closed;
+    nor was one that holds the end of the thoughts and then a function.
+    """
+    end = _END_OF_VALUE.search(text, start)
+    value = text[start : len(text) if end is None else end.start()].removesuffix("\n")
+    missed = {found[1].strip() for found in _NEXT_PARAMETER.finditer(value)} & others
+    if end is None or missed or _is_half_a_thought(value):
+        unclosed = end is None
+        raise _Unreadable(f"the parameter {key!r} is not closed", start, unclosed=unclosed)
+    return value, end.end()
 
 
-def _types(name: str, tools: Sequence[ToolSpec]) -> dict[str, str]:
-    """The JSON Schema type of each parameter of the tool; any if it has several."""
-    for tool in tools:
-        if tool.name == name:
-            properties = tool.parameters.get("properties", {})
-            return {key: str(schema.get("type", "unknown")) for key, schema in properties.items()}
-    return {}
-
-
-def _value(text: str, kind: str) -> Any:
-    if kind == "string":
-        return text
-    if kind != "unknown":
-        return decoder.decode(text.strip())
-    try:
-        decoded = decoder.decode(text.strip())
-    except (ValueError, RecursionError):
-        return text
-    return text if isinstance(decoded, str) else decoded
+def _is_half_a_thought(value: str) -> bool:
+    closed = value.find(CLOSE)
+    return closed >= 0 and _FUNCTION.search(value, closed) is not None

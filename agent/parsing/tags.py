@@ -1,20 +1,24 @@
 """Tag style: `<search>query</search>`, a tag for each tool on offer, its content the argument.
 
-What stands inside the tag is the tool's first parameter, as text. Only tools that are on offer are
-tags; calls after `<answer>` are not made: the answer has been given. A tag that was begun and not
-closed is not executed.
+What stands inside the tag is the tool's first parameter, as text. A tool with several may be given
+a JSON object of them. Only tools that are on offer are tags; calls after `<answer>` are not made:
+the answer has been given. A tag that was begun and not closed is not executed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
-from .json_calls import CUT
-from .thoughts import end_of_thoughts
+from .json_calls import CUT, decoder, fault_of
+from .scan import scan
+from .typed import read_value, schemas_of
 
 ANSWER = "<answer>"
 
@@ -26,43 +30,66 @@ class TagFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        position = end_of_thoughts(text)
-        answered = text.find(ANSWER, position)
-        stop = len(text) if answered < 0 else answered
-        spoken, calls = text[:position], list[ToolCall]()
-        opening = _opening(tools)
-        while opening and (begun := opening.search(text, position, stop)) is not None:
-            spoken += text[position : begun.start()]
-            call, position = _read(text, begun, f"call_{len(calls)}", complete, tools)
-            calls.append(call)
-        spoken += text[position:]
-        return Message(
-            role=Role.ASSISTANT, content=spoken.strip() if calls else spoken, tool_calls=calls
-        )
+        if not tools:
+            return Message(role=Role.ASSISTANT, content=text)
+        opening = re.compile(f"<({'|'.join(re.escape(tool.name) for tool in tools)})>")
+
+        def find(text: str, start: int) -> int:
+            found = opening.search(text, start)
+            return -1 if found is None else found.start()
+
+        read = partial(_read, opening=opening, complete=complete, tools=tools)
+        return scan(text, find, read, stop_at=ANSWER)
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Write calls as the model would."""
-        return "\n".join(
-            f"<{call.name}>{next(iter(call.arguments.values()), '')}</{call.name}>"
-            for call in calls
-        )
+        return "\n".join(map(_render, calls))
 
 
-def _opening(tools: Sequence[ToolSpec]) -> re.Pattern[str] | None:
-    names = "|".join(re.escape(tool.name) for tool in tools)
-    return re.compile(f"<({names})>") if names else None
+def _render(call: ToolCall) -> str:
+    values = list(call.arguments.values())
+    content = values[0] if len(values) == 1 else call.arguments if values else ""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return f"<{call.name}>{text}</{call.name}>"
 
 
 def _read(
-    text: str, begun: re.Match[str], identity: str, complete: bool, tools: Sequence[ToolSpec]
-) -> tuple[ToolCall, int]:
+    text: str,
+    start: int,
+    identity: str,
+    *,
+    opening: re.Pattern[str],
+    complete: bool,
+    tools: Sequence[ToolSpec],
+) -> tuple[list[ToolCall], int]:
+    begun = opening.match(text, start)
+    assert begun is not None
     name = begun[1]
     closing = text.find(f"</{name}>", begun.end())
     if closing < 0:
         reason = f"<{name}> is not closed" if complete else CUT
-        return ToolCall(name="", id=identity, error=reason), len(text)
-    (tool,) = [tool for tool in tools if tool.name == name][:1]
-    parameters = list(tool.parameters.get("properties", {}))
-    content = text[begun.end() : closing].strip()
-    arguments = {parameters[0]: content} if parameters else {}
-    return ToolCall(name=name, arguments=arguments, id=identity), closing + len(f"</{name}>")
+        return [ToolCall(name="", id=identity, error=reason)], len(text)
+    after = closing + len(f"</{name}>")
+    try:
+        arguments = _arguments(text[begun.end() : closing].strip(), schemas_of(name, tools))
+    except (ValueError, RecursionError) as error:
+        return [ToolCall(name="", id=identity, error=f"<{name}>: {error}")], after
+    fault = fault_of(arguments)
+    if fault:
+        return [ToolCall(name="", id=identity, error=fault)], after
+    return [ToolCall(name=name, arguments=arguments, id=identity)], after
+
+
+def _arguments(content: str, parameters: dict[str, set[str]]) -> dict[str, Any]:
+    """The content of a tag as the tool's arguments."""
+    if not parameters or (not content and len(parameters) > 1):
+        return {}
+    if len(parameters) > 1 and content.startswith("{"):
+        try:
+            decoded = decoder.decode(content)
+        except (ValueError, RecursionError):
+            decoded = None
+        if isinstance(decoded, dict) and decoded.keys() <= parameters.keys():
+            return decoded
+    first = next(iter(parameters))
+    return {first: read_value(content, parameters[first])}

@@ -1,4 +1,4 @@
-"""Where a model stops thinking: calls in its thoughts are not calls."""
+"""Where a model thinks: calls in its thoughts are not calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ OPEN, CLOSE = "<think>", "</think>"
 def end_of_thoughts(text: str) -> int:
     """The position after `</think>`; the end of the text if thoughts were begun and not ended.
 
-    Templates of some models write the opening tag themselves, so a closing tag alone ends thoughts.
-    Only the first block counts: what comes after it is said, even if it holds the tags again.
+    For formats whose calls are the whole turn. Templates of some models write the opening tag
+    themselves, so a closing tag alone ends thoughts. Only the first block counts: what comes after
+    it is said, even if it holds the tags again.
 
     >>> end_of_thoughts("<think>a</think>b")
     16

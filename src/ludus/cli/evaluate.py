@@ -50,6 +50,8 @@ class Options:
     """Of one answer of the model."""
     sampling: Annotated[str, tyro.conf.arg(metavar="JSON")] = ""
     """Further fields of each request, '{"top_p": 0.9}'; null leaves one out, "seed" too."""
+    tool_format: str = ""
+    """How the model writes calls, such as hermes, where its server knows no tools."""
     cache: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
     """Keep the model's answers here, and read them from here."""
     budget: int = 0
@@ -205,6 +207,7 @@ def _chat_policy(options: Options) -> ChatPolicy:
         options.model,
         send_seed=sampling.pop("seed", True) is not None,
         sampling=sampling,
+        tool_format=options.tool_format,
         api_key=os.environ.get(options.api_key_env, ""),
         concurrency=options.concurrency,
         cache=options.cache or None,

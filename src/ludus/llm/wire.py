@@ -18,6 +18,10 @@ from ludus.errors import (
 from ludus.messages import ImagePart, Message, Part, Role, TextPart, ToolCall
 
 from .budget import Usage
+from .json_text import CUT, read_arguments
+
+UNREADABLE = "unreadable_call"
+"""The name under which a model is shown a call of its own that had none."""
 
 
 class ContextTooLong(RequestRejected):
@@ -67,27 +71,29 @@ def _data_url(image: ImagePart) -> str:
 
 
 def _call_row(call: ToolCall) -> dict[str, Any]:
+    """A call as it was made. One that could not be read has no name, which servers refuse."""
     arguments = msgspec.json.encode(call.arguments).decode()
     return {
         "id": call.id,
         "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
+        "function": {"name": call.name or UNREADABLE, "arguments": arguments},
     }
 
 
 class _Function(msgspec.Struct):
-    name: str = ""
+    name: str | None = ""
     arguments: str | dict[str, Any] | None = None
 
 
 class _Call(msgspec.Struct):
     function: _Function
-    id: str = ""
+    id: str | None = ""
 
 
 class _Answer(msgspec.Struct):
-    content: str | None = None
+    content: str | list[dict[str, Any]] | None = None
     tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
@@ -113,14 +119,21 @@ def read_reply(body: bytes) -> Completion:
         choice = reply.choices[0]
     except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise ServerFault(f"not a chat completion: {error}: {body[:120]!r}") from None
-    answer = choice.message
+    answer, cut = choice.message, choice.finish_reason == "length"
     message = Message(
         role=Role.ASSISTANT,
-        content=answer.content or "",
-        tool_calls=[_read_call(call, index) for index, call in enumerate(answer.tool_calls or [])],
+        content=_text_of(answer.content),
+        tool_calls=_read_calls(answer, cut=cut),
         reasoning=answer.reasoning_content or answer.reasoning or "",
     )
     return Completion(message=message, finish=choice.finish_reason or "stop", usage=reply.usage)
+
+
+def _text_of(content: str | list[dict[str, Any]] | None) -> str:
+    """The text of an answer; some servers write it in parts."""
+    if not isinstance(content, list):
+        return content or ""
+    return "".join(part["text"] for part in content if isinstance(part.get("text"), str))
 
 
 class _Model(msgspec.Struct):
@@ -139,16 +152,23 @@ def read_models(body: bytes) -> list[str]:
         return []
 
 
+def _read_calls(answer: _Answer, *, cut: bool) -> list[ToolCall]:
+    """The calls of an answer, in order. One whose arguments are no JSON object carries an error and
+    is never executed; nor is the last one of an answer that was `cut`, however whole it looks.
+    """
+    rows = answer.tool_calls or []
+    if answer.function_call is not None:  # as older servers write the only call
+        rows = [*rows, _Call(function=answer.function_call)]
+    calls = [_read_call(row, index) for index, row in enumerate(rows)]
+    if calls and cut:
+        calls[-1] = ToolCall(name=calls[-1].name, id=calls[-1].id, error=CUT)
+    return calls
+
+
 def _read_call(call: _Call, index: int) -> ToolCall:
-    """A call whose arguments are no JSON object carries an error, and is never executed."""
-    name, identity, given = call.function.name, call.id or f"call_{index}", call.function.arguments
-    if isinstance(given, dict):
-        return ToolCall(name=name, arguments=given, id=identity)
-    try:
-        arguments = msgspec.json.decode(given or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeError) as error:
-        return ToolCall(name=name, id=identity, error=f"arguments are not a JSON object: {error}")
-    return ToolCall(name=name, arguments=arguments, id=identity)
+    arguments, fault = read_arguments(call.function.arguments)
+    identity = call.id or f"call_{index}"
+    return ToolCall(name=call.function.name or "", arguments=arguments, id=identity, error=fault)
 
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:

@@ -1,12 +1,35 @@
 import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 import pytest
 
-from ludus.envs import TextEnv, Tool, ToolResult, tool
-from ludus.envs.tools import tools_of
-from ludus.errors import ToolError
+import ludus
+from ludus.agent import ScriptedPolicy, Stop, play
+from ludus.envs import EnvSession, TextEnv, Tool, ToolResult, tool
+from ludus.envs.tools import ToolFault, tools_of
+from ludus.envs.tools.threads import MOST_GIVEN_UP
+from ludus.errors import RewardUnavailable, ToolError
+from ludus.messages import Message, ToolCall, assistant
+from ludus.verdict import Verdict
+
+
+def crash() -> str:
+    """Crash."""
+    raise KeyError("bug")
+
+
+def calling(name: str) -> ScriptedPolicy:
+    """Calls the tool once, then ends the episode."""
+
+    def script(messages: Sequence[Message]) -> Message:
+        done = messages[-1].role == "tool"
+        return assistant("", [] if done else [ToolCall(name=name, id="c")])
+
+    return ScriptedPolicy(script)
 
 
 class Point(msgspec.Struct):
@@ -72,16 +95,54 @@ async def test_a_tool_may_refuse_and_the_policy_is_told_why() -> None:
         """Refuse."""
         raise ToolError("not today")
 
-    assert await Tool(refuse).call({}) == ToolResult(content="refuse: not today", error=True)
+    said = ToolResult.failed(ToolFault.REFUSED, "refuse: not today")
+    assert await Tool(refuse).call({}) == said
 
 
-async def test_a_bug_in_a_tool_is_not_the_policys_fault() -> None:
-    def broken() -> str:
+class Buggy(TextEnv):
+    """Its tools crash: one by mistake, one as part of the task."""
+
+    def reset(self, **_: Any) -> Any:
+        return "begin", {}
+
+    def step(self, action: str) -> Any:
+        return "", 1.0, True, False, {}
+
+    @tool
+    def broken(self) -> str:
         """Break."""
         raise KeyError("bug")
 
-    with pytest.raises(KeyError):
-        await Tool(broken).call({})
+    @tool(on_crash="tell")
+    def brittle(self) -> str:
+        """Break too."""
+        raise KeyError("bug")
+
+
+async def test_a_bug_in_a_tool_of_an_environment_is_not_the_policys_fault() -> None:
+    made = (await play(EnvSession(Buggy()), calling("broken"))).trajectories[0]
+    assert (made.stop, made.verdict.status) == (Stop.ENV_ERROR, "error")
+    assert made.exclude_from_loss
+    assert made.exclude_from_baseline
+
+
+@pytest.mark.parametrize("make", [lambda: Buggy().tools["brittle"], lambda: Tool(crash)])
+async def test_a_crash_of_other_tools_is_an_observation(
+    make: Callable[[], Tool], caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await make().call({})
+    assert (result.error, result.fault) == (True, ToolFault.CRASHED)
+    assert result.content.endswith(" failed: KeyError: 'bug'")
+    assert "crashed" in caplog.text  # and somebody is told
+
+
+async def test_what_ludus_could_not_do_is_passed_on() -> None:
+    def lost() -> str:
+        """Lose a server."""
+        raise RewardUnavailable(Verdict.unavailable("away"))
+
+    with pytest.raises(RewardUnavailable):
+        await Tool(lost).call({})
 
 
 async def test_a_late_tool_is_cut_off() -> None:
@@ -91,7 +152,85 @@ async def test_a_late_tool_is_cut_off() -> None:
         return ""
 
     result = await Tool(slow, timeout_s=0.01).call({})
-    assert (result.error, result.content) == (True, "slow: no answer within 0.01 s")
+    assert result == ToolResult.failed(ToolFault.TIMEOUT, "slow: no answer within 0.01 s")
+
+
+async def test_a_plain_tool_that_hangs_is_given_up_and_refuses_until_it_is_done() -> None:
+    held = threading.Event()
+
+    def hang() -> str:
+        """Hang."""
+        held.wait(10)
+        return "at last"
+
+    hanging = Tool(hang, timeout_s=0.05)
+    started = time.monotonic()
+    for _ in range(MOST_GIVEN_UP):
+        assert (await hanging.call({})).fault is ToolFault.TIMEOUT
+    again = await hanging.call({})
+    assert (again.fault, "still busy" in again.content) == (ToolFault.REFUSED, True)
+    assert time.monotonic() - started < 5
+    held.set()
+    while (await hanging.call({})).fault is ToolFault.REFUSED:
+        await asyncio.sleep(0.01)
+    assert (await hanging.call({})).content == "at last"
+
+
+async def test_a_plain_method_with_a_timeout_does_not_hold_the_environment() -> None:
+    class Hanging(Buggy):
+        @tool(timeout_s=0.05)
+        def hang(self) -> str:
+            """Hang."""
+            time.sleep(0.5)
+            return ""
+
+    made = (await play(EnvSession(Hanging()), calling("hang"))).trajectories[0]
+    assert made.stop is Stop.TERMINATED
+    assert made.turns[1].observation[0].text == "hang: no answer within 0.05 s"
+    assert made.metrics["tool_timeout"] == 1.0
+    assert ludus.make(Hanging()).reset(seed=0)[0] == "begin"  # on the background loop
+
+
+async def test_a_timeout_inside_a_tool_is_its_own_failure() -> None:
+    async def impatient() -> str:
+        """Raise one."""
+        raise TimeoutError("inner")
+
+    assert (await Tool(impatient).call({})).content == "impatient failed: TimeoutError: inner"
+
+
+async def test_ten_megabytes_come_back_from_both_ends() -> None:
+    def flood() -> str:
+        """Say much."""
+        return "a" * 10_000_000 + "end"
+
+    content = (await Tool(flood, most_chars=100).call({})).content
+    # 50 characters of each end; 10,000,003 - 100 between them
+    assert content == "a" * 50 + "\n[... 9,999,903 characters left out ...]\n" + "a" * 47 + "end"
+    assert len((await Tool(flood).call({})).content) < 66_000
+
+
+async def test_a_megabyte_of_arguments_is_refused_unread() -> None:
+    result = await Tool(search).call({"query": "x" * 1_000_000})
+    # 1,000,000 and {"query":""} are 1,000,012 bytes
+    assert result.fault is ToolFault.INVALID
+    assert "they have 1,000,012 bytes; at most 262,144 are taken" in result.content
+
+
+async def test_what_cannot_be_sent_is_replaced_in_a_result() -> None:
+    def odd() -> str:
+        """Say half a character."""
+        return "a\ud800b"
+
+    assert (await Tool(odd).call({})).content == "a?b"
+
+
+async def test_a_result_that_cannot_be_sent_is_a_crash() -> None:
+    def odd() -> object:
+        """Return what JSON has not."""
+        return object()
+
+    assert (await Tool(odd).call({})).fault is ToolFault.CRASHED
 
 
 async def test_structs_come_in_and_other_values_go_out_as_json() -> None:

@@ -1,0 +1,163 @@
+"""How a model behind a server is offered tools and how its calls are read: by the server, in the
+`tools` and `tool_calls` of the OpenAI chat format, or as text where a server knows no tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ludus.envs import ToolSpec
+from ludus.llm import Completion
+from ludus.messages import Message, Role, ToolCall, user
+
+from .parsing import ToolFormat
+
+Offer = list[dict[str, Any]]
+
+
+class ToolWire(Protocol):
+    """Puts tools into a request, and reads calls out of the answer."""
+
+    def request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[list[Message], Offer]:
+        """The conversation as the server gets it, and its `tools` field."""
+        ...
+
+    def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
+        """The answer as a message."""
+        ...
+
+
+class ServerTools:
+    """The server's own: `tools` out, `tool_calls` in.
+
+    Servers take names of letters, digits, `_` and `-` alone, so that others (`math.sqrt`) are
+    renamed on the way out and back.
+    """
+
+    def request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[list[Message], Offer]:
+        """See `ToolWire.request`."""
+        names = wire_names([tool.name for tool in tools])
+        offer = [msgspec.structs.replace(tool, name=names[tool.name]).as_openai() for tool in tools]
+        return [_renamed(message, names) for message in messages], offer
+
+    def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
+        """See `ToolWire.read`."""
+        names = wire_names([tool.name for tool in tools])
+        return _renamed(completion.message, {wire: name for name, wire in names.items()})
+
+
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+
+
+def wire_names(names: Sequence[str]) -> dict[str, str]:
+    """Each name as servers take it, no two alike.
+
+    >>> wire_names(["math.sqrt", "math_sqrt"])
+    {'math.sqrt': 'math_sqrt_2', 'math_sqrt': 'math_sqrt'}
+    """
+    made = {name: _REFUSED.sub("_", name)[:_LONGEST_NAME] or "_" for name in names}
+    taken = {name for name, wire in made.items() if name == wire}
+    for name, wire in made.items():
+        number = 1
+        while name != made[name] and made[name] in taken:
+            number += 1
+            made[name] = f"{wire[: _LONGEST_NAME - 4]}_{number}"
+        taken.add(made[name])
+    return made
+
+
+def _renamed(message: Message, names: dict[str, str]) -> Message:
+    if not message.tool_calls and not message.name:
+        return message
+    calls = [
+        msgspec.structs.replace(call, name=names.get(call.name, call.name))
+        for call in message.tool_calls
+    ]
+    name = names.get(message.name, message.name)
+    return msgspec.structs.replace(message, tool_calls=calls, name=name)
+
+
+OFFER = """\
+You can call tools. Each line describes one as JSON:
+{tools}
+A call is written like this, with the tool's own name and arguments:
+{example}
+The result comes in the next message; stop after the call."""
+RESULT_OPEN, RESULT_CLOSE = "<tool_response>", "</tool_response>"
+
+
+class TextTools:
+    """Tools in the text: described in the system message, called in one of our tool formats.
+
+    What a model wrote is shown to it again as it wrote it, calls that could not be read too.
+    """
+
+    def __init__(self, tool_format: ToolFormat) -> None:
+        self.format = tool_format
+        self._written: dict[int, tuple[Message, str]] = {}
+        """Answers by identity, with the text they were read from."""
+
+    def request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[list[Message], Offer]:
+        """See `ToolWire.request`."""
+        shown: list[Message] = []
+        for message in messages:
+            self._show(message, shown)
+        return (_with_system(shown, self.offer(tools)) if tools else shown), []
+
+    def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
+        """See `ToolWire.read`."""
+        answer = completion.message
+        if not tools:
+            return answer
+        complete = completion.finish != "length"
+        read = self.format.parse(answer.text, complete=complete, tools=tools)
+        made = msgspec.structs.replace(read, reasoning=answer.reasoning)
+        self._written[id(made)] = (made, answer.text)
+        return made
+
+    def offer(self, tools: Sequence[ToolSpec]) -> str:
+        """The tools, and how one is called."""
+        lines = [msgspec.json.encode(tool).decode() for tool in tools]
+        first = tools[0]
+        arguments = dict.fromkeys(first.parameters.get("properties", {}), "...")
+        example = self.format.render([ToolCall(name=first.name, arguments=arguments)])
+        return OFFER.format(tools="\n".join(lines), example=example)
+
+    def _show(self, message: Message, shown: list[Message]) -> None:
+        """Append `message` in plain roles."""
+        if message.role is Role.TOOL:
+            text = message.text.replace(RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}")
+            result = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}"
+            if shown and shown[-1].text.startswith(RESULT_OPEN):  # templates want one turn each
+                result = f"{shown.pop().text}\n{result}"
+            shown.append(user(result))
+        elif message.tool_calls:
+            shown.append(Message(role=message.role, content=self._text_of(message)))
+        else:
+            shown.append(message)
+
+    def _text_of(self, message: Message) -> str:
+        kept, text = self._written.get(id(message), (None, ""))
+        if kept is message:
+            return text
+        parts = [message.text, self.format.render(message.tool_calls)]
+        return "\n".join(part for part in parts if part)
+
+
+def _with_system(messages: list[Message], text: str) -> list[Message]:
+    """`messages` with `text` at the end of the system message."""
+    if messages and messages[0].role is Role.SYSTEM:
+        said = f"{messages[0].text}\n\n{text}"
+        return [Message(role=Role.SYSTEM, content=said), *messages[1:]]
+    return [Message(role=Role.SYSTEM, content=text), *messages]

@@ -1,0 +1,149 @@
+"""One pass over a turn whose calls stand between tags: thoughts are skipped, calls are read, the
+rest is what was said.
+
+    <think> ... </think> said <tool_call> ... </tool_call> said <tool_call> ... </tool_call>
+
+Tags count where they stand, not where they are quoted: one inside a call's arguments is part of the
+arguments, a call inside thoughts is a thought. Templates of some models write `<think>` themselves,
+so a closing tag that nothing opened makes everything before it a thought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ludus.messages import Message, Role, ToolCall
+
+from .thoughts import CLOSE, OPEN
+
+MOST_CALLS = 128
+"""Calls of one turn that are read; those after them share one error."""
+INVENTED = ("<tool_response>", "<information>")
+"""What environments write around their answers; a policy that goes on with one makes it up."""
+AFTER_INVENTED = "not run: it follows a result that you made up; wait for the real one"
+
+Find = Callable[[str, int], int]
+"""Where, from a position on, the next call begins; -1 if nowhere."""
+Read = Callable[[str, int, str], tuple[list[ToolCall], int]]
+"""The calls that begin at a position, given the id of the first, and where to read on."""
+
+
+def scan(text: str, find: Find, read: Read, *, stop_at: str = "") -> Message:
+    """Read an assistant turn.
+
+    Args:
+        text: what the model wrote.
+        find: looks for calls.
+        read: reads them; what cannot be read comes back as a call with an error.
+        stop_at: a tag after which nothing is a call.
+    """
+    turn = _Turn(text, find, read, stop_at)
+    turn.run()
+    said = "".join(turn.spoken)
+    content = said.strip() if turn.calls else text
+    return Message(role=Role.ASSISTANT, content=content, tool_calls=turn.calls)
+
+
+def bounded(calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls of a turn, those past `MOST_CALLS` as one error."""
+    if len(calls) < MOST_CALLS:
+        return calls
+    error = f"only the first {MOST_CALLS - 1} calls of a turn are read"
+    return [*calls[: MOST_CALLS - 1], ToolCall(name="", id=calls[MOST_CALLS - 1].id, error=error)]
+
+
+class _Next:
+    """The next place of something in a text. Searched again only once it has been passed, so that a
+    pass over the text costs one search of it, whatever it holds.
+    """
+
+    def __init__(self, text: str, find: Find) -> None:
+        self._text, self._find = text, find
+        self._at = find(text, 0)
+
+    def after(self, position: int) -> int:
+        """The first place from `position` on; the end of the text if there is none."""
+        if 0 <= self._at < position:
+            self._at = self._find(self._text, position)
+        return len(self._text) if self._at < 0 else self._at
+
+
+def _tag(mark: str) -> Find:
+    return (lambda text, start: text.find(mark, start)) if mark else (lambda text, start: -1)
+
+
+@dataclass(slots=True)
+class _Turn:
+    text: str
+    find: Find
+    read: Read
+    stop_at: str
+    spoken: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    position: int = 0
+    thought: bool = False
+    """Whether thoughts have ended: a closing tag after that is text."""
+    invented: bool = False
+
+    def run(self) -> None:
+        """Go through the text, from mark to mark."""
+        call, opened = _Next(self.text, self.find), _Next(self.text, _tag(OPEN))
+        closed, stop = _Next(self.text, _tag(CLOSE)), _Next(self.text, _tag(self.stop_at))
+        end = len(self.text)
+        while self.position < end and len(self.calls) < MOST_CALLS:
+            at = self.position
+            lone = end if self.thought else closed.after(at)
+            nearest = min(call.after(at), opened.after(at), lone)
+            if stop.after(at) < nearest and lone < opened.after(at):
+                nearest = lone  # the tag to stop at stands in a thought
+            if nearest == end or stop.after(at) < nearest != lone:
+                break
+            if nearest == call.after(at):
+                self._call(nearest, closed)
+            elif nearest == opened.after(at):
+                self._think(nearest, closed.after(nearest))
+            else:
+                self._thoughts_end(lone)
+        self._say(end)
+        self.calls = bounded(self.calls)
+
+    def _call(self, start: int, closed: _Next) -> None:
+        self._say(start)
+        made, after = self.read(self.text, start, f"call_{len(self.calls)}")
+        if not self.thought and any(one.error for one in made) and closed.after(start) < after:
+            self._thoughts_end(closed.after(start))  # what could not be read was half a thought
+            return
+        if self.invented:
+            made = [ToolCall(name=one.name, id=one.id, error=AFTER_INVENTED) for one in made]
+        self.calls += made
+        self.position = after
+
+    def _think(self, start: int, closed: int) -> None:
+        """Skip a block of thoughts. One that is never closed is a thought to the end, but for a
+        later one: that is a tag somebody talks about.
+        """
+        if closed < len(self.text):
+            self._say(closed + len(CLOSE))
+            self.thought = True
+        else:
+            self._say(start + len(OPEN) if self.thought else len(self.text))
+
+    def _thoughts_end(self, closed: int) -> None:
+        """Everything so far was thought."""
+        self.calls.clear()
+        self.position = closed + len(CLOSE)
+        self.spoken[:] = [self.text[: self.position]]
+        self.thought, self.invented = True, False
+
+    def _say(self, end: int) -> None:
+        """What stands before `end` was said, up to where the policy began to answer itself."""
+        said = self.text[self.position : end]
+        self.position = end
+        if self.calls and not self.invented:
+            marks = [at for mark in INVENTED if (at := said.find(mark)) >= 0]
+            if marks:
+                said, self.invented = said[: min(marks)], True
+                self.spoken.append(said)
+        if not self.invented:
+            self.spoken.append(said)

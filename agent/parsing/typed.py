@@ -1,0 +1,91 @@
+"""Values that a format writes as plain text, read by the tool's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ludus.envs import ToolSpec
+
+from .json_calls import decoder
+
+_ALIASES = {
+    "dict": "object", "float": "number", "double": "number", "int": "integer", "long": "integer",
+    "bool": "boolean", "str": "string", "list": "array", "tuple": "array", "any": "",
+}  # fmt: skip
+"""Names of types that are not JSON Schema's; schemas made by hand hold them."""
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_DEEPEST = 8
+
+
+def schemas_of(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
+    """The JSON types each parameter of the tool `name` may have; an empty set is any."""
+    for tool in tools:
+        if tool.name == name:
+            properties = tool.parameters.get("properties")
+            known = properties if isinstance(properties, Mapping) else {}
+            return {key: types_of(one, tool.parameters) for key, one in known.items()}
+    return {}
+
+
+def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+    """The JSON types a schema allows; empty where it does not say.
+
+    >>> sorted(types_of({"anyOf": [{"type": "string"}, {"type": "null"}]}, {}))
+    ['null', 'string']
+    """
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return set()
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        return types_of(root.get("$defs", {}).get(name), root, depth + 1)
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            each = [types_of(one, root, depth + 1) for one in schema[key]]
+            return set().union(*each) if all(each) else set()
+    given = schema.get("type")
+    if given is None:
+        allowed = schema.get("enum", [schema["const"]] if "const" in schema else [])
+        return {type_of(value) for value in allowed} if isinstance(allowed, list) else set()
+    names = given if isinstance(given, list) else [given]
+    known = {_ALIASES.get(str(one).lower(), str(one).lower()) for one in names}
+    return set() if "" in known else known
+
+
+def type_of(value: object) -> str:
+    """The JSON type of a decoded value."""
+    if isinstance(value, bool):
+        return "boolean"
+    kinds: dict[type, str] = {
+        str: "string", int: "integer", float: "number", list: "array", dict: "object"
+    }  # fmt: skip
+    return kinds.get(type(value), "null")
+
+
+def read_value(text: str, types: set[str]) -> Any:
+    """Read a value written as plain text.
+
+    Text that may be a string is one, unless it may be something else too and reads as that.
+
+    Raises:
+        ValueError: it may not be a string, and is not JSON.
+    """
+    if types == {"string"}:
+        return text
+    stripped = text.strip()
+    try:
+        decoded = decoder.decode(_WORDS.get(stripped, stripped))
+    except (ValueError, RecursionError):
+        if not types or "string" in types:
+            return text
+        raise
+    if isinstance(decoded, str) and not types:
+        return text
+    if "string" in types and not _is_one(decoded, types):
+        return text
+    return decoded
+
+
+def _is_one(decoded: object, types: set[str]) -> bool:
+    kind = type_of(decoded)
+    return kind != "string" and (kind in types or (kind == "integer" and "number" in types))

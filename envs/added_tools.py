@@ -1,0 +1,100 @@
+"""An environment with tools that are not its own: a calculator for a maths problem, an MCP server.
+
+ludus.make(AddedTools(build_env("ludus/maths-v0"), [Tool(python)]))
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import Message
+
+from .protocol import Briefing, Step, TextEnv
+from .tasks import TaskSet
+from .tools import Tool
+
+
+class AddedTools(TextEnv):
+    """`env`, where the policy may call `added` too.
+
+    What the added tools do is not the environment's: an episode is repeated only as well as they
+    repeat theirs.
+
+    Args:
+        env: plays the episode.
+        added: tools beside its own. They are not closed with it.
+
+    Raises:
+        ConfigError: two tools have one name.
+    """
+
+    deterministic = False
+
+    def __init__(self, env: TextEnv, added: Sequence[Tool]) -> None:
+        self.env = env
+        vars(self)["reset_options"] = env.reset_options  # a class has them, this object another's
+        self.most_calls = env.most_calls
+        self.added = {tool.spec.name: tool for tool in added}
+        if len(self.added) != len(added) or self.added.keys() & env.tools.keys():
+            names = [*env.tools, *(tool.spec.name for tool in added)]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ConfigError(f"two tools have the name {twice[0]!r}")
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The environment's, then the added ones."""
+        return {**self.env.tools, **self.added}
+
+    def briefing(self) -> Briefing:
+        """The environment's, with the added tools."""
+        return self._extended(self.env.briefing())
+
+    def _extended(self, briefing: Briefing) -> Briefing:
+        if briefing.tools and not self.env.tools:
+            raise ConfigError(
+                f"{type(self.env).__name__} answers calls itself, so no tools can be added to it"
+            )
+        specs = [tool.spec for tool in self.added.values()]
+        return msgspec.structs.replace(briefing, tools=[*briefing.tools, *specs])
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin the environment's episode."""
+        self.env.task, self.env.rng = self.task, self.rng
+        made = self.env.reset(seed=seed, options=options)
+        observation, info = await made if inspect.isawaitable(made) else made
+        briefing = info.get("briefing", self.env.briefing())
+        return observation, {**info, "briefing": self._extended(briefing)}
+
+    async def step(self, action: str) -> Step:
+        """The environment's."""
+        made = self.env.step(action)
+        return await made if inspect.isawaitable(made) else made
+
+    async def close(self) -> None:
+        """Release the environment."""
+        made = self.env.close()
+        if inspect.isawaitable(made):
+            await made
+
+    def tasks(self, split: str) -> TaskSet:
+        """The environment's."""
+        return self.env.tasks(split)
+
+    def gold(self) -> object | None:
+        """The environment's."""
+        return self.env.gold()
+
+    def demonstrate(self) -> str | Message | None:
+        """The environment's expert, who does without the added tools."""
+        return self.env.demonstrate()
+
+    def demonstrate_summary(self, *, newest: bool) -> str | None:
+        """The environment's."""
+        return self.env.demonstrate_summary(newest=newest)

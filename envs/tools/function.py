@@ -1,0 +1,266 @@
+"""Tools from typed Python functions: JSON Schema, validation, call.
+
+    @tool
+    def calculator(self, expression: str) -> str:
+        '''Work out an arithmetic expression.
+
+        Args:
+            expression: digits, + - * / and parentheses
+        '''
+
+The signature gives the schema, the docstring the descriptions. Arguments are validated before the
+function is called. Whatever goes wrong with a call is told to the policy and has a `ToolFault`:
+arguments that do not fit, a tool that refuses, is late or crashes. A result is bounded.
+
+A crash of an environment's own `@tool` method is a bug of the environment: it ends the episode,
+which then counts for nothing. So does what ludus itself raises anywhere (a lost server, a reward
+that cannot be computed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Literal, TypeVar, overload
+
+import msgspec
+
+from ludus.errors import LudusError, ToolError
+
+from .docstrings import read_docstring
+from .signature import Arguments, arguments_of, call_with, name_of, schema_of
+from .spec import (
+    DEFAULT_TIMEOUT_S,
+    MOST_ARGUMENT_BYTES,
+    MOST_RESULT_CHARS,
+    ToolFault,
+    ToolResult,
+    ToolSpec,
+    bounded,
+)
+from .threads import Late, Threads
+
+logger = logging.getLogger(__name__)
+OnCrash = Literal["tell", "raise"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Tool:
+    """A function the policy may call.
+
+    Args:
+        function: plain or async, with typed arguments.
+        name: by default the function's.
+        timeout_s: of one call.
+        most_chars: of a result; a longer one is shown from both ends.
+        on_crash: `tell` the policy, or `raise`.
+        own_thread: whether a plain function runs on a thread of its own, where it can be late. By
+            default it does; the `@tool` methods of an environment run where the environment does,
+            unless they ask for a timeout.
+
+    Raises:
+        TypeError: the signature cannot be told to a policy.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        most_chars: int = MOST_RESULT_CHARS,
+        on_crash: OnCrash = "tell",
+        own_thread: bool = True,
+    ) -> None:
+        _refuse_generators(function)
+        summary, described = read_docstring(inspect.getdoc(function) or "")
+        self.function = function
+        self.timeout_s = timeout_s
+        self.most_chars = most_chars
+        self.on_crash: OnCrash = on_crash
+        self._own_thread = own_thread
+        self._arguments: Arguments | None = arguments_of(function, described)
+        self.spec = ToolSpec(
+            name=name or name_of(function),
+            description=summary,
+            parameters=schema_of(self._arguments, function),
+        )
+        self._threads = Threads(self.spec.name)
+
+    @classmethod
+    def of_spec(
+        cls,
+        spec: ToolSpec,
+        function: Callable[..., Awaitable[ToolResult]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        most_chars: int = MOST_RESULT_CHARS,
+    ) -> Tool:
+        """A tool whose schema is known and checked by whoever answers, such as a server.
+
+        Args:
+            spec: as the policy is shown it.
+            function: called with the arguments by name.
+            timeout_s: of one call.
+            most_chars: of a result.
+        """
+        made = cls.__new__(cls)
+        made.function, made.spec, made._arguments = function, spec, None
+        made.timeout_s, made.most_chars, made.on_crash = timeout_s, most_chars, "tell"
+        made._own_thread, made._threads = False, Threads(spec.name)
+        return made
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a call needs an event loop."""
+        return self.runs_on_thread or _is_async(self.function)
+
+    @property
+    def runs_on_thread(self) -> bool:
+        """Whether calls run on a thread of their own."""
+        return self._own_thread and not _is_async(self.function)
+
+    async def call(self, arguments: dict[str, Any]) -> ToolResult:
+        """Validate `arguments` and call the function. What is wrong comes back as the result.
+
+        Raises:
+            LudusError: what ludus could not do, other than a `ToolError`.
+        """
+        try:
+            checked = self._checked(arguments)
+        except msgspec.ValidationError as error:
+            said = f"invalid arguments for {self.spec.name}: {error}"
+            return bounded(ToolResult.failed(ToolFault.INVALID, said), self.most_chars)
+        return bounded(await self._answered(checked), self.most_chars)
+
+    def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        size = len(msgspec.json.encode(arguments))
+        if size > MOST_ARGUMENT_BYTES:
+            raise msgspec.ValidationError(
+                f"they have {size:,} bytes; at most {MOST_ARGUMENT_BYTES:,} are taken"
+            )
+        if self._arguments is None:
+            return arguments
+        return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
+
+    async def _answered(self, arguments: dict[str, Any]) -> ToolResult:
+        name = self.spec.name
+        try:
+            return _as_result(await self._run(arguments))
+        except ToolError as error:
+            return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
+        except Late:
+            said = f"{name}: no answer within {self.timeout_s:g} s"
+            return ToolResult.failed(ToolFault.TIMEOUT, said)
+        except LudusError:
+            raise
+        except Exception as error:
+            if self.on_crash == "raise":
+                raise
+            logger.error("tool %s crashed: %s", name, error, exc_info=error)
+            said = f"{name} failed: {type(error).__name__}: {error}"
+            return ToolResult.failed(ToolFault.CRASHED, said)
+
+    async def _run(self, arguments: dict[str, Any]) -> object:
+        work = partial(call_with, self.function, arguments)
+        if self.runs_on_thread:
+            return await self._threads.run(work, self.timeout_s)
+        made = work()
+        return await _within(made, self.timeout_s) if inspect.isawaitable(made) else made
+
+
+async def _within(work: Awaitable[object], timeout_s: float) -> object:
+    """Wait for `work`; a timeout of its own making is not lateness."""
+    clock = asyncio.timeout(timeout_s)
+    try:
+        async with clock:
+            return await work
+    except TimeoutError:
+        if clock.expired():
+            raise Late from None
+        raise
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    if isinstance(function, partial):
+        return _is_async(function.func)
+    call = getattr(function, "__call__", None)  # noqa: B004 (of an object, not whether there is one)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _refuse_generators(function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"tool {name_of(function)!r} yields; a tool returns its result")
+
+
+@overload
+def tool(function: Function) -> Function: ...
+@overload
+def tool(
+    *,
+    timeout_s: float | None = None,
+    most_chars: int = MOST_RESULT_CHARS,
+    on_crash: OnCrash = "raise",
+) -> Callable[[Function], Function]: ...
+def tool(
+    function: Function | None = None,
+    *,
+    timeout_s: float | None = None,
+    most_chars: int = MOST_RESULT_CHARS,
+    on_crash: OnCrash = "raise",
+) -> Function | Callable[[Function], Function]:
+    """Mark a method as a tool of its environment: `@tool`, or `@tool(timeout_s=5)`.
+
+    Args:
+        function: the method.
+        timeout_s: of one call. Given, a plain method runs on a thread of its own, where it can be
+            given up; otherwise it runs where the environment does, and only async ones are timed.
+        most_chars: of a result; a longer one is shown from both ends.
+        on_crash: `raise` ends the episode as broken; `tell` is for tools whose failures belong to
+            the task.
+    """
+
+    def mark(marked: Function) -> Function:
+        marked.__ludus_tool__ = {  # type: ignore[attr-defined]
+            "timeout_s": DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s,
+            "most_chars": most_chars,
+            "on_crash": on_crash,
+            "own_thread": timeout_s is not None,
+        }
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def tools_of(owner: object) -> dict[str, Tool]:
+    """The `@tool` methods of `owner`, by name, in the order they are written.
+
+    Built once per object: schemas do not change during an episode.
+    """
+    cached: dict[str, Tool] | None = owner.__dict__.get("__ludus_tools__")
+    if cached is None:
+        marked = _marked(type(owner))
+        cached = {name: Tool(getattr(owner, name), **given) for name, given in marked.items()}
+        owner.__dict__["__ludus_tools__"] = cached
+    return cached
+
+
+def _marked(cls: type) -> dict[str, dict[str, Any]]:
+    names: dict[str, dict[str, Any]] = {}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            given = getattr(value, "__ludus_tool__", None)
+            if given:
+                names[name] = given
+    return names
+
+
+def _as_result(value: object) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, str):
+        return ToolResult(content=value)
+    return ToolResult(content=msgspec.json.encode(value).decode())

@@ -1,0 +1,101 @@
+"""The arguments of a function as a struct: what validates them, and their JSON Schema."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+
+_UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+Arguments = type[msgspec.Struct]
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name of a function, a partial one, or an object that can be called."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def arguments_of(function: Callable[..., Any], described: dict[str, str]) -> Arguments:
+    """A struct with a field for each argument of `function`.
+
+    Args:
+        function: with annotations; an argument without one is text.
+        described: what the docstring says of each.
+
+    Raises:
+        TypeError: the signature cannot be told to a policy; the message says why.
+    """
+    name = name_of(function)
+    hints = _hints(function, name)
+    fields: list[Any] = []
+    for key, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in _UNNAMED:
+            raise TypeError(
+                f"tool {name!r}: *{key} cannot be described to a policy; name each argument"
+            )
+        hint = hints.get(key, str)
+        if key in described:
+            hint = Annotated[hint, msgspec.Meta(description=described[key])]
+        fields.append((key, hint, *_default(parameter.default)))
+    try:
+        struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.schema(struct)
+        msgspec.json.Decoder(struct)
+    except (TypeError, NameError) as error:
+        raise TypeError(f"tool {name!r}: its arguments cannot be validated: {error}") from error
+    return struct
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    target = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not inspect.isroutine(target) and not isinstance(target, type):
+        target = type(target).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"tool {name!r}: an annotation cannot be resolved: {error}; define the type at the top "
+            "of its module"
+        ) from error
+
+
+def _default(value: Any) -> tuple[Any, ...]:
+    """The default of a field. Each call gets its own copy of one that can change."""
+    if value is inspect.Parameter.empty:
+        return ()
+    if isinstance(value, (list, dict, set, bytearray)):
+        return (msgspec.field(default_factory=functools.partial(copy.deepcopy, value)),)
+    return (value,)
+
+
+def schema_of(struct: Arguments, function: Callable[..., Any]) -> dict[str, Any]:
+    """The JSON Schema of the arguments, an object; types it refers to are under `$defs`."""
+    (reference,), components = msgspec.json.schema_components(
+        [struct], ref_template="#/$defs/{name}"
+    )
+    name = reference["$ref"].rpartition("/")[2]
+    schema = components.pop(name)
+    schema.pop("title", None)
+    for key, parameter in inspect.signature(function).parameters.items():
+        if isinstance(parameter.default, (list, dict, set)):
+            schema["properties"][key]["default"] = msgspec.to_builtins(parameter.default)
+    return {**schema, "$defs": components} if components else schema
+
+
+def call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call `function` with named arguments, also where it takes some by position alone."""
+    parameters = inspect.signature(function).parameters.values()
+    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+    if not by_position:
+        return function(**arguments)
+    named = {key: value for key, value in arguments.items() if key not in by_position}
+    return function(*[arguments[key] for key in by_position], **named)

@@ -1,0 +1,72 @@
+"""A plain function with a deadline: on a thread of its own, which is given up when it is late.
+
+A thread cannot be killed. One that was given up goes on until its function returns; while a few of
+them do, the tool refuses calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ludus.errors import ToolError
+
+
+class Late(Exception):
+    """No result in time."""
+
+
+MOST_GIVEN_UP = 4
+"""Threads of one tool that may go on after they were late."""
+
+
+class Threads:
+    """Runs functions, each on its own thread; knows those that were given up."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._given_up: list[threading.Thread] = []
+
+    async def run(self, work: Callable[[], Any], timeout_s: float) -> Any:
+        """What `work` returns, or raises.
+
+        Raises:
+            Late: the thread goes on.
+            ToolError: too many earlier ones still run.
+        """
+        self._given_up = [thread for thread in self._given_up if thread.is_alive()]
+        if len(self._given_up) >= MOST_GIVEN_UP:
+            raise ToolError("it is still busy with earlier calls that got no answer in time")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def tell(value: Any, error: BaseException | None) -> None:
+            if not done.done():
+                done.set_result((value, error))
+
+        def body() -> None:
+            value, error = None, None
+            try:
+                value = context.run(work)
+            except BaseException as raised:  # raised again by whoever waits
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(tell, value, error)
+
+        thread = threading.Thread(target=body, name=f"tool {self.name}", daemon=True)
+        thread.start()
+        try:
+            value, error = await asyncio.wait_for(done, timeout_s)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            self._given_up.append(thread)
+            if isinstance(error, TimeoutError):
+                raise Late from None
+            raise
+        if error is not None:
+            raise error
+        return value

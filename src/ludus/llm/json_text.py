@@ -1,0 +1,82 @@
+"""JSON as models write it, with the values that can travel on.
+
+Raw newlines inside strings are read: models write them. Numbers are those that JSON and msgpack can
+carry to a server, strings those that can be encoded, and nothing is nested so deep that whoever
+reads it next runs out of stack.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+CUT = "the call was cut by the token limit"
+"""Why the last call of a turn that was cut is never executed."""
+MOST_NESTED = 100
+"""Levels of lists and objects inside each other."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 64:
+        raise ValueError(f"the number {digits[:24]} does not fit 64 bits")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    if not math.isfinite(float(digits)):
+        raise ValueError(f"the number {digits[:24]} is too large")
+    return float(digits)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+decoder = json.JSONDecoder(
+    strict=False, parse_int=_integer, parse_float=_number, parse_constant=_constant
+)
+
+
+def fault_of(decoded: object) -> str:
+    """Why a decoded value cannot travel on; empty if it can."""
+    level: list[object] = [decoded]
+    for _ in range(MOST_NESTED + 1):
+        if any(isinstance(value, str) and _SURROGATE.search(value) for value in level):
+            return "half of a surrogate pair is not text"
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return ""
+    return f"values are nested more than {MOST_NESTED} deep"
+
+
+def _inside(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return list(value) if isinstance(value, list) else []
+
+
+_NO_OBJECT = "arguments must be an object"
+
+
+def read_arguments(given: object) -> tuple[dict[str, Any], str]:
+    """The arguments of a call, and why they cannot be used; one of the two is empty.
+
+    Some models encode them twice, and some write nothing or null where there are none.
+    """
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}, ""
+    for _ in range(2):
+        if not isinstance(given, str):
+            break
+        try:
+            given = decoder.decode(given.strip())
+        except (ValueError, RecursionError) as error:
+            return {}, f"arguments are not JSON: {error}"
+    if not isinstance(given, dict):
+        return {}, _NO_OBJECT
+    fault = fault_of(given)
+    return ({}, fault) if fault else (given, "")
