@@ -255,7 +255,8 @@ class Session:
             return
         self._line.close()
         self._run.remove_done_callback(self._on_end)
-        self._slot.kill_run()
+        if not self._run.done():  # else it would be the slot's next run that is killed
+            self._slot.kill_run()
         with suppress(SlotLost):
             await self._run
         for output in self._outputs:
