@@ -7,6 +7,7 @@ Only an engine on this machine will do: descriptors go to a slot over a Unix soc
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,9 @@ from ..control_groups import start_time
 CALL_TIMEOUT_S = 60
 OWNER = "ludus.sandbox.owner"
 """The label of every container of ours; its value names the driver process."""
+
+_GONE = (404, 409)
+"""What the engine answers about a container that is not there, or is being removed."""
 
 _NEEDED = {"MemoryLimit": "memory", "PidsLimit": "the number of processes"}
 
@@ -54,6 +58,7 @@ class Engine:
                 "to run code on another machine use the remote tier"
             )
         try:
+            _knock(host.removeprefix("unix://"))
             client = sdk.APIClient(base_url=host, version="auto", timeout=CALL_TIMEOUT_S)
             with client:
                 info, version = client.info(), str(client.api_version)
@@ -99,13 +104,14 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Remove it, running or not; nothing if it is gone or going already."""
-        gone = _sdk().errors.NotFound, _sdk().errors.Conflict
+        fault = _sdk().errors.APIError
 
         def remove(client: Any) -> None:
             try:
                 client.remove_container(container, force=True, v=True)
-            except gone:
-                return
+            except fault as error:
+                if error.status_code not in _GONE:
+                    raise
 
         self._call(remove)
 
@@ -172,6 +178,13 @@ def _sdk() -> Any:
     except ImportError as error:
         raise MissingExtra.of("docker", needed_for="the sandbox tier 'docker'") from error
     return docker
+
+
+def _knock(path: str) -> None:
+    """Fail at once where nobody listens (the SDK then leaves its socket open)."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(CALL_TIMEOUT_S)
+        line.connect(path)
 
 
 def _check(info: dict[str, Any]) -> None:

@@ -19,16 +19,21 @@ _HOME = f"{LUDUS}/python"
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _TIMEOUT_S = 60.0
 
-_TRIAL = "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 9)"
+_TOO_OLD, _NOT_FOUND = 9, 127
+_TRIAL = f"import sys, ctypes; sys.exit(0 if sys.version_info >= (3, 11) else {_TOO_OLD})"
 
 _LIST_LIBRARIES = """
 import array, binascii, ctypes, datetime, decimal, fcntl, json, math, pickle, random, resource
 import select, socket, struct, termios, zlib, hashlib, heapq, bisect
-for line in open("/proc/self/maps"):
-    path = line.split(maxsplit=5)[5:]
-    if path and ".so" in path[0]:
-        print(path[0].strip())
+class Loaded(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_size_t), ("name", ctypes.c_char_p)]
+def show(loaded, size, nothing):
+    print(loaded.contents.name.decode())
+    return 0
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)
+ctypes.CDLL(None).dl_iterate_phdr(kind(show), None)
 """
+"""Prints what the loader has loaded, by the names it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Interpreter:
 
     command: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
+    reason: str = ""
+    """Why it is not the image's."""
 
     @property
     def is_brought(self) -> bool:
@@ -53,14 +60,17 @@ def of_image(engine: Engine, trial: Container) -> Interpreter:
     container = engine.create(trial.trial(_TRIAL))
     try:
         engine.start(container)
-        fits = engine.wait(container) == 0
+        code = engine.wait(container)
     except EngineFault as error:
         if not _names_the_program(error):
             raise
-        fits = False
+        code = _NOT_FOUND
     finally:
         engine.remove(container)
-    return Interpreter(trial.python) if fits else brought_along()
+    if code == 0:
+        return Interpreter(trial.python)
+    reasons = {_TOO_OLD: "its python3 is older than 3.11", _NOT_FOUND: "it has no python3"}
+    return brought_along(reasons.get(code, f"its python3 ends with exit code {code}"))
 
 
 def _names_the_program(error: EngineFault) -> bool:
@@ -69,7 +79,7 @@ def _names_the_program(error: EngineFault) -> bool:
     return "python3" in said and ("not found" in said or "no such file" in said)
 
 
-def brought_along() -> Interpreter:
+def brought_along(reason: str) -> Interpreter:
     """This interpreter, its standard library, and every library it loads."""
     libraries = _libraries()
     loader = next(path for path in libraries if os.path.basename(path).startswith("ld-"))
@@ -84,7 +94,7 @@ def brought_along() -> Interpreter:
         _LIBRARIES,
         f"{_HOME}/bin/{_VERSION}",
     )
-    return Interpreter(command, tuple(mounts))
+    return Interpreter(command, tuple(mounts), reason)
 
 
 def _libraries() -> list[str]:
@@ -98,4 +108,4 @@ def _libraries() -> list[str]:
     )
     own = sysconfig.get_path("stdlib") + "/"
     found = dict.fromkeys(done.stdout.splitlines())
-    return [path for path in found if not path.startswith(own)]
+    return [path for path in found if path.startswith("/") and not path.startswith(own)]

@@ -123,7 +123,8 @@ class DockerSandbox(SlotSandbox):
         """What its operator should know of how it holds."""
         image = self._image
         shows = "this machine's programs" if image.is_host else f"the image {image.name}"
-        brought = ", with this interpreter" if image.interpreter.is_brought else ""
+        reason = image.interpreter.reason
+        brought = f", with this interpreter ({reason})" if reason else ""
         runtime = f", runtime {self._runtime}" if self._runtime else ""
         return [f"{self._engine.description}{runtime}; containers show {shows}{brought}"]
 

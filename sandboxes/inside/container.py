@@ -19,9 +19,9 @@ def main(path: str) -> None:
     """
     control, requests = _connect(path), _connect(path)
     try:
-        from . import launch  # what cannot be imported here is told to the driver
-
         plan = Plan.decode(control.recv(1 << 18))
+        from . import launch  # what an image's Python cannot import is told to the driver
+
         launch.be_slot(_with_what_there_is(plan), control, requests)
     except BaseException as error:
         control.send(f"failed:{type(error).__name__}: {error}".encode()[:2000])

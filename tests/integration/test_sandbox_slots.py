@@ -25,9 +25,15 @@ pytestmark = [
 ]
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def sandbox() -> AsyncIterator[SlotSandbox]:
-    opened = await open_sandbox("slots-root", size=2)
+@pytest_asyncio.fixture(
+    loop_scope="module",
+    scope="module",
+    params=["slots-root", pytest.param("docker", marks=pytest.mark.docker)],
+)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[SlotSandbox]:
+    if request.param == "docker":
+        request.getfixturevalue("docker_host")
+    opened = await open_sandbox(request.param, size=2)
     assert isinstance(opened, SlotSandbox)
     yield opened
     await opened.close()
