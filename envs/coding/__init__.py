@@ -3,5 +3,6 @@
 from .env import Coding
 from .problems import Problem, read_row
 from .sources import load
+from .tools import CodingTools
 
-__all__ = ["Coding", "Problem", "load", "read_row"]
+__all__ = ["Coding", "CodingTools", "Problem", "load", "read_row"]

@@ -81,6 +81,7 @@ class Coding(TextEnv):
             if source
             else GeneratedProblems(min_steps=min_steps, max_steps=max_steps, forms=forms)
         )
+        self.partial = partial
         self.verifier = shared_verifier("coding", partial=partial, timeout_s=timeout_s)
         self.problem = Problem(id="", question="", gold={})
 
@@ -95,7 +96,7 @@ class Coding(TextEnv):
         self.problem = self.problems.problem(self.task)
         return self.problem.question, {}
 
-    async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
+    async def step(self, action: str | Message) -> tuple[str, Verdict | float, bool, bool, Info]:
         """Grade the program; the episode ends."""
         return "", await self.graded(text_of(action)), True, False, {}
 
