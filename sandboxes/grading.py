@@ -16,9 +16,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -197,22 +198,31 @@ def _stops_early(options: GradeOptions) -> bool:
 
 
 def _sources(tests: Sequence[object], kind: str, options: GradeOptions) -> list[str]:
-    """The tests as Python sources.
+    """The tests as Python sources. (Whether they compile, the tests' side finds out.)
 
     Raises:
-        _Unusable: one is not a test of this kind, or does not compile.
+        _Unusable: one is not a test of this kind.
     """
-    sources = [_call_source(test, options) if kind == "function_call" else test for test in tests]
-    for number, source in enumerate(sources):
+    sources: list[str] = []
+    for number, test in enumerate(tests):
+        source = _call_source(test, options) if kind == "function_call" else test
         if not isinstance(source, str):
             raise _Unusable(f"test {number} is a {type(source).__name__}, not Python source")
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError) as error:
-            raise _Unusable(f"test {number} does not compile: {error}") from error
-        if options.entry_point and _defines_check(tree) and not _calls_check(tree):
-            sources[number] = f"{source}\ncheck({options.entry_point})\n"
-    return [str(source) for source in sources]
+        sources.append(_calling_check(source, options.entry_point))
+    return sources
+
+
+def _calling_check(source: str, entry_point: str) -> str:
+    """`source`, with the call of its `check` that it may lack."""
+    if not entry_point or "def check" not in source:
+        return source
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return source
+    if _defines_check(tree) and not _calls_check(tree):
+        return f"{source}\ncheck({entry_point})\n"
+    return source
 
 
 def _defines_check(tree: ast.Module) -> bool:
@@ -257,19 +267,20 @@ def _json(text: str) -> object:
 async def _grade_calls(
     sandbox: SlotSandbox, solution: str, mode: str, sources: list[str], options: GradeOptions
 ) -> list[TestResult]:
-    job = {
+    job: dict[str, object] = {
         "tests": sources,
         "prelude": options.prelude,
         "module": options.module,
         "stop_early": _stops_early(options),
     }
-    task = Request(mode=mode, blobs=[json.dumps(job).encode()])
     code = solution.encode("utf-8", "replace")
-    kind = sandbox.kind_for(code, task.blobs[0])
+    kind = sandbox.kind_for(code, *(source.encode("utf-8", "replace") for source in sources))
     for attempt in range(_TRIES):
         try:
             async with sandbox.pool(kind).take(2) as (solver, prover):
-                return await _run_pair(solver, prover, code, task, options)
+                return await _run_pair(
+                    solver, prover, code, Request(mode=mode, options=job), options
+                )
         except SlotLost:
             if attempt == _TRIES - 1:
                 raise
@@ -279,9 +290,8 @@ async def _grade_calls(
 async def _run_pair(
     solver: Slot, prover: Slot, code: bytes, task: Request, options: GradeOptions
 ) -> list[TestResult]:
-    limits = options.limits(output_bytes=64 << 10)
-    patient = msgspec.structs.replace(
-        limits,
+    limits = options.limits(output_bytes=1)
+    patient = Limits(
         timeout_s=limits.timeout_s + _TEST_SIDE_EXTRA_S,
         cpu_s=limits.cpu_s + _TEST_SIDE_EXTRA_S,
         memory_bytes=max(limits.memory_bytes, 1024 * MIB),
@@ -292,36 +302,34 @@ async def _run_pair(
         serving = asyncio.ensure_future(
             solver.run(Request(mode=SERVE, blobs=[code]), limits, peers=[("peer", near.detach())])
         )
-        proving = asyncio.ensure_future(
-            prover.run(
-                task,
-                patient,
-                peers=[("peer", far.detach()), ("report", os.dup(report))],
-            )
-        )
-        served, proved = await _both(solver, serving, proving)
-        return _read_report(report, served, proved)
+        await asyncio.sleep(0)  # let it begin: loading the solution takes longer than the tests
+        lines = [("peer", far.detach()), ("report", os.dup(report))]
+        proved = await _until_proved(serving, prover.run(task, patient, peers=lines))
+        return _read_report(report, await _end(solver, serving), proved)
     finally:
         os.close(report)
 
 
-async def _both(
-    solver: Slot, serving: asyncio.Future[Outcome], proving: asyncio.Future[Outcome]
-) -> tuple[Outcome, Outcome]:
-    """Wait for the tests, then see that the solution ends."""
+async def _until_proved(
+    serving: asyncio.Future[Outcome], proving: Coroutine[None, None, Outcome]
+) -> Outcome:
+    """Run the tests; if that fails, take the solution's run back as well."""
     try:
-        proved = await proving
-        if not serving.done():
-            await asyncio.wait([serving], timeout=_GRACE_S)
-        if not serving.done():
-            solver.kill_run()
-        return await serving, proved
+        return await proving
     except BaseException:
-        for running in (serving, proving):
-            running.cancel()
-            with suppress(asyncio.CancelledError, SlotLost):
-                await running
+        serving.cancel()
+        with suppress(asyncio.CancelledError, SlotLost):
+            await serving
         raise
+
+
+async def _end(solver: Slot, serving: asyncio.Future[Outcome]) -> Outcome:
+    """See that the solution ends, now that the tests are over."""
+    if not serving.done():
+        await asyncio.wait([serving], timeout=_GRACE_S)
+    if not serving.done():
+        solver.kill_run()
+    return await serving
 
 
 def _read_report(report: int, served: Outcome, proved: Outcome) -> list[TestResult]:
@@ -329,31 +337,36 @@ def _read_report(report: int, served: Outcome, proved: Outcome) -> list[TestResu
 
     Raises:
         SlotLost: the sandbox, not the solution, is why they are missing.
+        _Unusable: the tests do not compile.
     """
-    lines = os.pread(report, _REPORT_BYTES, 0).splitlines()
-    rows = [json.loads(line) for line in lines if line.endswith(b"}")]
-    done = bool(rows) and "done" in rows[-1]
+    rows = _rows(report)
     results = [
         TestResult(row["passed"], row["detail"], row["seconds"]) for row in rows if "test" in row
     ]
-    ended_badly = served.status in (
-        ExecutionStatus.TIMEOUT,
-        ExecutionStatus.OOM,
-        ExecutionStatus.INFRA_ERROR,
-    )
-    if results and not results[-1].passed and ended_badly:
+    last = rows[-1] if rows else {}
+    if "unusable" in last:
+        raise _Unusable(last["unusable"])
+    if results and not results[-1].passed and served.status in _ENDED_BADLY:
         if served.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(served.detail)
         results[-1] = TestResult(
             False, f"{served.status}: the solution {served.detail}", results[-1].seconds
         )
-    if done:
+    if "done" in last:
         return results
     if proved.status is ExecutionStatus.INFRA_ERROR:
         raise SlotLost(proved.detail)
-    said = proved.stderr[-200:].decode(errors="replace")
-    missing = f"the tests did not end: {proved.status} {proved.detail} {said}"
-    return [*results, TestResult(False, missing.strip(), proved.usage.wall_s)]
+    reason = last.get("fault") or f"{proved.status} {proved.detail}".strip()
+    missing = f"the tests did not end: {reason}"
+    return [*results, TestResult(False, missing, proved.usage.wall_s)]
+
+
+_ENDED_BADLY = (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM, ExecutionStatus.INFRA_ERROR)
+
+
+def _rows(report: int) -> list[dict[str, Any]]:
+    lines = os.pread(report, _REPORT_BYTES, 0).splitlines()
+    return [json.loads(line) for line in lines if line.endswith(b"}")]
 
 
 # --- outputs: one slot per input ----------------------------------------------

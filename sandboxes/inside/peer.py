@@ -8,14 +8,14 @@ solution's side.
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from . import wire
+from . import values, wire
 
 _LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
 _DEEPEST = 64
 """Calls back and forth within one call."""
 
@@ -51,6 +51,7 @@ class Peer:
         returns_changes: bool,
     ) -> None:
         self._line = socket.socket(fileno=descriptor)
+        self._unread = b""
         self._serve, self._name, self._find = serve, name, find
         self._returns_changes = returns_changes
         self._depth = 0
@@ -61,10 +62,10 @@ class Peer:
         Raises:
             Answer: it raised. Gone: it closed. wire.Malformed: it does not speak the protocol.
         """
-        encoder = wire.Encoder(self._name)
+        encoder = wire.Encoder(self._name, tokens=["?", verb])
         for argument in arguments:
             encoder.add(argument)
-        self.send(["?", verb, *encoder.tokens])
+        self.send(encoder.tokens)
         while True:
             kind, tokens = self._receive()
             if kind == "?":
@@ -92,23 +93,23 @@ class Peer:
     def _value(self, tokens: list[wire.Token], known: list[object]) -> object:
         # only the tests' arguments may be changed by an answer, never what the tests' end holds
         # otherwise
-        values = list(wire.Decoder(self._find, known).values(tokens))
-        if len(values) != 1:
+        found = list(wire.Decoder(self._find, known).values(tokens))
+        if len(found) != 1:
             raise wire.Malformed("an answer is one value")
-        return values[0]
+        return found[0]
 
     def _raise(self, tokens: list[wire.Token]) -> None:
-        values = list(wire.Decoder(self._find).values(tokens))
-        if len(values) != 3 or type(values[0]) is not str or type(values[1]) is not str:
+        found = list(wire.Decoder(self._find).values(tokens))
+        if len(found) != 3 or type(found[0]) is not str or type(found[1]) is not str:
             raise wire.Malformed("an exception is two names and its arguments")
-        arguments = values[2] if type(values[2]) is tuple else ()
-        raise Answer(values[0], values[1], arguments)
+        arguments = found[2] if type(found[2]) is tuple else ()
+        raise Answer(found[0], found[1], arguments)
 
     def _answer(self, tokens: list[wire.Token]) -> None:
         verb, *rest = tokens
         decoder = wire.Decoder(self._find)
         arguments = list(decoder.values(rest))
-        before = _snapshots(decoder.containers) if self._returns_changes else []
+        before = list(map(values.content, decoder.containers)) if self._returns_changes else []
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
@@ -126,24 +127,24 @@ class Peer:
     def _encode_answer(
         self, result: object, known: list[object], before: list[object]
     ) -> list[wire.Token]:
-        encoder = wire.Encoder(self._name, known)
+        encoder = wire.Encoder(self._name, known, ["!"])
         for number, old in enumerate(before):
-            if old is not None and _changed(known[number], old):
+            if old is not None and values.changed(known[number], old):
                 encoder.update(number)
         encoder.add(result)
-        return ["!", *encoder.tokens]
+        return encoder.tokens
 
     def _encode_error(self, error: BaseException) -> list[wire.Token]:
         kinds = type(error).__mro__
         base = next(kind.__name__ for kind in kinds if kind.__module__ == "builtins")
-        encoder = wire.Encoder(_describe)
+        encoder = wire.Encoder(_describe, tokens=["~"])
         encoder.add(base)
         encoder.add(kinds[0].__name__)
         try:
             encoder.add(tuple(error.args))
         except BaseException:
             return self._encode_error(RuntimeError("an exception whose arguments cannot be sent"))
-        return ["~", *encoder.tokens]
+        return encoder.tokens
 
     def send(self, tokens: list[wire.Token]) -> None:
         """Send one message: its kind, then tokens."""
@@ -154,58 +155,36 @@ class Peer:
             raise Gone(str(error)) from error
 
     def _receive(self) -> tuple[str, list[wire.Token]]:
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
         if length > wire.MAX_BYTES:
             raise wire.Malformed(f"a message of {length} bytes")
-        tokens = wire.loads(self._exactly(length))
-        if not tokens or type(tokens[0]) is not str or tokens[0] not in ("?", "!", "~"):
+        tokens = wire.loads(self._take(length))
+        kind = tokens[0] if tokens else None
+        if type(kind) is not str or kind not in ("?", "!", "~"):
             raise wire.Malformed("a message of no known kind")
-        if tokens[0] == "?" and (len(tokens) < 2 or type(tokens[1]) is not str):
+        if kind == "?" and (len(tokens) < 2 or type(tokens[1]) is not str):
             raise wire.Malformed("a request without a verb")
-        return tokens[0], tokens[1:]
+        return kind, tokens[1:]
 
-    def _exactly(self, size: int) -> bytes:
-        parts: list[bytes] = []
-        while size:
-            try:
-                part = self._line.recv(min(size, 1 << 16))
-            except OSError as error:
-                raise Gone(str(error)) from error
-            if not part:
-                raise Gone("closed")
-            parts.append(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    def _take(self, size: int) -> bytes:
+        """The next `size` bytes; what comes with them is kept for later."""
+        parts, missing = [self._unread], size - len(self._unread)
+        while missing > 0:
+            parts.append(self._read())
+            missing -= len(parts[-1])
+        data = b"".join(parts)
+        self._unread = data[size:]
+        return data[:size]
 
-
-def _snapshots(containers: Sequence[object]) -> list[object]:
-    """The content of each container that can change, to see later whether it has."""
-    return [
-        _content(container) if isinstance(container, wire.MUTABLE) else None
-        for container in containers
-    ]
-
-
-def _content(container: object) -> list[object]:
-    if isinstance(container, dict):
-        return [*container.keys(), *container.values()]
-    items: list[object] = list(container)  # type: ignore[call-overload]
-    return items
-
-
-def _changed(container: object, before: object) -> bool:
-    now = _content(container)
-    old: list[object] = before  # type: ignore[assignment]
-    return len(now) != len(old) or any(new is not same for new, same in zip(now, old, strict=True))
+    def _read(self) -> bytes:
+        try:
+            part = self._line.recv(_READ_BYTES)
+        except OSError as error:
+            raise Gone(str(error)) from error
+        if not part:
+            raise Gone("closed")
+        return part
 
 
 def _describe(item: object) -> str:
     return f"s<{type(item).__name__}>"
-
-
-def close_standard_streams(*, keep_errors: bool = False) -> None:
-    """Discard what is printed; `keep_errors` leaves standard error, so that faults of ours show."""
-    null = os.open("/dev/null", os.O_RDWR)
-    for number in range(2 if keep_errors else 3):
-        os.dup2(null, number)
-    os.close(null)

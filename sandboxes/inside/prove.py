@@ -13,8 +13,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import CodeType
+from typing import TextIO
 
 from . import peer, wire
 from .proxies import ClassHandle, Handle, RemoteIterator, here, token_of
@@ -28,6 +29,9 @@ PLAIN = "_ludus_plain"
 
 _DETAIL_LETTERS = 300
 
+Job = Mapping[str, object]
+"""What is to be proved: `tests` (sources), `prelude` (source), `module`, `stop_early`."""
+
 _TRUSTED_FUNCTIONS = {
     "isclose": "math",
     "deepcopy": "copy",
@@ -40,17 +44,55 @@ _ALIASES = {"np": "numpy", "pd": "pandas"}
 
 
 def run(request: Request) -> int:
-    """Run the tests in `blobs[0]` (JSON: tests, prelude, stop_early)."""
-    peer.close_standard_streams(keep_errors=True)
-    job = json.loads(request.blobs[0])
+    """Run the tests in `request.options`: tests, prelude, stop_early."""
     with os.fdopen(REPORT, "w") as report:
-        bench = Bench(PEER)
-        bench.prepare(job)
-        for result in bench.results(job):
-            report.write(json.dumps(result) + "\n")
-            report.flush()
-        report.write('{"done": true}\n')
+        write_rows(report, _rows(request.options))
     return 0
+
+
+def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
+    """Write a line for each row at once, and one that says how it ended.
+
+    `{"done": true}`: all rows are there. `{"unusable": reason}`: the tests cannot be used.
+    `{"fault": reason}`: this side broke, which is ours or the tests' doing.
+    """
+    try:
+        for row in rows:
+            report.write(json.dumps(row) + "\n")
+            report.flush()
+    except UnusableTests as error:
+        report.write(json.dumps({"unusable": str(error)}) + "\n")
+    except BaseException as error:
+        report.write(json.dumps({"fault": f"{type(error).__name__}: {error}"}) + "\n")
+    else:
+        report.write('{"done": true}\n')
+
+
+class UnusableTests(Exception):
+    """The tests cannot be used; found out before the solution was asked anything."""
+
+
+def _rows(job: Job) -> Iterator[dict[str, object]]:
+    tests = compile_tests(job)
+    bench = Bench(PEER)
+    bench.prepare(tests, job)
+    yield from bench.results(tests, stop_early=bool(job["stop_early"]))
+
+
+def compile_tests(job: Job) -> list[CodeType]:
+    """The tests as code.
+
+    Raises:
+        UnusableTests: one does not compile.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    tests: list[CodeType] = []
+    for number, source in enumerate(sources):
+        try:
+            tests.append(compile(source, "tests", "exec", dont_inherit=True))
+        except (SyntaxError, ValueError) as error:
+            raise UnusableTests(f"test {number} does not compile: {error}") from error
+    return tests
 
 
 class Bench:
@@ -64,6 +106,7 @@ class Bench:
             descriptor, self._serve, self._name, self._find, returns_changes=False
         )
         self._broken = ""
+        self._failure = ""
         self.names: dict[str, object] = {"__name__": "tests", PLAIN: plain}
 
     def ask(self, verb: str, *arguments: object) -> object:
@@ -83,35 +126,43 @@ class Bench:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
 
-    def prepare(self, job: dict[str, object]) -> None:
-        """Compile the tests and fetch the names they use from the solution."""
-        sources: list[str] = job["tests"]  # type: ignore[assignment]
-        prelude = str(job["prelude"])
-        self._tests = [compile(source, "tests", "exec", dont_inherit=True) for source in sources]
-        self._failure = ""
-        if prelude:
-            exec(compile(prelude, "prelude", "exec", dont_inherit=True), self.names)
-        wanted = needed_names(self._tests) - set(self.names)
+    def prepare(self, tests: list[CodeType], job: Job) -> None:
+        """Fetch the names the tests use from the solution.
+
+        Raises:
+            UnusableTests: the prelude cannot be run.
+        """
+        self._run_prelude(str(job["prelude"]))
+        wanted = needed_names(tests) - set(self.names)
         for name in wanted & _TRUSTED_FUNCTIONS.keys():
             self._import(name)
         if suspects := wanted & _MODULE_NAMES:
+            sources: list[str] = job["tests"]  # type: ignore[assignment]
             for name in suspects & _modules_used(sources):
                 self._import(name)
         try:
             known = set(self.names)
             self.resolve(sorted(wanted - known))
             if known.issuperset(self.names):
-                self._resolve_builtin()
+                self._resolve_builtin(tests)
         except BaseException as error:
             self._failure = f"the solution does not load: {_describe(error)}"
 
-    def _resolve_builtin(self) -> None:
+    def _run_prelude(self, source: str) -> None:
+        if not source:
+            return
+        try:
+            exec(compile(source, "prelude", "exec", dont_inherit=True), self.names)
+        except BaseException as error:
+            raise UnusableTests(f"the prelude does not run: {_describe(error)}") from error
+
+    def _resolve_builtin(self, tests: list[CodeType]) -> None:
         """The tests use no other name of the solution: then one shared with a built-in is meant.
 
         MBPP asks for a function called `sum`. With two such names it stays unclear which one is
         under test and which one the tests judge by, and the built-ins win.
         """
-        names = sorted(_all_names(self._tests) & _BUILTIN_NAMES)
+        names = sorted(_all_names(tests) & _BUILTIN_NAMES)
         kinds = self.ask("resolve", names)
         found = [name for name in kinds if name in names] if isinstance(kinds, dict) else []
         if len(found) == 1:
@@ -159,9 +210,9 @@ class Bench:
         else:
             self.names[name] = detail[0]
 
-    def results(self, job: dict[str, object]) -> Iterator[dict[str, object]]:
+    def results(self, tests: list[CodeType], *, stop_early: bool) -> Iterator[dict[str, object]]:
         """Run the tests in order."""
-        for number, test in enumerate(self._tests):
+        for number, test in enumerate(tests):
             started = time.perf_counter()
             problem = self._failure or self.run(test)
             yield {
@@ -170,7 +221,7 @@ class Bench:
                 "detail": problem[:_DETAIL_LETTERS],
                 "seconds": time.perf_counter() - started,
             }
-            if problem and job["stop_early"]:
+            if problem and stop_early:
                 return
 
     def run(self, test: CodeType) -> str:

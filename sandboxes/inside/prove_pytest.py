@@ -6,15 +6,13 @@ arrives as a built-in exception, so it cannot skip a test.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import peer
-from .prove import PEER, REPORT, Bench
+from .prove import PEER, REPORT, Bench, Job, write_rows
 from .request import Request
 
 _FILE = "test_hidden.py"
@@ -61,20 +59,16 @@ class _Results:
 
 
 def run(request: Request) -> int:
-    """Run the file in `blobs[0]` (JSON: tests, module, stop_early); write a line for each test."""
-    peer.close_standard_streams(keep_errors=True)
-    job = json.loads(request.blobs[0])
+    """Run the file in `request.options` (tests, module, stop_early); write a line for each test."""
     with os.fdopen(REPORT, "w") as report:
-        sys.modules[job["module"]] = SolutionModule(job["module"], Bench(PEER))
-        for row in _rows(_run_pytest(job)):
-            report.write(json.dumps(row) + "\n")
-        report.write('{"done": true}\n')
+        write_rows(report, _rows(request.options))
     return 0
 
 
-def _run_pytest(job: dict[str, Any]) -> _Results:
+def _run_pytest(job: Job) -> _Results:
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
     with open(_FILE, "w") as stream:
-        stream.write("\n\n".join(job["tests"]))
+        stream.write("\n\n".join(sources))
     results = _Results()
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
@@ -84,7 +78,10 @@ def _run_pytest(job: dict[str, Any]) -> _Results:
     return results
 
 
-def _rows(results: _Results) -> Iterator[dict[str, object]]:
+def _rows(job: Job) -> Iterator[dict[str, object]]:
+    module = str(job["module"])
+    sys.modules[module] = SolutionModule(module, Bench(PEER))
+    results = _run_pytest(job)
     for number, (passed, detail, seconds) in enumerate(results.found.values()):
         yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
     if results.problem or not results.found:

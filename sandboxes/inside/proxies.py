@@ -34,16 +34,18 @@ class Handle:
     __slots__ = ("_built", "_kind", "_line", "_token")
 
     _line: Line
-    _token: str
+    _token: wire.Ready
 
     def __init__(self, line: Line, token: str) -> None:
         object.__setattr__(self, "_line", line)
-        object.__setattr__(self, "_token", "h" + token[1:])
+        object.__setattr__(self, "_token", wire.Ready("h" + token[1:]))
         object.__setattr__(self, "_built", False)
         object.__setattr__(self, "_kind", None)
 
     def __call__(self, *arguments: object, **named: object) -> object:
-        return self._line.ask("call", self, arguments, named)
+        if named:
+            return self._line.ask("call", self._token, arguments, named)
+        return self._line.ask("call", self._token, arguments)
 
     def __getattr__(self, name: str) -> object:
         if (
@@ -54,28 +56,28 @@ class Handle:
             raise AttributeError(
                 name
             )  # `copy`, `pickle`, `inspect` and numpy look for hooks of their own
-        return self._line.ask("attribute", self, name)
+        return self._line.ask("attribute", self._token, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        self._line.ask("assign", self, name, value)
+        self._line.ask("assign", self._token, name, value)
 
     def __getitem__(self, key: object) -> object:
-        return self._line.ask("method", self, "__getitem__", (key,), {})
+        return self._line.ask("method", self._token, "__getitem__", (key,))
 
     def __setitem__(self, key: object, value: object) -> None:
-        self._line.ask("method", self, "__setitem__", (key, value), {})
+        self._line.ask("method", self._token, "__setitem__", (key, value))
 
     def __delitem__(self, key: object) -> None:
-        self._line.ask("method", self, "__delitem__", (key,), {})
+        self._line.ask("method", self._token, "__delitem__", (key,))
 
     def __len__(self) -> int:
-        length = self._line.ask("method", self, "__len__", (), {})
+        length = self._line.ask("method", self._token, "__len__", ())
         if type(length) is not int:
             raise TypeError("a length is a number")
         return length
 
     def __iter__(self) -> Iterator[object]:
-        iterator = self._line.ask("iterate", self)
+        iterator = self._line.ask("iterate", self._token)
         if not isinstance(iterator, Iterator):
             raise TypeError("not an iterator")
         return iterator
@@ -84,10 +86,10 @@ class Handle:
         return any(item is other or item == other for other in self)
 
     def __enter__(self) -> object:
-        return self._line.ask("method", self, "__enter__", (), {})
+        return self._line.ask("method", self._token, "__enter__", ())
 
     def __exit__(self, *_: object) -> None:
-        self._line.ask("method", self, "__exit__", (None, None, None), {})
+        self._line.ask("method", self._token, "__exit__", (None, None, None))
 
     def __bool__(self) -> bool:
         return True
@@ -105,11 +107,11 @@ class Handle:
         return isinstance(instance, Handle) and instance._kind is self
 
 
-def token_of(handle: Handle) -> str:
+def token_of(handle: Handle) -> wire.Ready:
     """What names the object on the line. (Not a method: every attribute of a handle is the
     solution's.)
     """
-    token: str = object.__getattribute__(handle, "_token")
+    token: wire.Ready = object.__getattribute__(handle, "_token")
     return token
 
 
@@ -165,7 +167,7 @@ def _forward(name: str) -> Callable[..., object]:
         if not (built or all(isinstance(other, Handle) for other in others)):
             raise TypeError(f"{name} of an object of the solution is not forwarded")
         line: Line = object.__getattribute__(self, "_line")
-        return line.ask("method", self, name, others, {})
+        return line.ask("method", token_of(self), name, others)
 
     return operate
 

@@ -57,11 +57,12 @@ def _rehearse_grading() -> None:
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     server = serve.Server(near.detach(), _SOLUTION)
     bench = prove.Bench(far.detach())
-    names = prove.needed_names([compile(_TEST, "tests", "exec")])
-    server.line.send(["!", *_tokens(dict.fromkeys(names, ("function", "h0")))])
-    bench.resolve(sorted(names))
+    tests = prove.compile_tests(_JOB)
+    server.line.send(["!", *_tokens({"f": ("function", "h0")})])
+    bench.prepare(tests, _JOB)
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
-    bench.run(compile(_TEST, "tests", "exec"))
+    with open(os.devnull, "w") as report:
+        prove.write_rows(report, bench.results(tests, stop_early=True))
     server.line.answer_one()
     server.line.answer_one()
     bench.line.close()
@@ -69,7 +70,7 @@ def _rehearse_grading() -> None:
 
 
 _SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
-_TEST = "assert f([1], 'a') == [1, (2, 'b'), 0.5]"
+_JOB: prove.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}
 
 
 def _tokens(value: object) -> list[wire.Token]:

@@ -35,6 +35,9 @@ PYTHON, COMMAND, FETCH, SERVE, PROVE, PROVE_PYTEST, REPL = (
     "repl",
 )
 
+QUIET = (SERVE, PROVE, PROVE_PYTEST, REPL)
+"""Modes that get no output pipes: what they print is discarded, or goes where the driver says."""
+
 
 class Request:
     """What one child is to do.

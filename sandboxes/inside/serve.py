@@ -9,8 +9,8 @@ from __future__ import annotations
 import builtins
 import gc
 import sys
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, ModuleType
 
 from . import peer, program
 from .request import Request
@@ -24,7 +24,6 @@ _MOST_ITEMS = 64
 
 def run(request: Request) -> int:
     """Load `blobs[0]` and answer until the tests' side closes."""
-    peer.close_standard_streams()
     server = Server(PEER, request.blobs[0])
     try:
         server.line.serve_forever()
@@ -108,19 +107,18 @@ class Server:
         return "value", item
 
     def call(
-        self, target: object, arguments: tuple[object, ...], named: dict[str, object]
+        self,
+        target: object,
+        arguments: tuple[object, ...],
+        named: Mapping[str, object] = MappingProxyType({}),
     ) -> object:
         """Call an object the tests hold."""
         program.give_full_depth()
         return target(*arguments, **named)  # type: ignore[operator]
 
-    def method(
-        self, target: object, name: str, arguments: tuple[object, ...], named: dict[str, object]
-    ) -> object:
-        """Call a method; special ones are looked up on the type, as Python does."""
-        if name.startswith("__") and name.endswith("__"):
-            return getattr(type(target), name)(target, *arguments, **named)
-        return getattr(target, name)(*arguments, **named)
+    def method(self, target: object, name: str, arguments: tuple[object, ...]) -> object:
+        """Call a special method; it is looked up on the type, as Python does."""
+        return getattr(type(target), name)(target, *arguments)
 
     def attribute(self, target: object, name: str) -> object:
         """The value of an attribute; a method is named, not sent."""

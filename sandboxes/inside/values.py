@@ -1,0 +1,274 @@
+"""Which values are plain, and how each is spelt on the wire: by exact base type, so that nothing of
+a subclass travels.
+
+A scalar is one token, a container a tag and its parts. A bare number, bool or null is itself; a
+string's first letter is its tag.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import operator
+import re
+import sys
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from types import NoneType
+from typing import Any
+
+Bare = None | bool | int | float | str
+BARE = frozenset((NoneType, bool, int, float, str))
+"""Exact types of what JSON says by itself."""
+
+SMALL = 1 << 53
+"""Integers below this are sent as they are, larger ones in hexadecimal: no limit on digits, and no
+quadratic conversion.
+"""
+
+NOT_SCALAR = object()
+
+TAGS: dict[Any, str] = {list: "[", tuple: "(", set: "{", frozenset: "<"}
+"""The usual containers, by exact type."""
+
+_TIMES = (datetime.datetime, datetime.date, datetime.time)
+_DTYPE = re.compile(r"[<>|=][?bBiufcSUmM]\d+(\[\w+\])?")
+PLAIN_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        int, float, str, bytes, bool, list, tuple, dict, set, frozenset, complex, NoneType, object,
+        type,
+    )
+}  # fmt: skip
+
+
+class Malformed(Exception):
+    """The other side sent something that is not a value, or too much."""
+
+
+def is_small(number: int) -> bool:
+    """Whether it is sent as it is."""
+    return -SMALL < number < SMALL
+
+
+def scalar(item: object) -> object:
+    """The one token of a value without parts, or `NOT_SCALAR`."""
+    if item is None or type(item) is bool or type(item) is float:
+        return item
+    if isinstance(item, int):
+        whole = int.__add__(item, 0)
+        return whole if is_small(whole) else f"i{whole:x}"
+    if isinstance(item, str):
+        return "s" + str.__str__(item)
+    if isinstance(item, float):
+        return float.__float__(item)
+    if isinstance(item, bytes):
+        return "b" + base64.b64encode(bytes(item)).decode()
+    return _rare_scalar(item)
+
+
+def _rare_scalar(item: object) -> object:
+    kind = type(item)
+    if isinstance(item, complex):
+        return f"c{item.real.hex()} {item.imag.hex()}"
+    if (kind.__module__, kind.__name__) in (("decimal", "Decimal"), ("fractions", "Fraction")):
+        return f"{kind.__name__[0]}{item}"
+    if kind in _TIMES:
+        return f"t{kind.__name__} {item.isoformat()}"  # type: ignore[attr-defined]
+    if kind is datetime.timedelta:
+        return f"td {item.days} {item.seconds} {item.microseconds}"  # type: ignore[attr-defined]
+    if kind is range:
+        return f"r{item.start:x} {item.stop:x} {item.step:x}"  # type: ignore[attr-defined]
+    if item is Ellipsis:
+        return "e"
+    if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
+        return "T" + item.__name__
+    return _numpy_token(item, "generic", "n")
+
+
+def buffer(item: object) -> object:
+    """The one token of a bytearray or numpy array, which can change and so has a number like a
+    container; or `NOT_SCALAR`.
+    """
+    if isinstance(item, bytearray):
+        return "B" + base64.b64encode(bytes(item)).decode()
+    return _numpy_token(item, "ndarray", "a")
+
+
+def _numpy_token(item: object, family: str, tag: str) -> object:
+    numpy: Any = sys.modules.get("numpy")  # loaded only where a program uses it
+    if numpy is None or not isinstance(item, getattr(numpy, family)):
+        return NOT_SCALAR
+    array: Any = item
+    if array.dtype.hasobject or array.dtype.names or not _DTYPE.fullmatch(array.dtype.str):
+        return NOT_SCALAR
+    data = base64.b64encode(array.tobytes()).decode()
+    return f"{tag}{array.dtype.str} {'x'.join(map(str, array.shape))} {data}"
+
+
+def parts_of(item: object) -> tuple[str, list[object]] | None:
+    """The tag of a container and what is in it; None if it is none."""
+    known: Any = item
+    if tag := TAGS.get(type(known)):
+        return tag, list(known)
+    if isinstance(item, Counter):
+        return "C", [part for pair in dict.items(item) for part in pair]
+    if isinstance(item, dict):
+        flat: list[object] = [part for pair in dict.items(item) for part in pair]
+        return "O" if isinstance(item, OrderedDict) else ":", flat
+    if isinstance(item, deque):
+        return "d", [item.maxlen, *deque.__iter__(item)]
+    if isinstance(item, type({}.keys())):
+        return "k", list(item)
+    for kind, tag in TAGS.items():
+        if isinstance(item, kind):
+            return tag, list(kind.__iter__(item))
+    return None
+
+
+def content(item: object) -> object:
+    """What is in something that can change, to see later whether it has; None if it cannot."""
+    if isinstance(item, dict):
+        return [*dict.keys(item), *dict.values(item)]
+    if isinstance(item, (list, set, deque)):
+        return list(item)
+    if isinstance(item, bytearray):
+        return bytes(item)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and isinstance(item, numpy.ndarray):
+        array: Any = item
+        return array.shape, array.dtype.str, array.tobytes()
+    return None
+
+
+def changed(item: object, before: object) -> bool:
+    """Whether `item` has other content than `before`: other parts (by identity), other bytes."""
+    now = content(item)
+    if type(now) is list and type(before) is list:
+        return len(now) != len(before) or any(map(operator.is_not, now, before))
+    return now != before
+
+
+# --- reading --------------------------------------------------------------------
+
+
+def _pairs(parts: list[object]) -> dict[object, object]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _deque(parts: list[object]) -> deque[object]:
+    maxlen, *items = parts
+    if maxlen is not None and type(maxlen) is not int:
+        raise Malformed("a deque's maxlen is a number or null")
+    return deque(items, maxlen)
+
+
+def _counter(parts: list[object]) -> Counter[object]:
+    counted: Counter[object] = Counter()
+    values: Any = _pairs(parts)  # a count may be any value
+    dict.update(counted, values)
+    return counted
+
+
+BUILD: dict[str, Callable[[list[object]], object]] = {
+    "[": list, "(": tuple, "{": set, "<": frozenset, ":": _pairs,
+    "O": lambda parts: OrderedDict(_pairs(parts)),
+    "C": _counter, "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
+}  # fmt: skip
+"""tag -> what makes the container of its parts."""
+
+
+def replace(container: object, parts: list[object]) -> None:
+    """Put new content into a container the tests hold.
+
+    Raises:
+        Malformed: it cannot change, or not into this.
+    """
+    if isinstance(container, list):
+        container[:] = parts
+    elif isinstance(container, dict):
+        container.clear()
+        container.update(_pairs(parts))
+    elif isinstance(container, set):
+        container.clear()
+        container.update(parts)
+    elif isinstance(container, deque):
+        container.clear()
+        container.extend(parts[1:])
+    else:
+        _replace_buffer(container, *parts)
+
+
+def _replace_buffer(held: Any, new: Any) -> None:
+    if isinstance(held, bytearray) and type(new) is bytearray:
+        held[:] = new
+        return
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or type(new) is not numpy.ndarray or not isinstance(held, numpy.ndarray):
+        raise Malformed("an update of something that cannot change")
+    array: Any = held
+    if array.shape != new.shape:
+        array.resize(new.shape, refcheck=False)
+    array[...] = new.astype(array.dtype, casting="no")
+
+
+def _time(text: str) -> object:
+    kind, _, value = text.partition(" ")
+    if kind == "d":
+        days, seconds, microseconds = map(int, value.split(" "))
+        return datetime.timedelta(days, seconds, microseconds)
+    kinds = {kind.__name__: kind for kind in _TIMES}
+    return kinds[kind].fromisoformat(value)
+
+
+def _complex(text: str) -> complex:
+    real, imaginary = text.split(" ")
+    return complex(float.fromhex(real), float.fromhex(imaginary))
+
+
+def _big(text: str) -> int:
+    return int(text, 16)
+
+
+def _range(text: str) -> range:
+    return range(*(int(part, 16) for part in text.split(" ")))
+
+
+def _array(text: str) -> object:
+    import numpy
+
+    dtype, shape, data = text.split(" ")
+    if not _DTYPE.fullmatch(dtype):
+        raise Malformed("an array of something that is not plain")
+    flat = numpy.frombuffer(base64.b64decode(data), dtype=numpy.dtype(dtype))
+    return flat.reshape([int(size) for size in shape.split("x")] if shape else []).copy()
+
+
+def _array_scalar(text: str) -> object:
+    array: Any = _array(text)
+    return array[()]
+
+
+def _decimal(text: str) -> object:
+    import decimal  # here and below: only the children that need them load these
+
+    return decimal.Decimal(text)
+
+
+def _fraction(text: str) -> object:
+    import fractions
+
+    return fractions.Fraction(text)
+
+
+READ: dict[str, Callable[[str], object]] = {
+    "i": _big, "b": base64.b64decode, "c": _complex, "D": _decimal, "F": _fraction, "t": _time,
+    "r": _range, "e": lambda _: Ellipsis, "T": PLAIN_TYPES.__getitem__, "n": _array_scalar,
+}  # fmt: skip
+"""tag -> what reads the scalar."""
+
+READ_BUFFER: dict[str, Callable[[str], object]] = {
+    "B": lambda text: bytearray(base64.b64decode(text)),
+    "a": _array,
+}
+"""tag -> what reads the bytearray or array."""
