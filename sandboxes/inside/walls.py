@@ -165,7 +165,7 @@ def _link_system_folders(root: str) -> None:
 
 
 def _fill_etc(plan: Plan, root: str) -> None:
-    os.mkdir(root + "/etc")
+    os.makedirs(root + "/etc", exist_ok=True)  # certificates may have been shown there already
     for name, text in policy.ETC_FILES.items():
         _write(f"{root}/etc/{name}", text.format(uid=plan.uid, gid=plan.gid))
     for name in policy.ETC_FROM_HOST:
