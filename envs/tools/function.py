@@ -137,7 +137,10 @@ class Tool:
         return bounded(await self._answered(checked), self.most_chars)
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        size = len(msgspec.json.encode(arguments))
+        try:
+            size = len(msgspec.json.encode(arguments))
+        except UnicodeEncodeError as error:  # JSON can name half a surrogate pair
+            raise msgspec.ValidationError(f"they hold what is not text: {error.reason}") from None
         if size > MOST_ARGUMENT_BYTES:
             raise msgspec.ValidationError(
                 f"they have {size:,} bytes; at most {MOST_ARGUMENT_BYTES:,} are taken"

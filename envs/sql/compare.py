@@ -1,0 +1,55 @@
+"""Whether two results are the same table: as a multiset of rows, or in order.
+
+Columns count by position, their names do not. Numbers are equal up to rounding, whatever their
+type; text is compared as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import starmap
+
+from .databases import Row, Value
+
+TOLERANCE = 1e-9
+"""Relative, and absolute around zero: sums of the same numbers in another order differ by less."""
+
+
+def same_table(one: Sequence[Row], other: Sequence[Row], *, ordered: bool) -> bool:
+    """Whether the rows are equal.
+
+    >>> same_table([[1], ["a"]], [["a"], [1.0]], ordered=False)
+    True
+    """
+    if len(one) != len(other):
+        return False
+    left, right = (one, other) if ordered else (sorted(one, key=_key), sorted(other, key=_key))
+    return all(starmap(_same_row, zip(left, right, strict=True)))
+
+
+def _same_row(one: Row, other: Row) -> bool:
+    return len(one) == len(other) and all(map(_same_value, one, other))
+
+
+def _same_value(one: Value, other: Value) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        if isinstance(one, int) and isinstance(other, int):
+            return one == other
+        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return type(one) is type(other) and one == other
+
+
+def _key(row: Row) -> list[tuple[int, float, str]]:
+    """An order in which equal rows come together: numbers by value, coarsely."""
+    return [_value_key(value) for value in row]
+
+
+def _value_key(value: Value) -> tuple[int, float, str]:
+    match value:
+        case None:
+            return (0, 0.0, "")
+        case int() | float():
+            return (1, float(f"{value:.9e}"), "")
+        case str():
+            return (2, 0.0, value)

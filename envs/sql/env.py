@@ -1,0 +1,208 @@
+"""`ludus/sql-v0`: write the query that answers a question, whatever the rows are.
+
+    user       CREATE TABLE customers (...) ... How many customers have the town 'Esk'?
+    assistant  run_sql(query="SELECT * FROM customers LIMIT 3")
+    tool       id | name | town | age ...
+    assistant  <answer>SELECT COUNT(*) FROM customers WHERE town = 'Esk'</answer>      reward 1
+
+The tool reads one database; the answer is judged on several others, chosen so that queries which
+nearly answer the question show (execution match on a distilled test suite). What the policy writes
+runs in worker processes that can be killed.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError, ToolError
+from ludus.messages import Message, ToolCall, assistant
+from ludus.verdict import Verdict
+
+from ..arithmetic import split_of
+from ..protocol import Briefing, Info, TextEnv
+from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
+from ..tools import tool
+from .databases import Database, Value, draw_database, schema_of
+from .queries import MOST_LEVEL, SqlQuestion, draw_question
+from .runner import TooCostly, run_untrusted
+from .suite import Suite, build_suite
+from .themes import THEMES, Theme
+from .worker import Result
+
+MOST_DRAWS = 2_000
+MOST_VALUE_CHARS = 100
+NO_ANSWER = "Give the final query between <answer> and </answer>, or run one with run_sql."
+
+Stepped = tuple[str, float | Verdict, bool, bool, Info]
+
+
+class SqlTasks(GeneratedTasks):
+    """One question and its databases per seed; difficulty is the level."""
+
+    def __init__(self, split: str, levels: tuple[int, int]) -> None:
+        super().__init__(split)
+        self._levels = levels
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        level = float(random.Random(f"level/{task.seed}").randint(*self._levels))
+        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=level)
+
+
+class Sql(TextEnv):
+    """Answer questions by SQL; judged by execution on several random databases.
+
+    Args:
+        min_level: 1 is one table, 2 groups and orders, 3 joins, 4 nests queries.
+        max_level: the hardest.
+        databases: fewest an answer is judged on.
+        shown_rows: of a result, in the tool.
+        max_turns: turns until the episode is truncated.
+
+    Raises:
+        ConfigError: a setting cannot be.
+    """
+
+    system_prompt = (
+        "Write one SQLite query that answers the question on any database with this schema. "
+        "run_sql runs a query on an example; the answer is judged on other databases. The "
+        "columns of the result come in the order in which the question names them."
+    )
+    answer_format = "Give the final query between <answer> and </answer>."
+
+    def __init__(
+        self,
+        *,
+        min_level: int = 1,
+        max_level: int = MOST_LEVEL,
+        databases: int = 5,
+        shown_rows: int = 20,
+        max_turns: int = 8,
+    ) -> None:
+        if not 1 <= min_level <= max_level <= MOST_LEVEL:
+            raise ConfigError(
+                f"need 1 <= min_level <= max_level <= {MOST_LEVEL}, got {min_level}, {max_level}"
+            )
+        for name, value, most in (
+            ("databases", databases, 50), ("shown_rows", shown_rows, 200),
+            ("max_turns", max_turns, 1000),
+        ):  # fmt: skip
+            if not 1 <= value <= most:
+                raise ConfigError(f"{name} must be from 1 to {most}, got {value}")
+        self.levels = (min_level, max_level)
+        self.databases = databases
+        self.shown_rows = shown_rows
+        self.turns = max_turns
+        self.example = Database(schema=[], rows={})
+        self.suite = Suite(SqlQuestion("", "", ()), (), (), ())
+        self._looked = 0
+
+    def briefing(self) -> Briefing:
+        """With this environment's turns."""
+        return msgspec.structs.replace(super().briefing(), max_turns=self.turns)
+
+    def tasks(self, split: str) -> TaskSet:
+        """Endless; no question is in two splits."""
+        return SqlTasks(split, self.levels)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Show the schema and the question."""
+        level = int(SqlTasks(self.task.split, self.levels).find(self.task.id).difficulty or 1)
+        rng = random.Random(f"sql/{self.task.seed}")
+        theme, question = draw_for_split(rng, level, self.task.split)
+        self.example = draw_database(theme, rng)
+        self.suite = build_suite(theme, question, rng, size=self.databases, shown=self.example)
+        self._looked = 0
+        schema = ";\n".join(schema_of(theme))
+        return f"{schema};\n\n{question.text}", {}
+
+    @tool
+    async def run_sql(self, query: str) -> str:
+        """Run a query on the example database.
+
+        Args:
+            query: one SELECT statement of SQLite
+        """
+        (result,) = await run_untrusted(query, [self.example])
+        if result.error:
+            raise ToolError(result.error)
+        return as_table(result, self.shown_rows)
+
+    async def step(self, action: str | Message) -> Stepped:
+        """Judge the final query; the episode ends."""
+        said = action if isinstance(action, str) else action.text
+        query = read_query(said)
+        if query is None:
+            return NO_ANSWER, 0.0, False, False, {}
+        return "", await self._judge(query), True, False, {"query": query[:2000]}
+
+    async def _judge(self, query: str) -> Verdict:
+        try:
+            results = await run_untrusted(query, self.suite.databases)
+        except TooCostly as error:
+            return Verdict.of(0.0, str(error))
+        if results[-1].error:
+            return Verdict.of(0.0, f"the query fails: {results[-1].error}")
+        rows = [result.rows for result in results if not result.more]
+        right = self.suite.passes(rows)
+        return Verdict.of(float(right), "right" if right else "the rows differ")
+
+    def gold(self) -> str:
+        """The query."""
+        return self.suite.question.sql
+
+    def demonstrate(self) -> str | Message:
+        """Try the query, then give it."""
+        self._looked += 1
+        if self._looked == 1:
+            call = ToolCall(name="run_sql", arguments={"query": self.suite.question.sql})
+            return assistant("", [call])
+        return f"<answer>{self.suite.question.sql}</answer>"
+
+
+def draw_for_split(rng: random.Random, level: int, split: str) -> tuple[Theme, SqlQuestion]:
+    """The first question drawn that belongs to `split`: a digest of its text decides."""
+    assert split in SPLITS
+    for _ in range(MOST_DRAWS):
+        theme = rng.choice(THEMES)
+        question = draw_question(theme, rng, level)
+        if split_of(question.text) == split:
+            return theme, question
+    raise ConfigError(f"no question of level {level} belongs to split {split!r}")
+
+
+def read_query(text: str) -> str | None:
+    """What stands in the last closed `<answer>`, without a code fence; None where there is none.
+
+    >>> read_query("<answer>```sql\\nSELECT 1;\\n```</answer>")
+    'SELECT 1;'
+    """
+    spoken = text.rpartition("</think>")[2]
+    before, closing, _ = spoken.rpartition("</answer>")
+    _, opening, answer = before.rpartition("<answer>")
+    if not (opening and closing):
+        return None
+    query = answer.strip()
+    if query.startswith("```") and query.endswith("```") and len(query) > 6:
+        query = query[3:-3].removeprefix("sqlite").removeprefix("sql").strip()
+    return query
+
+
+def as_table(result: Result, most: int) -> str:
+    """A result as text: a line of columns, then a line for each row."""
+    lines = [" | ".join(result.columns)]
+    lines += [" | ".join(map(_shown, row)) for row in result.rows[:most]]
+    count = f"{len(result.rows)} rows" if not result.more else f"more than {len(result.rows)} rows"
+    left_out = f", the first {most} are shown" if len(result.rows) > most else ""
+    return "\n".join([*lines, f"({count}{left_out})"])
+
+
+def _shown(value: Value) -> str:
+    text = "NULL" if value is None else str(value)
+    return text if len(text) <= MOST_VALUE_CHARS else f"{text[:MOST_VALUE_CHARS]}..."

@@ -1,0 +1,71 @@
+"""Runs a policy's SQL in a pool of worker processes, one pool for all environments of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Sequence
+
+import msgspec
+
+from ludus.errors import RewardUnavailable, ToolError
+from ludus.rewards.pool import Fate, Limits, WorkerPool
+from ludus.verdict import Verdict
+
+from .databases import Database
+from .worker import Request, Result, Results
+
+TARGET = "ludus.envs.sql.worker:run"
+LIMITS = Limits(cpu_s=2.0, memory_bytes=192 << 20, chunk=1)
+PATIENCE_S = 25.0
+"""For one request, below what a tool call may take: lateness of ours is no result."""
+
+
+class TooCostly(ToolError):
+    """The query was stopped from outside: it used up its CPU time or memory, or crashed SQLite."""
+
+
+async def run_untrusted(sql: str, databases: Sequence[Database]) -> list[Result]:
+    """Run a query that a policy wrote.
+
+    Returns:
+        One result for each database, up to and with the first that is an error.
+
+    Raises:
+        TooCostly: it was stopped from outside; the policy's fault.
+        RewardUnavailable: no worker could say; not the policy's fault.
+    """
+    readable = sql.encode("utf-8", "replace").decode()
+    request = msgspec.to_builtins(Request(sql=readable, databases=list(databases)))
+    try:
+        outcome = await asyncio.wait_for(_shared.pool().run(request), PATIENCE_S)
+    except TimeoutError:
+        late = f"no worker ran a query within {PATIENCE_S:g} s: the machine is too busy"
+        raise RewardUnavailable(Verdict.unavailable(late)) from None
+    if outcome.fate is Fate.LIMIT:
+        raise TooCostly(f"the query was stopped: {outcome.reason}")
+    if outcome.fate is not Fate.DONE:
+        raise RewardUnavailable(outcome.failure())
+    return msgspec.convert(outcome.value, Results).results
+
+
+class _Shared:
+    """The pool of this process, started when first needed; a forked child gets its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: WorkerPool | None = None
+        self._owner = 0
+
+    def pool(self) -> WorkerPool:
+        """The pool."""
+        with self._lock:
+            if self._pool is None or self._owner != os.getpid():
+                self._pool, self._owner = WorkerPool(TARGET, limits=LIMITS), os.getpid()
+                atexit.register(self._pool.close)
+            return self._pool
+
+
+_shared = _Shared()

@@ -1,0 +1,81 @@
+"""The databases a query is judged on: as few as kill every mistake, then random ones.
+
+After "Semantic Evaluation for Text-to-SQL with Distilled Test Suites" (Zhong, Yu and Klein, arXiv
+2010.02840): on one database a wrong query is often right by accident, on several chosen ones hardly
+ever.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from .compare import same_table
+from .databases import Database, Row, draw_database, opened
+from .queries import SqlQuestion
+from .themes import Theme
+
+MOST_CANDIDATES = 150
+"""Databases looked at for one that shows a mistake; one that none shows is no mistake."""
+_NOTHING = "SELECT NULL WHERE 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Databases with the rows that the right query gives on each."""
+
+    question: SqlQuestion
+    databases: tuple[Database, ...]
+    expected: tuple[list[Row], ...]
+    survivors: tuple[str, ...]
+    """Mistakes that no database looked at has shown."""
+
+    def passes(self, results: list[list[Row]]) -> bool:
+        """Whether a query's results are right on all databases."""
+        return len(results) == len(self.expected) and all(
+            same_table(one, other, ordered=self.question.ordered)
+            for one, other in zip(results, self.expected, strict=True)
+        )
+
+
+def build_suite(
+    theme: Theme, question: SqlQuestion, rng: random.Random, *, size: int, shown: Database
+) -> Suite:
+    """Choose `size` databases, or more where the mistakes need them.
+
+    Args:
+        theme: of the databases.
+        question: to be judged.
+        rng: draws candidates.
+        size: fewest databases.
+        shown: the one the policy may query: an answer copied from it has to fail.
+    """
+    constant = _run(shown, question.sql)[0] or []
+    alive = [*question.mistakes, _NOTHING]
+    must_vary = True
+    chosen: list[tuple[Database, list[Row]]] = []
+    spare: list[tuple[Database, list[Row]]] = []
+    for _ in range(MOST_CANDIDATES):
+        if not alive and not must_vary and len(chosen) + len(spare) >= size:
+            break
+        database = draw_database(theme, rng)
+        expected, *results = _run(database, question.sql, *alive)
+        assert expected is not None  # a query of ours runs
+        killed = [
+            mistake
+            for mistake, rows in zip(alive, results, strict=True)
+            if rows is None or not same_table(rows, expected, ordered=question.ordered)
+        ]
+        varies = must_vary and not same_table(constant, expected, ordered=False)
+        alive = [mistake for mistake in alive if mistake not in killed]
+        must_vary = must_vary and not varies
+        (chosen if killed or varies else spare).append((database, expected))
+    kept = [*chosen, *spare[: max(0, size - len(chosen))]]
+    return Suite(
+        question, tuple(one for one, _ in kept), tuple(rows for _, rows in kept), tuple(alive)
+    )
+
+
+def _run(database: Database, *queries: str) -> list[list[Row] | None]:
+    with opened(database) as connection:
+        return [[list(row) for row in connection.execute(sql)] for sql in queries]

@@ -1,0 +1,114 @@
+"""What databases are about: two kinds of things, and a table that links them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A table of things with a unique label, a category and a number."""
+
+    table: str
+    one: str
+    """In the singular, as questions say it."""
+    many: str
+    label: str
+    """The column that names a thing; unique."""
+    category: str
+    values: tuple[str, ...]
+    number: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Two kinds and their links."""
+
+    left: Kind
+    right: Kind
+    links: str
+    """The table of links."""
+    link: str
+    """One link, as questions say it."""
+    verb: str
+    """What a left thing has done to a right one: `ordered`."""
+    number: str
+    """The number of a link."""
+    low: int
+    high: int
+
+    @property
+    def left_id(self) -> str:
+        """The column of a link that names its left thing."""
+        return f"{self.left.one.replace(' ', '_')}_id"
+
+    @property
+    def right_id(self) -> str:
+        """The column of a link that names its right thing."""
+        return f"{self.right.one.replace(' ', '_')}_id"
+
+
+_TOWNS = ("Avel", "Bryn", "Corl", "Dunmar", "Esk", "Falden")
+
+THEMES: tuple[Theme, ...] = (
+    Theme(
+        Kind("customers", "customer", "customers", "name", "town", _TOWNS, "age", 18, 80),
+        Kind("products", "product", "products", "title", "category",
+             ("garden", "kitchen", "office", "sport", "toys"), "price", 5, 60),
+        "orders", "order", "ordered", "quantity", 1, 9,
+    ),
+    Theme(
+        Kind("students", "student", "students", "name", "house",
+             ("Ash", "Birch", "Cedar", "Elm", "Oak"), "height", 150, 195),
+        Kind("courses", "course", "courses", "title", "faculty",
+             ("arts", "law", "medicine", "music", "physics"), "credits", 2, 12),
+        "enrolments", "enrolment", "enrolled in", "score", 0, 20,
+    ),
+    Theme(
+        Kind("members", "member", "members", "name", "town", _TOWNS, "visits", 0, 30),
+        Kind("books", "book", "books", "title", "genre",
+             ("crime", "essays", "history", "poetry", "travel"), "pages", 80, 400),
+        "loans", "loan", "borrowed", "days", 1, 28,
+    ),
+    Theme(
+        Kind("pilots", "pilot", "pilots", "name", "base", _TOWNS, "experience", 0, 25),
+        Kind("aircraft", "aircraft", "aircraft", "tail", "maker",
+             ("Arrow", "Comet", "Finch", "Heron", "Swift"), "seats", 2, 40),
+        "flights", "flight", "flown", "hours", 1, 12,
+    ),
+    Theme(
+        Kind("doctors", "doctor", "doctors", "name", "ward",
+             ("east", "north", "south", "west", "annex"), "salary", 40, 90),
+        Kind("patients", "patient", "patients", "name", "town", _TOWNS, "age", 1, 95),
+        "visits", "visit", "visited", "minutes", 5, 60,
+    ),
+    Theme(
+        Kind("restorers", "restorer", "restorers", "name", "studio",
+             ("attic", "cellar", "gallery", "loft"), "rate", 20, 60),
+        Kind("paintings", "painting", "paintings", "title", "style",
+             ("abstract", "baroque", "cubist", "naive", "realist"), "width", 20, 200),
+        "restorations", "restoration", "restored", "cost", 100, 500,
+    ),
+    Theme(
+        Kind("growers", "grower", "growers", "name", "valley",
+             ("amber", "green", "long", "stone", "wide"), "fields", 1, 20),
+        Kind("crops", "crop", "crops", "title", "season",
+             ("autumn", "spring", "summer", "winter"), "weeks", 4, 40),
+        "harvests", "harvest", "harvested", "tonnes", 1, 30,
+    ),
+    Theme(
+        Kind("players", "player", "players", "name", "country",
+             ("Andra", "Belor", "Cerin", "Dovar", "Estia"), "rating", 50, 99),
+        Kind("clubs", "club", "clubs", "title", "league",
+             ("first", "second", "third", "youth"), "founded", 1880, 1960),
+        "contracts", "contract", "signed for", "seasons", 1, 6,
+    ),
+)  # fmt: skip
+
+LABELS = (
+    *("Ada", "Bo", "Cai", "Dov", "Eli", "Fay", "Gus", "Hal", "Ines", "Jun", "Kit", "Lea", "Mo"),
+    *("Nia", "Ove", "Pia", "Quin", "Rae", "Sol", "Tam", "Uma", "Vik", "Wyn", "Xen", "Yara", "Zoe"),
+)
+"""Names of things, of either kind: questions never need them."""
