@@ -79,6 +79,7 @@ def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> dict[str, float]:
     count = len(trajectories)
     numbers = {
+        "episode/count": float(count),
         "episode/turns": sum(len(one.turns) for one in trajectories) / count,
         "episode/tokens": sum(one.sampled_tokens for one in trajectories) / count,
         "episode/segments": sum(len(one.segments) for one in trajectories) / count,
