@@ -142,7 +142,7 @@ class SandboxCalls:
     async def _batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
         """One request; where it is too large for the server, two halves."""
         on = Overloaded if any(body.network for body in bodies) else LudusError
-        longest_s = sum(body.timeout_s for body in bodies) + max(map(work_s, bodies))
+        longest_s = sum(map(work_s, bodies))
         request = ExecuteBatchRequest(items=list(bodies))
         try:
             reply = await self.call(
@@ -203,7 +203,9 @@ class SandboxCalls:
 def work_s(body: ExecuteBody) -> float:
     """How long a program may run, its compiler included."""
     how = LANGUAGES.get(body.language)
-    return body.timeout_s + (0.0 if how and not how.compile else body.compile_s)
+    compiles = how is None or bool(how.compile)
+    compile_s = (body.compile_s or DEFAULT_LIMITS.compile_s) if compiles else 0.0
+    return (body.timeout_s or DEFAULT_LIMITS.timeout_s) + compile_s
 
 
 def execution_of(error: LudusError) -> Execution:

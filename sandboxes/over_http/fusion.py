@@ -8,6 +8,7 @@ cannot be done in it; what failed on our side is tried again meanwhile, and is n
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ import msgspec
 
 from ludus.errors import LudusError
 from ludus.wire.faults import Refused
-from ludus.wire.routes import Context, Load, Nothing, Path, Route
+from ludus.wire.routes import Context, Load, Nothing, Path, Route, get, post
 
 from ..languages import LANGUAGES, UnknownLanguage, find_language
 from ..protocol import Execution, ExecutionStatus, Limits
@@ -43,7 +44,9 @@ MARGIN_S = 1.0
 RETRY_EVERY_S = 0.2
 GATEWAY_TIMEOUT = 504
 
-_PYTEST = "import sys, pytest\nsys.exit(pytest.main(['--no-header', 'test_main.py', *sys.argv[1:]]))\n"
+_PYTEST = (
+    "import sys, pytest\nsys.exit(pytest.main(['--no-header', 'test_main.py', *sys.argv[1:]]))\n"
+)
 
 
 class FusionService:
@@ -60,27 +63,16 @@ class FusionService:
 
     def routes(self) -> list[Route]:
         """The table of `docs/http.md`."""
-        body = [
-            ("/run_code", self.run_code, RunCodeBody, RunCodeReply, "Run a program"),
-            ("/run_jupyter", self.run_jupyter, JupyterBody, JupyterReply, "Run cells"),
-            ("/submit", self.submit, SubmitBody, SubmitReply, "Judge a completion"),
-            ("/execute_batch", self.execute_batch, RouterBody, list[RouterItem], "Run scripts"),
+        table = [
+            get("/v1/ping", self.ping, Nothing, str, "Whether it is there"),
+            post("/run_code", self.run_code, RunCodeBody, RunCodeReply, "Run a program"),
+            post("/run_jupyter", self.run_jupyter, JupyterBody, JupyterReply, "Run cells"),
+            post("/submit", self.submit, SubmitBody, SubmitReply, "Judge a completion"),
+            post("/execute_batch", self.batch, RouterBody, list[RouterItem], "Run scripts"),
         ]
         return [
-            Route("GET", "/v1/ping", self.ping, Nothing, str, "Is it there", token_in_path=True),
-            *(
-                Route(
-                    "POST",
-                    path,
-                    handler,
-                    payload,
-                    reply,
-                    f"{does}, by SandboxFusion's protocol",
-                    token_in_path=True,
-                    retry_status=GATEWAY_TIMEOUT,
-                )
-                for path, handler, payload, reply, does in body
-            ),
+            dataclasses.replace(route, token_in_path=True, retry_status=GATEWAY_TIMEOUT)
+            for route in table
         ]
 
     async def start(self, context: Context) -> None:
@@ -151,7 +143,7 @@ class FusionService:
 
         return await judge(self._runner, body, run_code)
 
-    async def execute_batch(self, path: Path, body: RouterBody) -> list[RouterItem]:
+    async def batch(self, path: Path, body: RouterBody) -> list[RouterItem]:
         """`POST /execute_batch`."""
         if len(body.scripts) != len(body.languages):
             raise Refused(
@@ -215,7 +207,7 @@ class FusionService:
         files = wire.read_files(body.files)
         code, language = body.code, body.language
         if language == "pytest":
-            files["test_main.py"] = code.encode("utf-8", "replace")
+            files["test_main.py"] = code.encode()
             code, language = _PYTEST, "python"
         limits = self._limits(body.run_timeout, body.memory_limit_MB)
         return await self._runner.run(

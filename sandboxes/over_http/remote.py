@@ -16,7 +16,7 @@ from ludus.wire.client import Client
 from ludus.wire.codec import Format
 
 from ..grading import DEFAULT_OPTIONS, GradeOptions, Grading
-from ..protocol import DEFAULT_LIMITS, MIB, Execution, Limits, Sandbox
+from ..protocol import DEFAULT_LIMITS, Execution, Limits, Sandbox
 from ..tiers import REMOTE
 from .client import Answer, SandboxCalls, execute_body, given_token
 from .fusion_sandbox import FusionSandbox, pings
@@ -102,8 +102,8 @@ class RemoteSandbox:
         *,
         name: str = "",
         cpu_s: float = 3600.0,
-        memory_bytes: int = 1024 * MIB,
-        output_bytes: int = MIB,
+        memory_bytes: int | None = None,
+        output_bytes: int | None = None,
         idle_ttl_s: float | None = None,
     ) -> RemoteRepl:
         """Start a REPL over there; see `RemoteRepl.open`."""

@@ -13,7 +13,7 @@ from ludus.errors import ConfigError, LudusError, Overloaded, RemoteError, Sessi
 from ludus.wire.client import nonsense
 from ludus.wire.faults import code_of
 
-from ..protocol import MIB, Execution
+from ..protocol import Execution
 from .client import MARGIN_S, SandboxCalls, encode_files
 from .wire import (
     CellBody,
@@ -52,8 +52,8 @@ class RemoteRepl:
         *,
         name: str = "",
         cpu_s: float = 3600.0,
-        memory_bytes: int = 1024 * MIB,
-        output_bytes: int = MIB,
+        memory_bytes: int | None = None,
+        output_bytes: int | None = None,
         idle_ttl_s: float | None = None,
     ) -> Self:
         """Start a REPL over there.

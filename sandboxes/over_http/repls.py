@@ -15,13 +15,15 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import msgspec
+
 from ludus.errors import LudusError, SequenceConflict, SessionGone
 from ludus.wire.faults import QueueFull, Refused
 
 from ..protocol import Limits
 from ..sessions import Session
 from ..slots import SlotLost
-from .wire import Bounds, CellBody, CellReply, ReplBody
+from .wire import CELL_TIMEOUT_S, Bounds, CellBody, CellReply, ReplBody
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -29,6 +31,7 @@ _T = TypeVar("_T")
 MAX_TOMBSTONES = 100_000
 MAX_NAME = 128
 OPEN_TIMEOUT_S = 60.0
+REAP_EVERY_S = 1.0
 FILE_TIMEOUT_S = 30.0
 """For moving files: untrusted code answers, and may not."""
 
@@ -52,6 +55,11 @@ class HostedRepl:
         self.seq = 0
         """Of the next cell."""
         self.last: tuple[CellBody, asyncio.Task[CellReply]] | None = None
+
+    def rest(self) -> None:
+        """One request less is under way: from now on it is idle, if that was the last."""
+        self.busy -= 1
+        self.touched = time.monotonic()
 
     def overdue(self, now: float, lifetime_s: float) -> str:
         """Why it is to be ended now; empty if it is not."""
@@ -124,7 +132,7 @@ class Repls:
             raise SequenceConflict(
                 f"REPL {body.repl!r} exists already, made by another request; choose another name"
             )
-        repl.touched = time.monotonic()
+        repl.busy += 1
         try:
             await asyncio.shield(repl.made)
         except (SlotLost, TimeoutError) as error:
@@ -133,10 +141,14 @@ class Repls:
         except LudusError:
             self._open.pop(body.repl, None)
             raise
+        finally:
+            repl.rest()
 
     def _make(self, body: ReplBody) -> HostedRepl:
         if body.repl in self._gone:
             raise self._gone_error(body.repl)
+        if len(self._open) >= self._most:
+            self._sweep()
         if len(self._open) >= self._most:
             raise QueueFull(
                 f"{len(self._open)} of {self._most} REPLs are open",
@@ -149,12 +161,8 @@ class Repls:
         return repl
 
     async def _start_session(self, body: ReplBody, ttl_s: float) -> Session:
-        limits = Limits(
-            timeout_s=self._bounds.repl_lifetime_s + _TTL_BACKSTOP_S,
-            cpu_s=body.cpu_s,
-            memory_bytes=body.memory_bytes,
-            output_bytes=body.output_bytes,
-        )
+        limits = body.limits(self._bounds)
+        limits = msgspec.structs.replace(limits, timeout_s=limits.timeout_s + _TTL_BACKSTOP_S)
         async with asyncio.timeout(OPEN_TIMEOUT_S):
             return await self._open_session(limits, ttl_s + _TTL_BACKSTOP_S)
 
@@ -182,8 +190,9 @@ class Repls:
         started = time.perf_counter()
         status = "session_gone"
         try:
+            timeout_s = body.timeout_s or min(CELL_TIMEOUT_S, self._bounds.max_timeout_s)
             done = await self.use(
-                name, repl, lambda session: session.run(body.code, timeout_s=body.timeout_s)
+                name, repl, lambda session: session.run(body.code, timeout_s=timeout_s)
             )
             status = done.status
         finally:
@@ -220,8 +229,7 @@ class Repls:
             self._release(name, str(error))
             raise self._gone_error(name) from error
         finally:
-            repl.busy -= 1
-            repl.touched = time.monotonic()
+            repl.rest()
 
     def delete(self, name: str) -> bool:
         """End a REPL; whether it was there."""
@@ -232,6 +240,7 @@ class Repls:
         return False
 
     def _find(self, name: str) -> HostedRepl:
+        self._sweep()
         repl = self._open.get(name)
         if repl is None:
             raise self._gone_error(name)
@@ -260,14 +269,16 @@ class Repls:
             self._gone.popitem(last=False)
 
     async def _reap(self) -> None:
-        bounds = self._bounds
         while True:
-            shortest_s = min([repl.ttl_s for repl in self._open.values()], default=20.0)
-            await asyncio.sleep(max(0.02, min(5.0, shortest_s / 4, bounds.repl_lifetime_s / 4)))
-            now = time.monotonic()
-            for name, repl in list(self._open.items()):
-                if reason := repl.overdue(now, bounds.repl_lifetime_s):
-                    self._release(name, reason)
+            await asyncio.sleep(REAP_EVERY_S)
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """End the REPLs whose time is over."""
+        now = time.monotonic()
+        for name, repl in list(self._open.items()):
+            if reason := repl.overdue(now, self._bounds.repl_lifetime_s):
+                self._release(name, reason)
 
 
 async def _close(repl: HostedRepl) -> None:

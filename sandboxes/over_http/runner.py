@@ -106,7 +106,7 @@ class Runner:
             ConfigError: a path, argument or text cannot be passed on.
             QueueFull: the line is full or does not move on.
         """
-        limits = body.limits
+        limits = body.limits(self.bounds)
         self.check(limits)
         if body.stdin and body.stdin_bytes:
             raise Refused("give stdin or stdin_bytes, not both", "invalid")
@@ -169,7 +169,10 @@ class Runner:
             ConfigError: an unknown kind or comparison.
             QueueFull: the line is full or does not move on.
         """
-        self.check(body.options.limits(output_bytes=1))
+        limits = body.options.limits(output_bytes=1)
+        self.check_time("timeout_s", limits.timeout_s)
+        self.check_time("cpu_s", limits.cpu_s)
+        self.check_room(limits)
         each = KINDS.get(body.kind) == "stdin"
         longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
         self.check_grading_time(longest_s)
@@ -193,12 +196,18 @@ class Runner:
         Raises:
             Refused: 422, naming the limit.
         """
-        bounds = self.bounds
-        self._grant("timeout_s", limits.timeout_s, bounds.max_timeout_s)
-        self._grant("cpu_s", limits.cpu_s, bounds.max_timeout_s)
-        self._grant("compile_s", limits.compile_s, bounds.max_timeout_s)
-        self._grant("memory_bytes", limits.memory_bytes, bounds.max_memory_bytes)
-        self._grant("output_bytes", limits.output_bytes, bounds.max_output_bytes)
+        for name in ("timeout_s", "cpu_s", "compile_s"):
+            self.check_time(name, getattr(limits, name))
+        self.check_room(limits)
+
+    def check_time(self, name: str, seconds: float) -> None:
+        """Hold a time against what is granted to one run or cell."""
+        self._grant(name, seconds, self.bounds.max_timeout_s)
+
+    def check_room(self, limits: Limits) -> None:
+        """Hold memory and output against what is granted."""
+        self._grant("memory_bytes", limits.memory_bytes, self.bounds.max_memory_bytes)
+        self._grant("output_bytes", limits.output_bytes, self.bounds.max_output_bytes)
 
     def check_grading_time(self, seconds: float) -> None:
         """Hold what a grading may take at most against what is granted.

@@ -150,14 +150,14 @@ class SandboxService:
 
     async def create(self, path: Path, body: ReplBody) -> ReplReply:
         """`POST /v1/repls`."""
-        limits = Limits(cpu_s=1.0, memory_bytes=body.memory_bytes, output_bytes=body.output_bytes)
-        self.runner.check(limits)
+        limits = body.limits(self.runner.bounds)
+        self.runner.check_room(limits)
         await self.repls.create(body)
         return ReplReply(repl=body.repl, instance=self._instance)
 
     async def run(self, path: Path, body: CellBody) -> CellReply:
         """`POST /v1/repls/{repl}/run`."""
-        self.runner.check(Limits(timeout_s=body.timeout_s, cpu_s=body.timeout_s))
+        self.runner.check_time("timeout_s", body.timeout_s or 0.0)
         return await self.repls.run(path["repl"], body)
 
     async def write(self, path: Path, body: WriteBody) -> Written:

@@ -15,6 +15,7 @@ import msgspec
 
 from ludus.wire.faults import Refused
 
+from ..languages import UnknownLanguage, find_language
 from .custom_extraction import extract_custom
 from .extraction import TYPES, CodeBlock, blocks_of, choose
 from .fusion_wire import (
@@ -61,6 +62,10 @@ async def judge(runner: Runner, body: SubmitBody, run_code: RunCode) -> SubmitRe
     language = body.config.language
     if not language:
         raise Refused("config.language must be given for CommonOJDataset", "invalid")
+    try:
+        find_language(language)
+    except UnknownLanguage as error:
+        raise Refused(str(error), "unknown_language") from error
     cases = cases_of(body)
     block = await _extract(runner, body, language)
     code = block.code if block else ""

@@ -25,6 +25,8 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Bytes = Annotated[int, msgspec.Meta(gt=0)]
 Seq = Annotated[int, msgspec.Meta(ge=0)]
 MAX_BATCH = 256
+SESSION_MEMORY_BYTES = 1024 * MIB
+CELL_TIMEOUT_S = 30.0
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,13 +78,15 @@ class ExecuteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     code: str
     language: str = "python"
-    timeout_s: Seconds = DEFAULT_LIMITS.timeout_s
-    """Wall time, not counting time the machine kept it waiting for a core."""
+    timeout_s: Seconds | None = None
+    """Wall time, not counting time the machine kept it waiting for a core. What is left out of the
+    limits is as in `Limits`, or as much as the server grants.
+    """
     cpu_s: Seconds | None = None
     """Of all its processes together; `timeout_s` if left out."""
-    memory_bytes: Bytes = DEFAULT_LIMITS.memory_bytes
-    output_bytes: Bytes = DEFAULT_LIMITS.output_bytes
-    compile_s: Seconds = DEFAULT_LIMITS.compile_s
+    memory_bytes: Bytes | None = None
+    output_bytes: Bytes | None = None
+    compile_s: Seconds | None = None
     """CPU and wall time of the compiler, where the language has one."""
     stdin: str = ""
     stdin_bytes: bytes = b""
@@ -95,15 +99,18 @@ class ExecuteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     queue_timeout_s: Seconds | None = None
     """How long to wait for a slot; the server's own bound if left out."""
 
-    @property
-    def limits(self) -> Limits:
+    def limits(self, bounds: Bounds) -> Limits:
         """The limits of the run."""
+        timeout_s = self.timeout_s or min(DEFAULT_LIMITS.timeout_s, bounds.max_timeout_s)
+        compile_s = min(DEFAULT_LIMITS.compile_s, bounds.max_timeout_s)
+        memory_bytes = min(DEFAULT_LIMITS.memory_bytes, bounds.max_memory_bytes)
+        output_bytes = min(DEFAULT_LIMITS.output_bytes, bounds.max_output_bytes)
         return Limits(
-            timeout_s=self.timeout_s,
-            cpu_s=self.cpu_s or self.timeout_s,
-            memory_bytes=self.memory_bytes,
-            output_bytes=self.output_bytes,
-            compile_s=self.compile_s,
+            timeout_s=timeout_s,
+            cpu_s=self.cpu_s or timeout_s,
+            memory_bytes=self.memory_bytes or memory_bytes,
+            output_bytes=self.output_bytes or output_bytes,
+            compile_s=self.compile_s or compile_s,
         )
 
 
@@ -168,11 +175,23 @@ class ReplBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     repl: ReplName
     cpu_s: Seconds = 3600.0
     """Of the whole session."""
-    memory_bytes: Bytes = 1024 * MIB
-    output_bytes: Bytes = MIB
-    """Of each cell, and of each file read."""
+    memory_bytes: Bytes | None = None
+    """1 GiB if left out, or as much as the server grants."""
+    output_bytes: Bytes | None = None
+    """Of each cell, and of each file read; 1 MiB if left out, or as much as the server grants."""
     idle_ttl_s: Seconds | None = None
     """Ends it after so long without a request; at most, and by default, the server's bound."""
+
+    def limits(self, bounds: Bounds) -> Limits:
+        """The limits of the session, and of each cell's output."""
+        memory_bytes = min(SESSION_MEMORY_BYTES, bounds.max_memory_bytes)
+        output_bytes = min(DEFAULT_LIMITS.output_bytes, bounds.max_output_bytes)
+        return Limits(
+            timeout_s=bounds.repl_lifetime_s,
+            cpu_s=self.cpu_s,
+            memory_bytes=self.memory_bytes or memory_bytes,
+            output_bytes=self.output_bytes or output_bytes,
+        )
 
 
 class ReplReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +207,8 @@ class CellBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seq: Seq
     """Counts the cells of the REPL from 0: one sent again is answered, not run twice."""
     code: str
-    timeout_s: Seconds = 30.0
+    timeout_s: Seconds | None = None
+    """30 s if left out, or as much as the server grants."""
 
 
 class CellReply(msgspec.Struct, frozen=True, kw_only=True):

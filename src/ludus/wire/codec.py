@@ -50,7 +50,7 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
         decoded: T = _decoder(as_type, format).decode(data)
     except msgspec.ValidationError as error:
         raise Refused(str(error), "invalid") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(f"the body is not {_SPOKEN[format]}: {error}", "malformed") from None
     except RecursionError:
         raise Refused("the body is nested too deeply", "malformed") from None
