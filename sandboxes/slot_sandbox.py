@@ -326,6 +326,8 @@ class SlotSandbox:
         """End every slot and remove what they used. Idempotent."""
         for pool in self._pools.values():
             await pool.close()
+        if self._egress:
+            self._egress.close()
         if self.groups:
             self.groups.remove()
         if self._work:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -17,11 +16,9 @@ import msgspec
 from ludus.errors import ConfigError
 
 from .addresses import is_own, refusal
+from .resolver import Resolver
 
 MIB = 1 << 20
-
-Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""(host, port) -> its addresses. Raises OSError if it has none."""
 
 
 class NetworkNotAllowed(ConfigError):
@@ -93,15 +90,11 @@ class Refused(Exception):
 
 
 class Decision:
-    """Decides by a policy where a connection may go.
+    """Decides by a policy where a connection may go."""
 
-    Args:
-        resolve: looks names up; the system's resolver if left out.
-    """
-
-    def __init__(self, policy: NetworkPolicy, resolve: Resolver | None = None) -> None:
+    def __init__(self, policy: NetworkPolicy, resolve: Resolver) -> None:
         self.policy = policy
-        self._resolve = resolve or resolve_by_system
+        self._resolve = resolve
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """The addresses to connect to.
@@ -132,10 +125,3 @@ class Decision:
         why = refusal(address) or ("this machine's own" if is_own(address) else "")
         if why:
             raise Refused(f"{name!r} is at {address}, which is {why}")
-
-
-async def resolve_by_system(host: str, port: int) -> list[str]:
-    """What the system's resolver says."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))

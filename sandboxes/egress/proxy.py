@@ -15,14 +15,18 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from ..inside.way_out import NAME
-from .policy import Decision, NetworkPolicy, Refused, Resolver
+from .policy import Decision, NetworkPolicy, Refused
 from .requests import BadRequest, Wanted, parse
+from .resolver import Resolver, SystemResolver
 
 _log = logging.getLogger(__name__)
 
 _HEAD_BYTES = 32 << 10
 _HEAD_TIMEOUT_S = 30.0
 _READ_BYTES = 1 << 16
+_FLUSH_TIMEOUT_S = 1.0
+_LOOKUPS = 4
+"""Names one run looks up at once."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -36,7 +40,12 @@ class EgressProxy:
 
     def __init__(self, policy: NetworkPolicy, *, resolve: Resolver | None = None) -> None:
         self._policy = policy
-        self._decision = Decision(policy, resolve)
+        self._system = SystemResolver()
+        self._decision = Decision(policy, resolve or self._system)
+
+    def close(self) -> None:
+        """Let go of what it holds between runs. Idempotent."""
+        self._system.close()
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[tuple[str, int]]:
@@ -50,8 +59,7 @@ class EgressProxy:
             yield NAME, there.detach()
         finally:
             serving.cancel()
-            with suppress(asyncio.CancelledError):
-                await serving
+            await asyncio.wait([serving])
             here.close()
 
 
@@ -63,43 +71,41 @@ class _Way:
         self._policy = policy
         self._left = policy.total_bytes
         self._going: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Semaphore(policy.connections)
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     async def serve(self, line: socket.socket) -> None:
         """Answer the run's connections until this is cancelled."""
-        listener = await _receive_listener(line)
-        if listener is None:
-            return  # the run ended before it began
         try:
-            while True:
-                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-                self._begin(connection)
+            if listener := await _receive_listener(line):
+                with listener:
+                    await self._accept(listener)
+        except OSError:  # the run goes on without a network, and its program is told by its sockets
+            _log.exception("a run's way out failed")
         finally:
-            listener.close()
             for task in self._going:
                 task.cancel()
             await asyncio.gather(*self._going, return_exceptions=True)
 
-    def _begin(self, connection: socket.socket) -> None:
-        if len(self._going) >= self._policy.connections:
-            connection.close()
-            return
-        task = asyncio.ensure_future(self._answer(connection))
-        self._going.add(task)
-        task.add_done_callback(self._end)
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            await self._free.acquire()  # more of them wait in the socket's own queue
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+            task = asyncio.ensure_future(self._answer(connection))
+            self._going.add(task)
+            task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[None]) -> None:
+        self._free.release()
         self._going.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.error("a proxied connection failed", exc_info=error)
 
     async def _answer(self, connection: socket.socket) -> None:
         program = await asyncio.open_connection(sock=connection, limit=_HEAD_BYTES)
-        try:
-            await self._pass_on(program)
-        except (OSError, EOFError, asyncio.LimitOverrunError):
-            return  # the program, or the host, has hung up
-        finally:
-            await _close(program)
+        with suppress(OSError, EOFError, asyncio.LimitOverrunError):  # one of them has hung up
+            async with _closing(program):
+                await self._pass_on(program)
 
     async def _pass_on(self, program: _Streams) -> None:
         reader, writer = program
@@ -112,11 +118,9 @@ class _Way:
             writer.write(_answer_of(error))
             await writer.drain()
             return
-        try:
+        async with _closing(host):
             (writer if wanted.is_tunnel else host[1]).write(wanted.opening or _ESTABLISHED)
             await self._join(program, host)
-        finally:
-            await _close(host)
 
     async def _connect(self, wanted: Wanted) -> _Streams:
         """A connection to the host.
@@ -124,7 +128,8 @@ class _Way:
         Raises:
             Refused: it may not be reached. OSError: it cannot be, or not in time.
         """
-        addresses = await self._decision.addresses(wanted.host, wanted.port)
+        async with self._lookups:
+            addresses = await self._decision.addresses(wanted.host, wanted.port)
         failure: OSError = OSError(f"{wanted.host!r} has no address")
         for address in addresses:
             try:
@@ -195,14 +200,15 @@ async def _readable(line: socket.socket) -> None:
         loop.remove_reader(line)
 
 
-async def _close(streams: _Streams) -> None:
-    """Let what was written go out, and close; a reader that does not read is cut off."""
+@asynccontextmanager
+async def _closing(streams: _Streams) -> AsyncGenerator[None]:
+    """Close at the end, after what was written has gone out; cut off on any failure."""
     writer = streams[1]
-    writer.close()
     try:
-        async with asyncio.timeout(1.0):
+        yield
+        writer.close()
+        async with asyncio.timeout(_FLUSH_TIMEOUT_S):
             await writer.wait_closed()
-    except (OSError, asyncio.CancelledError) as error:
+    except BaseException:
         writer.transport.abort()
-        if isinstance(error, asyncio.CancelledError):
-            raise
+        raise
