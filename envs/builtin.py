@@ -7,5 +7,6 @@ BUILTIN: dict[str, str] = {
     "ludus/maths-v0": "ludus.envs.maths:Maths",
     "ludus/search-v0": "ludus.envs.search:Search",
     "ludus/sql-v0": "ludus.envs.sql:Sql",
+    "ludus/wikigame-v0": "ludus.envs.wikigame:WikiGame",
     "ludus/tally-v0": "ludus.envs.tally:Tally",
 }

@@ -1,0 +1,86 @@
+"""The pages of a fictional world as a graph: a page links to those it names."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from functools import lru_cache
+
+from ludus.errors import ConfigError
+
+from ..fiction import Pages, build_world
+
+MOST_DRAWS = 500
+
+
+class PageGraph:
+    """The pages of one realm and their links."""
+
+    def __init__(self, pages: Pages, names: list[str]) -> None:
+        self._pages = pages
+        self.names = names
+        self._links = {name: pages.mentioned(name) for name in names}
+
+    def text(self, name: str) -> str:
+        """What the page says."""
+        return self._pages.text(name)
+
+    def links(self, name: str) -> list[str]:
+        """The pages it links to, in the order it names them."""
+        return self._links[name]
+
+    def distances(self, start: str) -> dict[str, int]:
+        """Clicks from `start` to every page that can be reached, by breadth-first search."""
+        found = {start: 0}
+        waiting = deque([start])
+        while waiting:
+            page = waiting.popleft()
+            for target in self._links[page]:
+                if target not in found:
+                    found[target] = found[page] + 1
+                    waiting.append(target)
+        return found
+
+    def next_step(self, start: str, target: str) -> str | None:
+        """The first link of a shortest way from `start` to `target`; None if there is no way."""
+        came_from = {start: start}
+        waiting = deque([start])
+        while waiting and target not in came_from:
+            page = waiting.popleft()
+            for link in self._links[page]:
+                if link not in came_from:
+                    came_from[link] = page
+                    waiting.append(link)
+        if target not in came_from or target == start:
+            return None
+        step = target
+        while came_from[step] != start:
+            step = came_from[step]
+        return step
+
+    def draw(self, rng: random.Random, *, least: int, most: int) -> tuple[str, str, int]:
+        """A start, a target, and the clicks between them, from `least` to `most`.
+
+        The distance is drawn first, so that every distance there is comes up as often.
+
+        Raises:
+            ConfigError: no two pages are so far apart.
+        """
+        distance = rng.randint(least, most)
+        for _ in range(MOST_DRAWS):
+            start = rng.choice(self.names)
+            away = self.distances(start)
+            targets = [name for name in self.names if away.get(name) == distance]
+            if targets:
+                return start, rng.choice(targets), distance
+        raise ConfigError(
+            f"no two pages are {distance} clicks apart in a world of this size; make it larger "
+            "(people) or max_distance smaller"
+        )
+
+
+@lru_cache(maxsize=12)
+def page_graph(world: int, people: int, split: str) -> PageGraph:
+    """The graph of a realm, built once."""
+    made = build_world(world, people)
+    return PageGraph(Pages(made), [entity.name for entity in made.realm(split)])
