@@ -2,11 +2,13 @@
 
 BUILTIN: dict[str, str] = {
     "ludus/arithmetic-v0": "ludus.envs.arithmetic:Arithmetic",
+    "ludus/coding-tools-v0": "ludus.envs.coding:CodingTools",
     "ludus/coding-v0": "ludus.envs.coding:Coding",
     "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",
+    "ludus/repair-v0": "ludus.envs.repair:CodeRepair",
     "ludus/search-v0": "ludus.envs.search:Search",
     "ludus/sql-v0": "ludus.envs.sql:Sql",
-    "ludus/wikigame-v0": "ludus.envs.wikigame:WikiGame",
     "ludus/tally-v0": "ludus.envs.tally:Tally",
+    "ludus/wikigame-v0": "ludus.envs.wikigame:WikiGame",
 }

@@ -1,0 +1,5 @@
+"""Repairing small functions that were broken on purpose."""
+
+from .env import CodeRepair, Report
+
+__all__ = ["CodeRepair", "Report"]

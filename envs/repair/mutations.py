@@ -1,0 +1,131 @@
+"""Small mistakes, made by changing one node of a syntax tree.
+
+The operators are the classic ones of mutation testing (DeMillo, Lipton and Sayward, "Hints on Test
+Data Selection", 1978): another relation, another arithmetic operator, a constant off by one, a
+condition negated, a statement gone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_RELATIONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+}  # fmt: skip
+_CALLS = {
+    "max": "min", "min": "max", "any": "all", "all": "any", "lower": "upper", "upper": "lower",
+    "strip": "lstrip", "isupper": "islower", "values": "keys", "append": "extend",
+}  # fmt: skip
+"""The name that is called -> the one mistaken for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A function with one mistake."""
+
+    source: str
+    line: int
+    """Where the mistake is, counted from the `def`, which is line 1."""
+    kind: str
+
+
+def mutants(source: str) -> list[Mutant]:
+    """Every function one mistake away from `source`, in the order of the tree; each text once.
+
+    >>> [mutant.source.splitlines()[1].strip() for mutant in mutants("def f(a):\\n return a + 1")]
+    ['return a - 1', 'return a + 2']
+    """
+    found: dict[str, Mutant] = {}
+    original = normal(source)
+    for position, count in enumerate(_changes_at(source)):
+        for choice in range(count):
+            mutant = _changed(source, position, choice)
+            if mutant.source != original:
+                found.setdefault(mutant.source, mutant)
+    return list(found.values())
+
+
+def normal(source: str) -> str:
+    """A source as it is written after a change, so that the way it is written tells nothing."""
+    return ast.unparse(ast.parse(source))
+
+
+def _changes_at(source: str) -> list[int]:
+    """How many changes there are at each node."""
+    return [len(list(_changes(node))) for node in ast.walk(ast.parse(source))]
+
+
+def _changed(source: str, position: int, choice: int) -> Mutant:
+    """The function with one change carried out, on a tree of its own."""
+    tree = ast.parse(source)
+    node = list(ast.walk(tree))[position]
+    kind, change = list(_changes(node))[choice]
+    line = getattr(node, "lineno", 1)
+    change()
+    return Mutant(ast.unparse(ast.fix_missing_locations(tree)), line, kind)
+
+
+Change = tuple[str, Callable[[], None]]
+
+
+def _changes(node: ast.AST) -> Iterator[Change]:
+    """What can be changed at this node."""
+    match node:
+        case ast.Compare(ops=[relation]):
+            if made := _RELATIONS.get(type(relation)):
+                yield "relation", _set(node, "ops", [made()])
+        case ast.BinOp(op=operator) | ast.AugAssign(op=operator):
+            if changed := _OPERATORS.get(type(operator)):
+                yield "operator", _set(node, "op", changed())
+        case ast.BoolOp(op=joint):
+            yield (
+                "junction",
+                _set(node, "op", ast.Or() if isinstance(joint, ast.And) else ast.And()),
+            )
+        case ast.Constant(value=bool(value)):
+            yield "truth", _set(node, "value", not value)
+        case ast.Constant(value=int(value)):
+            yield "constant", _set(node, "value", value + 1)
+        case ast.UnaryOp(op=ast.USub()):
+            yield "sign", _set(node, "op", ast.UAdd())
+        case ast.If(test=test) | ast.IfExp(test=test):
+            yield "negation", _set(node, "test", ast.UnaryOp(ast.Not(), test))
+        case ast.Call(func=ast.Name(id="range"), args=[*first, last]):
+            shorter = ast.BinOp(last, ast.Sub(), ast.Constant(1))
+            yield "range", _set(node, "args", [*first, shorter])
+        case ast.Call(func=ast.Name(id=name) as called) if name in _CALLS:
+            yield "call", _set(called, "id", _CALLS[name])
+        case ast.Call(func=ast.Attribute(attr=name) as called) if name in _CALLS:
+            yield "call", _set(called, "attr", _CALLS[name])
+        case ast.For(body=body) | ast.While(body=body):
+            yield from _omissions(body)
+        case _:
+            pass
+    if isinstance(node, ast.If):
+        yield from _omissions(node.body)
+
+
+def _omissions(body: list[ast.stmt]) -> Iterator[Change]:
+    """One statement gone, where another is left."""
+    for place, statement in enumerate(body if len(body) > 1 else []):
+        if isinstance(statement, (ast.AugAssign, ast.Expr, ast.Assign)):
+            yield "omission", _remove(body, place)
+
+
+def _set(node: ast.AST, field: str, value: object) -> Callable[[], None]:
+    return lambda: setattr(node, field, value)
+
+
+def _remove(body: list[ast.stmt], place: int) -> Callable[[], None]:
+    def change() -> None:
+        del body[place]
+
+    return change

@@ -1,0 +1,50 @@
+"""Cells of Python that run shell commands inside a session."""
+
+from __future__ import annotations
+
+_MOST_FILES = 200
+
+PREPARE = f"""
+def _ludus_shell(command, timeout_s):
+    import os, signal, subprocess, sys
+    script = (
+        'python() {{ "%s" "$@"; }}; python3() {{ python "$@"; }}; export -f python python3; '
+        'eval "$1"' % sys.executable
+    )
+    process = subprocess.Popen(
+        ["bash", "-c", script, "bash", command],
+        stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True,
+    )
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        print(f"[stopped after {{timeout_s:g}} s]")
+    else:
+        if code:
+            print(f"[exit code {{code}}]")
+
+def _ludus_list():
+    import os
+    count = 0
+    for folder, folders, names in os.walk("."):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(folder, name))
+            if count == {_MOST_FILES}:
+                print("...")
+                return
+            print(path, os.lstat(path).st_size)
+            count += 1
+"""
+"""Run when the session begins."""
+
+LIST = "_ludus_list()"
+
+
+def shell_cell(command: str, timeout_s: float) -> str:
+    """A cell that runs `command` in bash; output comes as it is written, then how it ended if not
+    well.
+    """
+    return f"_ludus_shell({command!r}, {timeout_s!r})"
