@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from ludus.sandboxes import DockerSandbox, ExecutionStatus, Limits, SlotSandbox
+from ludus.sandboxes import DockerSandbox, ExecutionStatus, Limits, NetworkPolicy, SlotSandbox
 
 ROOT = os.getuid() == 0
 NOBODY = 65534
@@ -186,7 +186,10 @@ WEAKER_TIER = {
         "fork without end": "an ordinary user's processes are watched, not bounded",
         "raise its priority": "",
         "list sys": "",
-    }
+    },
+    "network": {
+        "open a datagram internet socket": "its socket is of an empty network of its own: there is nothing to reach",
+    },
 }
 """tier -> attacks it does not claim to hold, and why (docs/sandboxes.md)."""
 
@@ -244,22 +247,27 @@ def _serve(service: socket.socket) -> None:
         connection.close()
 
 
-async def slots(tier: str) -> SlotSandbox:
-    return SlotSandbox(tier, size=2)
+async def open_tier(tier: str, network: NetworkPolicy | None) -> SlotSandbox:
+    if tier == "docker":
+        return await DockerSandbox.open(size=2, network=network)
+    return SlotSandbox(tier, size=2, network=network)
 
 
-async def run_attacks(tier: str) -> dict[str, str]:
+async def run_attacks(tier: str, network: NetworkPolicy | None = None) -> dict[str, str]:
     """attack -> what became of it."""
     attacks = {
         name: body for name, body in ATTACKS.items() if tier != "unsafe" or name not in NO_CONTROL
     }
     results: dict[str, str] = {}
-    sandbox = await (DockerSandbox.open(size=2) if tier == "docker" else slots(tier))
+    sandbox = await open_tier(tier, network)
     try:
         with Targets() as targets:
             for name, body in attacks.items():
                 done = await sandbox.execute(
-                    program(body), argv=[json.dumps(targets)], limits=LIMITS
+                    program(body),
+                    argv=[json.dumps(targets)],
+                    limits=LIMITS,
+                    network=network is not None,
                 )
                 results[name] = f"{done.status}|{done.stdout}{done.stderr[-200:]}{done.detail}"
             results["a run after all of them"] = (await sandbox.execute("print('fine')")).stdout
@@ -326,6 +334,15 @@ def check_held(tier: str, results: dict[str, str]) -> None:
 @pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
 def test_no_attack_succeeds_as_root(tier: str) -> None:
     check_held(tier, asyncio.run(run_attacks(tier)))
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not ROOT, reason="needs root")
+@pytest.mark.parametrize("tier", ["slots-root", pytest.param("docker", marks=pytest.mark.docker)])
+def test_no_attack_succeeds_with_a_network(tier: str, request: pytest.FixtureRequest) -> None:
+    if tier == "docker":
+        request.getfixturevalue("docker_host")
+    check_held("network", asyncio.run(run_attacks(tier, NetworkPolicy())))
 
 
 @pytest.mark.root

@@ -297,16 +297,16 @@ for junk in (b'GET / HTTP/1.1\\r\\n\\r\\n', b'\\x05\\x01\\0', b'x' * 100_000, b'
 async def test_there_is_no_way_around_the_proxy(sandbox: SlotSandbox, forbidden: Server) -> None:
     code = f"""
 import socket
-def attempt(family, kind, address):
+def attempt(family, kind, address, protocol=0):
     try:
-        with socket.socket(family, kind) as s:
+        with socket.socket(family, kind, protocol) as s:
             s.settimeout(2); s.connect(address); s.send(b'x'); return s.recv(9)
     except OSError as error: return error.strerror or type(error).__name__
 print(attempt(socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', {forbidden.port})))
 print(attempt(socket.AF_INET, socket.SOCK_STREAM, ('1.1.1.1', 80)))
 print(attempt(socket.AF_INET, socket.SOCK_DGRAM, ('1.1.1.1', 53)))
 print(attempt(socket.AF_INET6, socket.SOCK_STREAM, ('::1', {forbidden.port})))
-print(attempt(socket.AF_INET, socket.SOCK_RAW, ('1.1.1.1', 0)))
+print(attempt(socket.AF_INET, socket.SOCK_RAW, ('1.1.1.1', 0), socket.IPPROTO_ICMP))
 print(attempt(socket.AF_NETLINK, socket.SOCK_RAW, (0, 0)))"""
     refused, unreachable = "Connection refused", "Network is unreachable"
     assert (await run(sandbox, code)).splitlines() == [
