@@ -282,7 +282,9 @@ def run_elsewhere(tier: str, *wrapper: str, **options: Any) -> dict[str, str]:
         "import asyncio, json, importlib.util, sys\n"
         "spec = importlib.util.spec_from_file_location('attacks', sys.argv[1])\n"
         "attacks = importlib.util.module_from_spec(spec); sys.modules['attacks'] = attacks; spec.loader.exec_module(attacks)\n"
-        "print('RESULT' + json.dumps(asyncio.run(attacks.run_attacks(sys.argv[2]))))\n"
+        "tier, _, network = sys.argv[2].partition('+')\n"
+        "policy = attacks.NetworkPolicy() if network else None\n"
+        "print('RESULT' + json.dumps(asyncio.run(attacks.run_attacks(tier, policy))))\n"
     )
     command = [*wrapper, _python(bool(options)), "-c", code, __file__, tier]
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
@@ -350,6 +352,13 @@ def test_no_attack_succeeds_with_a_network(tier: str, request: pytest.FixtureReq
 @pytest.mark.parametrize("tier", ["slots-userns", "slots-landlock"])
 def test_no_attack_succeeds_as_an_ordinary_user(tier: str) -> None:
     check_held(tier, run_elsewhere(tier, user=NOBODY, group=NOBODY, extra_groups=[]))
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not ROOT, reason="needs root, to become an ordinary user")
+def test_no_attack_succeeds_with_a_network_of_an_ordinary_user() -> None:
+    options: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    check_held("network", run_elsewhere("slots-userns+network", **options))
 
 
 @pytest.mark.docker
