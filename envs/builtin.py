@@ -10,5 +10,6 @@ BUILTIN: dict[str, str] = {
     "ludus/search-v0": "ludus.envs.search:Search",
     "ludus/sql-v0": "ludus.envs.sql:Sql",
     "ludus/tally-v0": "ludus.envs.tally:Tally",
+    "ludus/twenty-questions-v0": "ludus.envs.twenty_questions:TwentyQuestions",
     "ludus/wikigame-v0": "ludus.envs.wikigame:WikiGame",
 }

@@ -1,0 +1,86 @@
+"""Things nobody has heard of, each with a value of every property; no two have the same values."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+PROPERTIES: dict[str, tuple[str, ...]] = {
+    "colour": ("red", "blue", "green", "yellow", "black", "white"),
+    "material": ("wood", "glass", "iron", "stone", "wool", "clay"),
+    "size": ("tiny", "small", "medium", "large", "huge"),
+    "shape": ("round", "flat", "long", "square"),
+    "place": ("kitchen", "garden", "workshop", "attic", "street"),
+    "sound": ("silent", "humming", "ringing", "rattling"),
+}
+"""Each with its values; sizes are in order."""
+ORDERED = "size"
+MOST_THINGS = 96
+
+_ONSETS = (
+    "b",
+    "br",
+    "d",
+    "dr",
+    "f",
+    "g",
+    "k",
+    "kl",
+    "m",
+    "n",
+    "p",
+    "pl",
+    "sn",
+    "t",
+    "tr",
+    "v",
+    "z",
+)
+_VOWELS = ("a", "e", "i", "o", "u", "ee", "oo")
+_CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle", "nkum")
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One thing."""
+
+    name: str
+    values: dict[str, str]
+    """property -> value."""
+
+
+def draw_things(rng: random.Random, count: int) -> list[Thing]:
+    """Draw `count` things with different names and different values."""
+    names: dict[str, None] = {}
+    while len(names) < count:
+        names[rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS)] = None
+    seen: set[tuple[str, ...]] = set()
+    things: list[Thing] = []
+    for name in names:
+        values = _draw_values(rng)
+        while tuple(values.values()) in seen:
+            values = _draw_values(rng)
+        seen.add(tuple(values.values()))
+        things.append(Thing(name, values))
+    return things
+
+
+def questions_needed(count: int) -> int:
+    """Fewest yes-or-no questions that tell `count` things apart, and one to name the thing.
+
+    >>> questions_needed(16)
+    5
+    """
+    return math.ceil(math.log2(count)) + 1
+
+
+def as_table(things: list[Thing]) -> str:
+    """A line of properties, then a line for each thing."""
+    lines = [" | ".join(["thing", *PROPERTIES])]
+    lines += [" | ".join([thing.name, *thing.values.values()]) for thing in things]
+    return "\n".join(lines)
+
+
+def _draw_values(rng: random.Random) -> dict[str, str]:
+    return {name: rng.choice(values) for name, values in PROPERTIES.items()}
