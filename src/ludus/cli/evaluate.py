@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
@@ -19,8 +19,9 @@ from rich.table import Table
 from ludus.agent import ChatPolicy, Episode, Limits, Policy, RandomPolicy, ScriptedPolicy
 from ludus.agent.estimates import Estimate
 from ludus.agent.evaluation import Evaluation, evaluate, summarise
-from ludus.envs import EnvSession
+from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
+from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError
 from ludus.llm import TokenBudget
 from ludus.messages import Message
@@ -58,6 +59,8 @@ class Options:
     """Tokens the model may use in all; 0 sets no bound."""
     url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """Play the environment on this server."""
+    mcp: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SERVER")] = ()
+    """MCP servers, by command or address, whose tools the policy has beside the environment's."""
     split: str = "test"
     """Of the tasks."""
     tasks: int = 100
@@ -111,9 +114,13 @@ def main(arguments: Sequence[str]) -> int:
 async def _evaluate(options: Options, name: str) -> list[Episode]:
     with ExitStack() as stack:
         note = _Notes(options, stack)
-        async with opener(name) as open_session, _served(options) as policy:
+        async with (
+            opener(name) as open_session,
+            _served(options) as policy,
+            _added(options) as tools,
+        ):
             return await evaluate(
-                open_session,
+                with_tools(open_session, tools),
                 _policies(options, policy),
                 split=options.split,
                 tasks=options.tasks,
@@ -160,6 +167,37 @@ async def _served(options: Options) -> AsyncGenerator[ChatPolicy | None]:
         yield policy
     finally:
         await policy.close()
+
+
+@asynccontextmanager
+async def _added(options: Options) -> AsyncGenerator[list[Tool]]:
+    """The tools of the MCP servers, which live as long as the evaluation."""
+    async with AsyncExitStack() as stack:
+        tools: list[Tool] = []
+        for server in options.mcp:
+            made = await stack.enter_async_context(McpServer(server))
+            tools += await made.tools()
+        yield tools
+
+
+def with_tools(
+    open_session: Callable[[], Playable], tools: Sequence[Tool]
+) -> Callable[[], Playable]:
+    """Sessions in which the policy may call `tools` too.
+
+    Raises:
+        ConfigError: the sessions are remote, or two tools have one name.
+    """
+    if not tools:
+        return open_session
+
+    def opened() -> Playable:
+        session = open_session()
+        if not isinstance(session, EnvSession):
+            raise ConfigError("tools can be added to local environments alone; leave out --url")
+        return EnvSession(AddedTools(session.env, tools), session.id)
+
+    return opened
 
 
 def _opened(path: str) -> BinaryIO:

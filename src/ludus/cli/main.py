@@ -23,6 +23,7 @@ VERBS: dict[str, str] = {
     "score": "score answers with a verifier",
     "serve": "serve environments and verifiers over HTTP",
     "retriever": "serve a corpus to search in, in Search-R1's protocol",
+    "mcp": "serve an environment to MCP clients",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
     "eval": "measure a policy on an environment",

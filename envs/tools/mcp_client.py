@@ -1,0 +1,356 @@
+"""The tools of an MCP server (stdio or streamable HTTP) as tools of an environment.
+
+    async with McpServer("python weather.py") as server:
+        env = AddedTools(build_env("ludus/maths-v0"), await server.tools())
+
+The connection lives on the background loop, so that its tools can be called from any loop. A server
+that dies in the middle of a call costs that call: the policy is told, and the next call starts it
+again. One that cannot be reached at all is not the policy's fault and ends the episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import io
+import logging
+import os
+import shlex
+import tempfile
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
+
+import msgspec
+
+from ludus.background import background_loop
+from ludus.errors import ConfigError, MissingExtra, ServerUnreachable
+
+from .function import Tool
+from .spec import DEFAULT_TIMEOUT_S, ToolFault, ToolResult, ToolSpec
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 5.0
+"""For a sign of life from a server that was late."""
+MOST_TOOLS = 1000
+_TOLD_CHARS = 2000
+
+
+class McpServer:
+    """One MCP server.
+
+    Args:
+        server: a command to start, as a line or in parts, or the address of a running server
+            (`http://127.0.0.1:8000/mcp`).
+        timeout_s: of one call.
+        environment: variables for the command, beside the few that are passed on (PATH, HOME).
+        headers: of each HTTP request, such as `Authorization`.
+        prefix: put before the names of its tools, where several servers are used.
+
+    Raises:
+        ConfigError: no command, or variables or headers for the other kind of server.
+        MissingExtra: the SDK is not installed.
+    """
+
+    def __init__(
+        self,
+        server: str | Sequence[str],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        environment: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        prefix: str = "",
+    ) -> None:
+        _require_sdk()
+        is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
+        self.command = [] if is_url else _command(server)
+        self.url = server if is_url and isinstance(server, str) else ""
+        if (is_url and environment) or (headers and not is_url):
+            raise ConfigError("environment is for commands, headers for addresses")
+        self.timeout_s = timeout_s
+        self.prefix = prefix
+        self._environment = dict(environment or {})
+        self._headers = dict(headers or {})
+        self._link: _Link | None = None
+        self._linking: asyncio.Lock | None = None
+        """Made on the background loop, where it is used."""
+        self._probe: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.url or shlex.join(self.command)
+
+    async def tools(self) -> list[Tool]:
+        """Its tools, each with the schema it gives.
+
+        Raises:
+            ServerUnreachable: it cannot be started or reached.
+        """
+        return [self._tool(spec) for spec in await _elsewhere(self._specs())]
+
+    async def close(self) -> None:
+        """End the connection, and the process if there is one."""
+        await _elsewhere(self._drop())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _tool(self, spec: ToolSpec) -> Tool:
+        shown = msgspec.structs.replace(spec, name=f"{self.prefix}{spec.name}")
+
+        async def call(**arguments: Any) -> ToolResult:
+            return await _elsewhere(self._call(spec.name, arguments))
+
+        return Tool.of_spec(shown, call, timeout_s=self.timeout_s)
+
+    async def _specs(self) -> list[ToolSpec]:
+        link = await self._connected()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await _all_specs(link.client)
+        except Exception as error:  # the SDK's, anyio's and the HTTP client's
+            await self._drop()
+            raise ServerUnreachable(f"{self.name} does not list its tools: {error}") from error
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        from mcp import MCPError
+
+        link = await self._connected()
+        try:
+            return as_result(await link.client.call_tool(name, arguments))
+        except asyncio.CancelledError:  # late: find out meanwhile whether it still lives
+            if self._probe is None or self._probe.done():
+                self._probe = asyncio.create_task(self._examine(link))
+            raise
+        except MCPError as error:
+            if not await self._is_gone(link, error):
+                return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
+            why = f"its server went away in the middle of the call ({error})"
+        except Exception as error:  # anyio's and the HTTP client's; a result that makes no sense
+            await self._drop(link)
+            why = f"its server failed ({type(error).__name__}: {error})"
+        logger.warning("MCP server %s: %s: %s", self.name, name, why)
+        return ToolResult.failed(ToolFault.CRASHED, f"{name}: {why}")
+
+    async def _is_gone(self, link: _Link, error: Exception) -> bool:
+        """Whether the connection behind a refused call is of no more use."""
+        from mcp.types import CONNECTION_CLOSED
+
+        gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
+        if gone:
+            await self._drop(link)
+        return gone
+
+    async def _connected(self) -> _Link:
+        """The connection; a new one where there is none, or where the old one shows no life."""
+        self._linking = self._linking or asyncio.Lock()
+        async with self._linking:
+            if self._probe is not None:
+                await asyncio.wait({self._probe})  # it bounds itself
+                self._probe = None
+            if self._link is None:
+                self._link = await _Link.open(self)
+            return self._link
+
+    async def _examine(self, link: _Link) -> None:
+        """Give up a server that was late and shows no life; it is started again when needed."""
+        if not await link.is_alive():
+            logger.warning("MCP server %s hangs; it is given up", self.name)
+            await self._drop(link)
+
+    async def _drop(self, link: _Link | None = None) -> None:
+        """Close the connection, if it is `link` or none is named."""
+        held = self._link
+        if held is not None and link in (None, held):
+            self._link = None
+            await held.close()
+
+    def transport(self, log: TextIO) -> Any:
+        """What the SDK connects by; a command's complaints go to `log`."""
+        from mcp import StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
+        if self.url:
+            return self._over_http()
+        command, *arguments = self.command
+        parameters = StdioServerParameters(command=command, args=arguments, env=self._environment)
+        return stdio_client(parameters, errlog=log)
+
+    @contextlib.asynccontextmanager
+    async def _over_http(self) -> AsyncGenerator[Any]:
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=self.timeout_s + CONNECT_TIMEOUT_S)
+        async with (
+            httpx2.AsyncClient(headers=self._headers, timeout=timeout) as client,
+            streamable_http_client(self.url, http_client=client) as streams,
+        ):
+            yield streams
+
+
+class _Link:
+    """A connection, held by a task of its own: the SDK wants it opened and closed by one task."""
+
+    def __init__(self, client: Client, closing: asyncio.Event, task: asyncio.Task[None]) -> None:
+        self.client = client
+        self._closing, self._task = closing, task
+
+    @classmethod
+    async def open(cls, server: McpServer) -> _Link:
+        """Connect.
+
+        Raises:
+            ServerUnreachable: it cannot be, with what the server said last.
+        """
+        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        closing = asyncio.Event()
+        with io.TextIOWrapper(tempfile.TemporaryFile(), "utf-8", "replace") as log:
+            task = asyncio.create_task(_hold(server, log, ready, closing))
+            try:
+                client = await asyncio.wait_for(asyncio.shield(ready), CONNECT_TIMEOUT_S)
+            except BaseException as error:
+                await _ended(task)
+                if not isinstance(error, Exception):
+                    raise
+                said = _last_words(log)
+                raise ServerUnreachable(
+                    f"cannot use the MCP server {server.name}: {_reason(error)}{said}"
+                ) from error
+        return cls(client, closing, task)
+
+    async def is_alive(self) -> bool:
+        """Whether the server still answers."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                await self.client.list_tools(cache_mode="bypass")
+        except Exception:  # whatever it is, there is no answer
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Close; a server that does not go is left to the SDK, which kills it."""
+        self._closing.set()
+        await _ended(self._task, grace_s=15.0)
+
+
+async def _hold(
+    server: McpServer, log: TextIO, ready: asyncio.Future[Client], closing: asyncio.Event
+) -> None:
+    """Keep a connection open until `closing`."""
+    from mcp import Client
+
+    try:
+        # The log is closed by whoever waits; the process has its own copy of it.
+        async with Client(server.transport(log)) as client:
+            ready.set_result(client)
+            await closing.wait()
+    except BaseException as error:
+        if not ready.done():
+            ready.set_exception(error if isinstance(error, Exception) else OSError("cancelled"))
+            return
+        if not isinstance(error, Exception):
+            raise
+        logger.info("MCP server %s: %s", server.name, _reason(error))
+
+
+async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
+    """Wait for `task`, at most `grace_s`; then cancel it and wait for that, not for ever either."""
+    await asyncio.wait({task}, timeout=grace_s or 0.01)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=15.0)
+
+
+async def _elsewhere(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` on the background loop, from any loop."""
+    if asyncio.get_running_loop() is background_loop():
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
+
+
+async def _all_specs(client: Client) -> list[ToolSpec]:
+    specs: list[ToolSpec] = []
+    cursor: str | None = None
+    while len(specs) < MOST_TOOLS:
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        specs += [
+            ToolSpec(
+                name=tool.name,
+                description=tool.description or tool.title or tool.name,
+                parameters=dict(tool.input_schema),
+            )
+            for tool in page.tools
+        ]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return specs
+
+
+def as_result(result: CallToolResult) -> ToolResult:
+    """What a server answered, as text: its texts, and a line for whatever is none."""
+    parts = [_text_of(block) for block in result.content]
+    if not parts and result.structured_content is not None:
+        parts = [msgspec.json.encode(result.structured_content).decode()]
+    content = "\n".join(parts)
+    if result.is_error:
+        return ToolResult.failed(ToolFault.REFUSED, content or "the tool failed and says no more")
+    return ToolResult(content=content)
+
+
+def _text_of(block: Any) -> str:
+    if block.type == "text":
+        return str(block.text)
+    if block.type == "resource" and getattr(block.resource, "text", None):
+        return str(block.resource.text)
+    where = getattr(block, "uri", None) or getattr(getattr(block, "resource", None), "uri", "")
+    kind = getattr(block, "mime_type", None) or block.type
+    size = len(getattr(block, "data", "") or "")
+    return f"[{kind}{f' at {where}' if where else ''}{f', {size} bytes in base64' if size else ''}]"
+
+
+def _require_sdk() -> None:
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingExtra.of("mcp", needed_for="an MCP server")
+
+
+def _command(server: str | Sequence[str]) -> list[str]:
+    try:
+        command = shlex.split(server) if isinstance(server, str) else list(server)
+    except ValueError as error:
+        raise ConfigError(f"{server!r} is not a command: {error}") from None
+    if not command:
+        raise ConfigError("an MCP server is a command, or an address such as http://host:8000/mcp")
+    return command
+
+
+def _reason(error: BaseException) -> str:
+    """The first cause inside the groups that task groups raise."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError) and not str(error):
+        return f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _last_words(log: TextIO) -> str:
+    """The end of what a command wrote to standard error."""
+    with contextlib.suppress(OSError, ValueError):
+        log.flush()
+        end = log.seek(0, os.SEEK_END)
+        log.seek(max(0, end - _TOLD_CHARS))
+        said = log.read().strip()
+        return f"; it said: {said}" if said else ""
+    return ""

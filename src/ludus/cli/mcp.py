@@ -1,0 +1,157 @@
+"""`ludus mcp`: an environment as an MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import tyro
+
+from ludus.envs.mcp_server import LIMITS, McpEnv
+from ludus.errors import ConfigError
+from ludus.wire.server import DEFAULT_PORT
+
+from .arguments import Flag, parse
+from .sessions import named
+
+PATH = "/mcp"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to serve, and how."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Which environment; constructor arguments as in 'ludus/arithmetic-v0?max_operations=2'."""
+    http: Flag = False
+    """Serve streamable HTTP; without it the client starts this command and speaks over stdio."""
+    host: str = "127.0.0.1"
+    """Address to bind, with --http. Off loopback a token is required."""
+    port: int = DEFAULT_PORT
+    """With --http."""
+    token: str = ""
+    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show."""
+    max_episodes: int = LIMITS.max_sessions
+    """Open at once."""
+    step_timeout_s: float = LIMITS.step_timeout_s
+    """For the beginning of an episode and for each call."""
+    lease_s: float = LIMITS.lease_s
+    """An episode nobody plays for so long is released."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until the client goes, or until SIGINT or SIGTERM."""
+    options = parse(
+        Options,
+        arguments,
+        verb="mcp",
+        about="Serve an environment to MCP clients: begin_episode, its tools, say.",
+        example="ludus mcp ludus/arithmetic-v0",
+    )
+    _check(options)
+    limits = msgspec.structs.replace(
+        LIMITS,
+        max_sessions=options.max_episodes,
+        step_timeout_s=options.step_timeout_s,
+        lease_s=options.lease_s,
+    )
+    env = McpEnv(named(options.env, ""), limits=limits)
+    asyncio.run(_serve(env, options))
+    return 0
+
+
+async def _serve(env: McpEnv, options: Options) -> None:
+    await env.start()
+    try:
+        await (_over_http(env, options) if options.http else _over_stdio(env))
+    finally:
+        await env.stop()
+
+
+async def _over_stdio(env: McpEnv) -> None:
+    from mcp.server.stdio import stdio_server
+
+    server = env.server()
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _over_http(env: McpEnv, options: Options) -> None:
+    import uvicorn
+
+    app = env.server().streamable_http_app(streamable_http_path=PATH, host=options.host)
+    guarded = bearer(app, options.token or os.environ.get("LUDUS_TOKEN", ""))
+    with _bound(options) as listening:
+        address = f"http://{options.host}:{listening.getsockname()[1]}{PATH}"
+        print(f"serving {env.id} at {address}", file=sys.stderr, flush=True)
+        server = _quiet_server(uvicorn.Config(guarded, log_level="warning", lifespan="on"))
+        await server.serve(sockets=[listening])
+
+
+def _quiet_server(config: Any) -> Any:
+    """A server that ends on SIGINT and SIGTERM, and leaves it at that: uvicorn's own raises the
+    signal once more, before episodes are released.
+    """
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+            yield
+
+    return Server(config)
+
+
+def _bound(options: Options) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        return socket.create_server((options.host, options.port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {options.host}:{options.port}: {error.strerror}; choose another "
+            "with --port, or --port 0 for any free one"
+        ) from None
+
+
+def bearer(app: App, token: str) -> App:
+    """`app`, for those who know the token; for everybody if there is none."""
+    if not token:
+        return app
+    expected = f"Bearer {token}".encode()
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        given = dict(scope.get("headers") or []).get(b"authorization", b"")
+        if scope["type"] != "http" or hmac.compare_digest(given, expected):
+            await app(scope, receive, send)
+            return
+        headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    return guarded
+
+
+def _check(options: Options) -> None:
+    token = options.token or os.environ.get("LUDUS_TOKEN", "")
+    if options.http and options.host not in LOOPBACK and not token:
+        raise ConfigError(
+            f"--host {options.host} is not loopback: set LUDUS_TOKEN to what clients must send"
+        )
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"ports are 0 to 65535, got {options.port}")
+    if options.max_episodes < 1 or not options.step_timeout_s > 0 or not options.lease_s > 0:
+        raise ConfigError("--max-episodes, --step-timeout-s and --lease-s must be more than 0")
