@@ -16,7 +16,7 @@ from typing import Protocol
 
 from . import process_tree
 from .control_groups import ControlGroup
-from .inside.request import QUIET, Request
+from .inside.request import QUIET, Request, memory_file
 from .inside.slot import REPORT
 from .protocol import ExecutionStatus, Limits, Usage
 
@@ -267,13 +267,3 @@ def _ends_in_memory_error(code: int, stderr: bytes) -> bool:
             b"numpy._core._exceptions._ArrayMemoryError",
         )
     )
-
-
-def memory_file(name: str, data: bytes) -> int:
-    """A sealed-off copy of `data` behind a descriptor that stands at its start."""
-    descriptor = os.memfd_create(name)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor

@@ -29,13 +29,14 @@ from .paths import check_fetch, check_files
 from .places import certificate_places, package_folders, readable_places
 from .pool import SlotPool, default_size
 from .protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
+from .provers import Provers
 from .slots import Outcome, Slot, SlotLost
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
-LIGHT, NUMERIC, NETWORK, SESSION = "light", "numeric", "network", "session"
+LIGHT, NUMERIC, NETWORK, PROVING, SESSION = "light", "numeric", "network", "proving", "session"
 """Kinds of slot: with the usual standard-library modules loaded; with numpy as well (a dearer
-fork); with a way out to a network; for sessions.
+fork); with a way out to a network; for the tests' side of gradings; for sessions.
 """
 
 NETWORK_TIERS = (ROOT, USERNS, DOCKER)
@@ -109,6 +110,7 @@ class SlotSandbox:
         self._size = size or default_size()
         self._max_sessions = max_sessions
         self._pools: dict[str, SlotPool] = {}
+        self._provers: Provers | None = None
         self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
 
     @property
@@ -129,10 +131,17 @@ class SlotSandbox:
     def pool(self, kind: str = LIGHT) -> SlotPool:
         """The slots of one kind, started as they are needed."""
         if kind not in self._pools:
-            first = (LIGHT, NUMERIC, NETWORK, SESSION).index(kind) * self._size
+            first = (LIGHT, NUMERIC, NETWORK, PROVING, SESSION).index(kind) * self._size
             size = self._max_sessions if kind == SESSION else self._size
             self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), size)
         return self._pools[kind]
+
+    @property
+    def provers(self) -> Provers:
+        """The tests' sides of gradings, started as they are needed."""
+        if self._provers is None:
+            self._provers = Provers(self.pool(PROVING))
+        return self._provers
 
     def kind_for(self, *sources: bytes) -> str:
         """The kind of slot that suits these programs."""
@@ -324,6 +333,8 @@ class SlotSandbox:
 
     async def close(self) -> None:
         """End every slot and remove what they used. Idempotent."""
+        if self._provers:
+            await self._provers.close()
         for pool in self._pools.values():
             await pool.close()
         if self._egress:

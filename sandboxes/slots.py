@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import os
 import socket
@@ -14,10 +13,10 @@ from . import process_tree
 from .control_groups import ControlGroup
 from .guardian import Guardian, pair, spawn
 from .inside.plan import Plan
-from .inside.request import INLINE_BYTES, Request, encode
+from .inside.request import Request, send
 from .inside.slot import ORDER, READY
 from .protocol import Limits
-from .runs import KILL_TIMEOUT_S, Outcome, Run, SlotLost, memory_file
+from .runs import KILL_TIMEOUT_S, Outcome, Run, SlotLost
 
 __all__ = ["START_TIMEOUT_S", "Outcome", "Slot", "SlotLost"]
 
@@ -126,16 +125,7 @@ class Slot:
 
     def send(self, request: Request, descriptors: list[int]) -> None:
         """Hand the parked child its request."""
-        data = encode(request, self.number)
-        body = -1
-        if len(data) > INLINE_BYTES:
-            body = memory_file("request", data)
-            data = b"@"
-            descriptors = [*descriptors, body]
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        self._requests.sendmsg([data], rights)
-        if body >= 0:
-            os.close(body)
+        send(self._requests, request, self.number, descriptors)
 
     def kill_run(self) -> None:
         """End the present run; its report follows."""

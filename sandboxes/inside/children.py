@@ -9,9 +9,31 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from . import command, fetch, program, prove, prove_pytest, repl, serve, syscalls as sc, way_out
+from . import (
+    command,
+    fetch,
+    program,
+    prove,
+    prove_many,
+    prove_pytest,
+    repl,
+    serve,
+    syscalls as sc,
+    way_out,
+)
 from .plan import UNSAFE, USERNS, Plan
-from .request import COMMAND, FETCH, PROVE, PROVE_PYTEST, PYTHON, REPL, SERVE, Request, receive
+from .request import (
+    COMMAND,
+    FETCH,
+    PROVE,
+    PROVE_MANY,
+    PROVE_PYTEST,
+    PYTHON,
+    REPL,
+    SERVE,
+    Request,
+    receive,
+)
 
 _exit = os._exit  # a program may replace the one in `os`
 
@@ -23,6 +45,7 @@ MODES: dict[str, Mode] = {
     FETCH: fetch.run,
     SERVE: serve.run,
     PROVE: prove.run,
+    PROVE_MANY: prove_many.run,
     PROVE_PYTEST: prove_pytest.run,
     REPL: repl.run,
 }

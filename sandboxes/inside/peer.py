@@ -75,6 +75,15 @@ class Peer:
             else:
                 self._raise(tokens)
 
+    def tell_core(self, core: int) -> None:
+        """Send where this end runs, before anything else."""
+        self._line.sendall(_LENGTH.pack(core))
+
+    def hear_core(self) -> int:
+        """Where the other end runs."""
+        (core,) = _LENGTH.unpack(self._take(_LENGTH.size))
+        return int(core)
+
     def serve_forever(self) -> None:
         """Answer requests until the other end closes."""
         while True:

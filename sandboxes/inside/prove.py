@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import TextIO
 
-from . import peer, wire
+from . import one_core, peer, wire
 from .proxies import ClassHandle, Handle, RemoteIterator, here, token_of
 from .request import Request
+from .traceless import ALIASES, MODULE_NAMES
 
 PEER, REPORT = 3, 4
 """Descriptors: the line to the solution, and the file for results."""
@@ -39,8 +40,6 @@ _TRUSTED_FUNCTIONS = {
     "allclose": "numpy",
 }
 """Names tests judge by: taken from here even if the solution offers its own."""
-
-_ALIASES = {"np": "numpy", "pd": "pandas"}
 
 
 def run(request: Request) -> int:
@@ -109,6 +108,12 @@ class Bench:
         self._failure = ""
         self.names: dict[str, object] = {"__name__": "tests", PLAIN: plain}
 
+    def close(self) -> None:
+        """Let go of the solution's objects and of the line to it."""
+        self.line.close()
+        for held in (self.names, self._handles, self._exceptions):
+            held.clear()
+
     def ask(self, verb: str, *arguments: object) -> object:
         """Ask the solution. Once it has broken the line, every later test fails too, whatever the
         tests catch.
@@ -133,10 +138,11 @@ class Bench:
             UnusableTests: the prelude cannot be run.
         """
         self._run_prelude(str(job["prelude"]))
+        self.meet()
         wanted = needed_names(tests) - set(self.names)
         for name in wanted & _TRUSTED_FUNCTIONS.keys():
             self._import(name)
-        if suspects := wanted & _MODULE_NAMES:
+        if suspects := wanted & MODULE_NAMES:
             sources: list[str] = job["tests"]  # type: ignore[assignment]
             for name in suspects & _modules_used(sources):
                 self._import(name)
@@ -147,6 +153,13 @@ class Bench:
                 self._resolve_builtin(tests)
         except BaseException as error:
             self._failure = f"the solution does not load: {_describe(error)}"
+
+    def meet(self) -> None:
+        """Join the solution on its core."""
+        try:
+            one_core.join(self.line.hear_core())
+        except peer.Gone:
+            return  # the first request will say so
 
     def _run_prelude(self, source: str) -> None:
         if not source:
@@ -173,7 +186,7 @@ class Bench:
             if name in _TRUSTED_FUNCTIONS:
                 self.names[name] = getattr(importlib.import_module(_TRUSTED_FUNCTIONS[name]), name)
             else:
-                self.names[name] = importlib.import_module(_ALIASES.get(name, name))
+                self.names[name] = importlib.import_module(ALIASES.get(name, name))
         except (ImportError, AttributeError):
             return
 
@@ -287,7 +300,6 @@ def _all_names(codes: list[CodeType]) -> set[str]:
 
 
 _BUILTIN_NAMES = frozenset(dir(builtins))
-_MODULE_NAMES = frozenset({*sys.stdlib_module_names, *_ALIASES})
 
 
 def _modules_used(sources: list[str]) -> set[str]:

@@ -55,7 +55,9 @@ def _rehearse(near: socket.socket, far: socket.socket, null: int, number: int) -
 def _rehearse_grading() -> None:
     """Both ends of one line, with the answer written before the question."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    server = serve.Server(near.detach(), _SOLUTION)
+    server = serve.Server(near.detach())
+    server.line.tell_core(_NOWHERE)
+    server.load(_SOLUTION)
     bench = prove.Bench(far.detach())
     tests = prove.compile_tests(_JOB)
     server.line.send(["!", *_tokens({"f": ("function", "h0")})])
@@ -69,6 +71,7 @@ def _rehearse_grading() -> None:
     server.line.close()
 
 
+_NOWHERE = 0xFFFF_FFFF
 _SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
 _JOB: prove.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}
 

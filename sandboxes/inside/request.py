@@ -25,17 +25,9 @@ IN_FILE = b"@"
 MARSHAL_VERSION = 2
 """Plain values only, and the same bytes in every Python 3."""
 
-PYTHON, COMMAND, FETCH, SERVE, PROVE, PROVE_PYTEST, REPL = (
-    "python",
-    "command",
-    "fetch",
-    "serve",
-    "prove",
-    "prove_pytest",
-    "repl",
-)
-
-QUIET = (SERVE, PROVE, PROVE_PYTEST, REPL)
+PYTHON, COMMAND, FETCH, REPL = "python", "command", "fetch", "repl"
+SERVE, PROVE, PROVE_MANY, PROVE_PYTEST = "serve", "prove", "prove_many", "prove_pytest"
+QUIET = (SERVE, PROVE, PROVE_MANY, PROVE_PYTEST, REPL)
 """Modes that get no output pipes: what they print is discarded, or goes where the driver says."""
 
 
@@ -44,7 +36,8 @@ class Request:
 
     Args:
         mode: PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read
-            `options["paths"]`. SERVE and PROVE: the two sides of a grading. REPL: a session.
+            `options["paths"]`. SERVE and PROVE (or PROVE_MANY, PROVE_PYTEST): the two sides of a
+            grading. REPL: a session.
         files: written below the work directory first, by the child itself.
         streams: what the descriptors sent along are, in order: "out", "err", "in", "peer",
             "report".
@@ -72,6 +65,34 @@ def encode(request: Request, number: int) -> bytes:
     """The request as bytes; `number` is the run it is meant for."""
     fields = number, request.mode, request.blobs, request.files, request.options, request.streams
     return marshal.dumps(fields, MARSHAL_VERSION)
+
+
+def send(channel: socket.socket, request: Request, number: int, descriptors: list[int]) -> None:
+    """Send the request of run `number` with the descriptors its `streams` name."""
+    data = encode(request, number)
+    if len(data) <= INLINE_BYTES:
+        _send(channel, data, descriptors)
+        return
+    body = memory_file("request", data)
+    try:
+        _send(channel, IN_FILE, [*descriptors, body])
+    finally:
+        os.close(body)
+
+
+def _send(channel: socket.socket, data: bytes, descriptors: list[int]) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    channel.sendmsg([data], rights)
+
+
+def memory_file(name: str, data: bytes) -> int:
+    """A copy of `data` behind a descriptor that stands at its start."""
+    descriptor = os.memfd_create(name)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int]]:

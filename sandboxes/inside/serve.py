@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, ModuleType
 
-from . import peer, program
+from . import one_core, peer, program
 from .request import Request
 
 PEER = 3
@@ -24,7 +24,9 @@ _MOST_ITEMS = 64
 
 def run(request: Request) -> int:
     """Load `blobs[0]` and answer until the tests' side closes."""
-    server = Server(PEER, request.blobs[0])
+    server = Server(PEER)
+    server.line.tell_core(one_core.stay())
+    server.load(request.blobs[0])
     try:
         server.line.serve_forever()
     except BaseException:
@@ -35,11 +37,15 @@ def run(request: Request) -> int:
 class Server:
     """The loaded solution and the objects of its that the tests hold."""
 
-    def __init__(self, descriptor: int, source: bytes) -> None:
+    def __init__(self, descriptor: int) -> None:
         self._objects: list[object] = []
         self._numbers: dict[int, str] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
+        self._names: dict[str, object] = {}
+
+    def load(self, source: bytes) -> None:
+        """Run the solution; what it raises is raised again when it is asked for its names."""
         main = program.fresh_main()
         main.__name__ = "solution"  # `if __name__ == "__main__"` is not for graders
         sys.modules["solution"] = main

@@ -96,6 +96,11 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
     return result if result >= 0 else _check(result, f"prctl({option}, {first})")
 
 
+def current_core() -> int:
+    """The number of the core this process is running on."""
+    return _check(_libc.sched_getcpu(), "sched_getcpu()")
+
+
 def drop_capabilities() -> None:
     """Empty the effective, permitted, inheritable and ambient sets of this process."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)

@@ -1,0 +1,77 @@
+"""The tests' side of one grading after another, as long as their tests leave no trace in it.
+
+For each job the driver hears one word when it is known what kind of tests they are, and, if they
+are begun here, a second one when they are over. Names, objects and the line to the solution are
+those of one job alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from types import CodeType
+
+from .prove import PEER, Bench, Job, write_rows
+from .request import Request, receive
+from .traceless import leave_no_trace
+
+BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
+"""Begun here; a process of their own is needed; over (the report says how)."""
+
+MOST_JOBS = 1000
+_MOST_GROWN_KIB = 128 << 10
+"""After as many jobs, or grown by this much, the process ends: a new one is cheap."""
+
+
+def run(request: Request) -> int:
+    """Take jobs from the driver's line until it closes."""
+    line = socket.socket(fileno=PEER)
+    gc.enable()
+    before = _peak_kib()
+    for number in range(MOST_JOBS):
+        job, streams = receive(line, number)
+        _do(job.options, streams, line)
+        if _peak_kib() - before > _MOST_GROWN_KIB:
+            break
+    return 0
+
+
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _do(job: Job, streams: dict[str, int], line: socket.socket) -> None:
+    with os.fdopen(streams["report"], "w") as report, socket.socket(fileno=streams["peer"]) as far:
+        tests = _traceless(job)
+        if tests is None:
+            line.send(FRESH)
+            return
+        line.send(BEGUN)
+        write_rows(report, _rows(tests, job, far))
+    line.send(OVER)
+
+
+def _traceless(job: Job) -> list[CodeType] | None:
+    """The tests as code, or None if they need a process of their own (or are no Python at all)."""
+    import ast  # large in every child; only those that grade many times load it
+
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    try:
+        trees = list(map(ast.parse, sources))
+        if job["prelude"] or not leave_no_trace(trees):
+            return None
+        return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _rows(tests: list[CodeType], job: Job, far: socket.socket) -> Iterator[dict[str, object]]:
+    bench = Bench(far.detach())
+    try:
+        bench.prepare(tests, job)
+        yield from bench.results(tests, stop_early=bool(job["stop_early"]))
+    finally:
+        bench.close()

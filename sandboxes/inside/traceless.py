@@ -1,0 +1,62 @@
+"""Which tests leave no trace in the process that runs them, so that the next may run in it too.
+
+Decided by their syntax, against a list of what is allowed: assertions, plain statements and pure
+built-in functions. Whoever imports, touches a module's attributes, defines a class or calls a
+built-in that acts on anything but its arguments gets a process of their own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
+
+ALIASES = {"np": "numpy", "pd": "pandas"}
+"""What tests call some modules."""
+
+MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
+"""Names that may come to stand for a module where tests use them."""
+
+_NODES = frozenset(
+    """
+    Module Expr Assert Assign AnnAssign AugAssign FunctionDef Return For While If Pass Break
+    Continue Try ExceptHandler Raise arguments arg keyword comprehension
+    BoolOp NamedExpr BinOp UnaryOp Lambda IfExp Dict Set List Tuple ListComp SetComp DictComp
+    GeneratorExp Compare Call FormattedValue JoinedStr Constant Attribute Subscript Starred Name
+    Slice Load Store And Or Add Sub Mult MatMult Div Mod Pow LShift RShift BitOr BitXor BitAnd
+    FloorDiv Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+
+_PURE = frozenset(
+    """
+    abs all any bin bool bytes callable chr complex dict divmod enumerate filter float format
+    frozenset hasattr hash hex id int isinstance issubclass iter len list map max min next oct ord
+    pow print range repr reversed round set slice sorted str sum tuple type zip
+    Ellipsis NotImplemented __name__
+    """.split()  # noqa: SIM905
+)
+_EXCEPTIONS = frozenset(
+    name
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException)
+)
+_IMPURE = (frozenset(dir(builtins)) | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
+
+
+def leave_no_trace(tests: list[ast.Module]) -> bool:
+    """Whether all of them are of the kind described above."""
+    import ast  # large in every child; only those that grade many times load it
+
+    return all(_is_harmless(node) for test in tests for node in ast.walk(test))
+
+
+def _is_harmless(node: ast.AST) -> bool:
+    name: str = getattr(node, "id", "")
+    attribute: str = getattr(node, "attr", "")
+    if name in _IMPURE or attribute.startswith("_") or getattr(node, "decorator_list", None):
+        return False
+    return type(node).__name__ in _NODES
