@@ -19,8 +19,8 @@ from contextlib import suppress
 
 from ludus.rewards.maths import MathsVerifier, extract
 from ludus.rewards.maths.conventions import DEFAULT
-from ludus.rewards.maths.judge import NeedsPool
-from ludus.rewards.maths.verify import BadGold, decide
+from ludus.rewards.maths.decision import BadGold, decide
+from ludus.rewards.maths.proving.judge import NeedsPool
 from ludus.verdict import Status
 
 SEEDS = [

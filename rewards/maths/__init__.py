@@ -1,9 +1,9 @@
 """Mathematics: is the final answer of a response the gold answer?"""
 
 from .conventions import Conventions, conventions
-from .excerpt import Extraction
 from .explain import GoldProblem, Step, check_golds, explain, render
-from .extraction import THINKING, extract
+from .extracting.excerpt import Extraction
+from .extracting.extraction import THINKING, extract
 from .scoring import MathsVerifier, equivalent, verify
 
 __all__ = [

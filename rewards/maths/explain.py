@@ -12,15 +12,15 @@ from rich.text import Text
 
 from ludus.verdict import Verdict
 
-from .canonical import normal
-from .extraction import visible
-from .judge import infinity
-from .nodes import Node, TooBig, Unreadable, is_scalar, symbols, walk
-from .probe import approximate
-from .reader import read
+from .decision import BadGold, read_gold
+from .extracting.extraction import visible
+from .proving.canonical import normal
+from .proving.judge import infinity
+from .proving.probe import approximate
+from .proving.sums import Meter
+from .reading.nodes import Node, TooBig, Unreadable, is_scalar, symbols, walk
+from .reading.reader import read
 from .scoring import MathsVerifier
-from .sums import Meter
-from .verify import BadGold, read_gold
 
 MAX_SHOWN = 300
 

@@ -16,11 +16,11 @@ from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .conventions import Conventions, conventions
-from .excerpt import Extraction
-from .extraction import THINKING, extract
-from .judge import NeedsPool
-from .pipelines import PIPELINES
-from .verify import BadGold, Decision, decide, no_answer
+from .decision import BadGold, Decision, decide, no_answer
+from .extracting.excerpt import Extraction
+from .extracting.extraction import THINKING, extract
+from .extracting.pipelines import PIPELINES
+from .proving.judge import NeedsPool
 
 TARGET = "ludus.rewards.maths.worker:score"
 

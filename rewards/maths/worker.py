@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 
 from .conventions import Conventions
-from .nodes import Node
-from .verify import BadGold, decide
+from .decision import BadGold, decide
+from .reading.nodes import Node
 
 
 def warm() -> None:
     """Import what the work needs, so that forked workers are ready at once."""
-    import_module(".precise", __package__)
-    import_module(".symbolic", __package__)
+    import_module(".proving.precise", __package__)
+    import_module(".proving.symbolic", __package__)
 
 
 def score(request: object) -> dict[str, object]:
@@ -41,8 +41,8 @@ def score(request: object) -> dict[str, object]:
 
 
 def _deep(left: Node, right: Node) -> bool | None:
-    from .precise import agree
-    from .symbolic import simplifies_to_zero
+    from .proving.precise import agree
+    from .proving.symbolic import simplifies_to_zero
 
     outcome = agree(left, right)
     return outcome if outcome is not None else simplifies_to_zero(left, right)

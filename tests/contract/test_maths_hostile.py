@@ -12,8 +12,8 @@ import pytest
 
 from ludus.rewards.maths import MathsVerifier, extract
 from ludus.rewards.maths.conventions import DEFAULT
-from ludus.rewards.maths.judge import NeedsPool
-from ludus.rewards.maths.verify import decide
+from ludus.rewards.maths.decision import decide
+from ludus.rewards.maths.proving.judge import NeedsPool
 from ludus.verdict import Status
 
 CPU_S = 0.5

@@ -6,7 +6,7 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.rewards.maths import conventions
-from ludus.rewards.maths.verify import decide
+from ludus.rewards.maths.decision import decide
 
 
 def same(gold: str, answer: str, preset: str = "default", **options: object) -> bool:

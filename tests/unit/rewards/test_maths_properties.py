@@ -6,8 +6,8 @@ from hypothesis import given, settings, strategies as st
 
 from ludus.rewards.maths import equivalent, extract, verify
 from ludus.rewards.maths.conventions import DEFAULT
-from ludus.rewards.maths.judge import NeedsPool
-from ludus.rewards.maths.verify import BadGold, decide
+from ludus.rewards.maths.decision import BadGold, decide
+from ludus.rewards.maths.proving.judge import NeedsPool
 
 ATOMS = st.sampled_from(
     ["1", "2", "17", "0.5", "x", "y", "n", r"\pi", r"\sqrt{2}", r"\frac{3}{4}", "3i"]

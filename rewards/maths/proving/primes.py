@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from .nodes import TooBig
+from ..reading.nodes import TooBig
 
 MAX_BITS = 7000
 

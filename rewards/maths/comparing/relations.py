@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .canonical import difference
-from .judge import Judge, NeedsPool
-from .nodes import Node, TooBig, add, is_scalar, neg, rename, symbols, walk
-from .sums import Sum
+from ..proving.canonical import difference
+from ..proving.judge import Judge, NeedsPool
+from ..proving.sums import Sum
+from ..reading.nodes import Node, TooBig, add, is_scalar, neg, rename, symbols, walk
 
 _EQUALS = frozenset({"=", "~=", "->"})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

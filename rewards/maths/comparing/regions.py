@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from .canonical import difference
-from .judge import Judge, infinity
-from .nodes import INFINITY, Node, TooBig, is_scalar, neg, num, symbols
-from .probe import Undefined, evaluate
-from .sums import ONE
+from ..proving.canonical import difference
+from ..proving.judge import Judge, infinity
+from ..proving.probe import Undefined, evaluate
+from ..proving.sums import ONE
+from ..reading.nodes import INFINITY, Node, TooBig, is_scalar, neg, num, symbols
 
 MAX_PIECES = 64
 LINE_PRODUCTS = 60

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..conventions import Conventions
+from ..reading.nodes import Node, TooBig, num, shape, sym
 from .canonical import difference
-from .conventions import Conventions
-from .nodes import Node, TooBig, num, shape, sym
 from .probe import approximate, differ
 from .sums import MAX_PRODUCTS
 
@@ -103,7 +103,7 @@ EXACT = frozenset({"num", "dec"})
 def infinity(node: Node) -> int:
     """1, -1, or 0 if the node is not an infinity.
 
-    >>> from .reader import read
+    >>> from ..reading.reader import read
     >>> infinity(read(r"-\\\\infty"))
     -1
     """

@@ -13,7 +13,7 @@ import cmath
 import math
 from collections.abc import Callable
 
-from .nodes import Node, shape
+from ..reading.nodes import Node, shape
 
 EPSILON = 2.3e-16
 HUGE = 1e150
@@ -34,7 +34,7 @@ class Undefined(ArithmeticError):
 def differ(left: Node, right: Node) -> bool:
     """Whether the formulas surely differ at some point.
 
-    >>> from .reader import read
+    >>> from ..reading.reader import read
     >>> differ(read("x+1"), read("1+x")), differ(read("x+1"), read("x-1"))
     (False, True)
     """

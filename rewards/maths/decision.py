@@ -11,15 +11,15 @@ from functools import lru_cache
 
 from ludus.verdict import Verdict
 
-from .compare import matches
+from .comparing.compare import matches
+from .comparing.wording import same_words
 from .conventions import Conventions
-from .excerpt import Extraction
-from .judge import Deep, Judge, NeedsPool
-from .nodes import Node, TooBig, Unreadable
-from .notation import as_words, points_for_commas, squeeze
-from .reader import MAX_CHARACTERS, clean, read_cleaned
-from .sentences import stated
-from .wording import same_words
+from .extracting.excerpt import Extraction
+from .extracting.sentences import stated
+from .proving.judge import Deep, Judge, NeedsPool
+from .reading.nodes import Node, TooBig, Unreadable
+from .reading.notation import as_words, points_for_commas, squeeze
+from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 
 _BOXED_GOLD = re.compile(r"\\boxed\s*\{")
 _LABEL = re.compile(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import nodes
-from .nodes import Node, is_scalar
+from ..reading import nodes
+from ..reading.nodes import Node, is_scalar
 
 MAX_CELLS = 64
 

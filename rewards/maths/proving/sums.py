@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from .nodes import Exact, TooBig
+from ..reading.nodes import Exact, TooBig
 from .primes import check_power, check_size, prime_exponents, small_power
 
 MAX_TERMS = 200

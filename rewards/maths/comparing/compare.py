@@ -4,9 +4,9 @@ single values.
 
 from __future__ import annotations
 
-from .judge import EXACT, Judge
+from ..proving.judge import EXACT, Judge
+from ..reading.nodes import SCALAR_OPS, Node, add, has, is_scalar, neg, shape, walk
 from .matrices import worked_out
-from .nodes import SCALAR_OPS, Node, add, has, is_scalar, neg, shape, walk
 from .quantities import MARKS, same_number, same_value
 from .regions import is_regional, same_region, to_region
 from .relations import aligned, assigned, same_parameter, same_relation, true_chain

@@ -19,7 +19,7 @@ from typing import Any, cast
 import mpmath
 from mpmath.libmp import NoConvergence
 
-from .nodes import Node, symbols, walk
+from ..reading.nodes import Node, symbols, walk
 
 DIGITS = 50
 MAX_DIGITS = 3000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from .judge import EXACT, Judge
-from .nodes import Node, const, has, is_scalar, mul, num, over, power, sym, symbols
-from .probe import approximate
-from .units import UNIT_PART, dimension
+from ..proving.judge import EXACT, Judge
+from ..proving.probe import approximate
+from ..reading.nodes import Node, const, has, is_scalar, mul, num, over, power, sym, symbols
+from ..reading.units import UNIT_PART, dimension
 
 MARKS = frozenset({"percent", "degree", "quantity", "based", "mod", "ratio"})
 _CURRENCY = frozenset({"dollar", "cent", "euro", "pound", "yen", "rupee", "yuan"})

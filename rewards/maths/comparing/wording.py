@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .judge import Judge
-from .nodes import Node
-from .notation import as_words
+from ..proving.judge import Judge
+from ..reading.nodes import Node
+from ..reading.notation import as_words
 
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _SYNONYMS = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..reading.notation import squeeze
 from .excerpt import HEDGE, MAX_ANSWER, Extraction
-from .notation import squeeze
 
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import sympy
 
-from .nodes import Node
+from ..reading.nodes import Node
 
 Expression = Any  # sympy ships no types strict checkers accept
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from .nodes import Exact, Node, TooBig
+from ..reading.nodes import Exact, Node, TooBig
 from .primes import prime_exponents
 from .sums import (
     MAX_PRODUCTS,

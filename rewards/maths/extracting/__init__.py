@@ -1,0 +1,1 @@
+"""Where in a response its answer is: boxes, tags, closing sentences, last expressions."""
