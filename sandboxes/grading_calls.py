@@ -78,7 +78,7 @@ class _Grading:
 
     async def with_a_prover(self) -> list[TestResult] | None:
         """Grade with a tests' side that stays; None if these tests need one of their own, or if
-        that side did not get through them.
+        either side was lost.
         """
         report = os.memfd_create("report")
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -94,6 +94,8 @@ class _Grading:
                     over = await _beside(serving, prover.over())
                     served = await _end(solver, serving)
             return _read_report(report, served, "") if over else None
+        except SlotLost:
+            return None
         finally:
             near.close()
             os.close(report)
