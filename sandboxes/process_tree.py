@@ -19,8 +19,6 @@ class TreeUsage:
     """Resident anonymous pages. Those still shared after a fork are counted once per process: see
     `shared_out`.
     """
-    waited_s: float
-    """The longest time one of them has been ready to run and was not let."""
     processes: int
 
 
@@ -43,18 +41,51 @@ def descendants(root: int) -> list[int]:
 def usage(pids: list[int]) -> TreeUsage:
     """What `pids` have used so far. Processes that are gone count nothing."""
     cpu = memory = 0
-    waited = 0.0
     for pid in pids:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             pages = Path(f"/proc/{pid}/statm").read_text().split()
-            schedule = Path(f"/proc/{pid}/schedstat").read_text().split()
         except OSError:
             continue
         cpu += sum(int(ticks) for ticks in stat[11:15])
         memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
-        waited = max(waited, int(schedule[1]) / 1e9)
-    return TreeUsage(cpu / _TICKS_PER_S, memory, waited, len(pids))
+    return TreeUsage(cpu / _TICKS_PER_S, memory, len(pids))
+
+
+def waited_s(pids: list[int]) -> float:
+    """The longest time one of them has been ready to run and was not let, in seconds.
+
+    Those that put themselves behind others (by nice value, scheduling class or the priority of
+    their session) wait by their own doing, and do not count.
+    """
+    waited = 0.0
+    for pid in pids:
+        try:
+            if not _stands_back(pid):
+                waited = max(waited, _waited_s(pid))
+        except OSError:
+            continue
+    return waited
+
+
+def _waited_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def _stands_back(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    nice, policy = int(stat[16]), int(stat[38])
+    own_nice, own_policy = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+    return nice > own_nice or policy != own_policy or _session_nice(pid) > 0
+
+
+def _session_nice(pid: int) -> int:
+    """The nice value of its whole session, where the kernel groups processes by session."""
+    try:
+        text = Path(f"/proc/{pid}/autogroup").read_text()
+    except OSError:
+        return 0
+    return int(text.rpartition(" ")[2] or 0)
 
 
 def shared_out(pids: list[int]) -> int:

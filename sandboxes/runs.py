@@ -205,7 +205,9 @@ class Run:
         """Past the wall limit: the program's own doing, unless the machine kept it waiting for a
         core.
         """
-        waited = 0.0 if cpu >= self.limits.timeout_s else self.slot.look().waited_s
+        waited = 0.0
+        if cpu < self.limits.timeout_s:
+            waited = process_tree.waited_s(self.slot.processes())
         left = self.limits.timeout_s - (elapsed - waited)
         if left <= 0.01 * self.limits.timeout_s:
             self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {self.limits.timeout_s:g} s")

@@ -1,0 +1,61 @@
+"""Whether a process was kept from running by others, or put itself behind them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ludus.sandboxes import process_tree
+
+_STAND_BACK = {
+    "a nice value": "os.nice(5)",
+    "the class for idle work": "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))",
+    "the nice value of its session": "os.setsid(); open('/proc/self/autogroup', 'w').write('7')",
+}
+
+
+@contextmanager
+def busy(before: str = "") -> Iterator[int]:
+    """A process that shares one core with another like it, so that each has to wait."""
+    core = min(os.sched_getaffinity(0))
+    code = (
+        f"import os\nos.sched_setaffinity(0, [{core}])\n{before}\nprint(flush=True)\nwhile 1: pass"
+    )
+    command = [sys.executable, "-c", code]
+    rival = subprocess.Popen([sys.executable, "-c", code.replace(before, "")])
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            time.sleep(0.3)
+            yield process.pid
+        finally:
+            process.kill()
+            rival.kill()
+            rival.wait()
+
+
+def test_waiting_for_a_core_is_counted() -> None:
+    with busy() as pid:
+        assert process_tree.waited_s([pid]) > 0.02
+
+
+@pytest.mark.parametrize("how", _STAND_BACK)
+def test_who_stands_back_by_itself_has_not_waited(how: str) -> None:
+    if "autogroup" in _STAND_BACK[how] and not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel does not group processes by session")
+    with busy(_STAND_BACK[how]) as pid:
+        assert process_tree.waited_s([pid]) == 0.0
+
+
+def test_processes_that_are_gone_have_not_waited() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert process_tree.waited_s([gone.pid]) == 0.0
