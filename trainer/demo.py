@@ -41,8 +41,8 @@ from .tiny import briefing_phrases, write_tiny_policy
 from .train import train
 
 ENV = "ludus/arithmetic-v0"
-TASKS = "max_operations=2&max_number=9&operators=%2B-*"
-FAULT = "demo_fault=wrong-operator&demo_fault_rate=0.7"
+TASKS = "max_operations=2&max_number=9&operators=%2B*"
+FAULT = "demo_fault=wrong-operator&demo_fault_rate=0.6"
 FAULT_IN_WORDS = "calls the calculator with the first operator mistaken for another"
 SERVER_START_S = 60.0
 SERVER_STOP_S = 15.0
@@ -58,8 +58,8 @@ class DemoConfig:
     folder: str = "runs/demo"
     """Written anew each time; must be missing, empty, or of an earlier demo."""
     seed: int = 0
-    warm_start_steps: int = 180
-    steps: int = 60
+    warm_start_steps: int = 260
+    steps: int = 40
     tasks_per_step: int = 16
     group_size: int = 8
     held_out_tasks: int = 256
@@ -213,7 +213,7 @@ def _sft(config: DemoConfig, model: Path) -> SFTConfig:
         batch_size=32,
         seed=config.seed,
         model=ModelConfig(path=str(model)),
-        trainer=TrainerConfig(lr=1e-3, warmup_steps=10),
+        trainer=TrainerConfig(lr=2e-3, warmup_steps=10, lr_decay="linear"),
         run=RunConfig(folder=str(Path(config.folder) / "warm-start")),
     )
 
