@@ -233,8 +233,6 @@ async def test(config, checkpoint: Path, env: str, turns: int) -> float:
         return (await evaluate(parts.evaluator, "test", config.eval.tasks)).mean
     finally:
         await parts.closing.aclose()
-        await parts.source.close()
-        parts.folder.close()
 
 
 def longest_row(folder: Path) -> int:
