@@ -146,10 +146,29 @@ class ControlGroup:
 
 
 class BorrowedGroup(ControlGroup):
-    """A group that a container engine made: read here, changed only by asking the engine."""
+    """A group that a container engine made."""
+
+    def __init__(self, places: _Places) -> None:
+        super().__init__(places)
+        self._refusals = os.open(places.pids / "pids.events", os.O_RDONLY)
+        self._open.append(self._refusals)
 
     def limit_memory(self, memory_bytes: int) -> None:
-        """Nothing: the engine is asked."""
+        """Nothing: `bound_memory` is asked, and else the engine."""
+
+    def bound_memory(self, total_bytes: int) -> bool:
+        """Bound all of its memory, if this process may; False if it may not."""
+        name = "memory.max" if self._unified else "memory.limit_in_bytes"
+        try:
+            (self._places.memory / name).write_text(str(total_bytes))
+        except OSError:
+            return False
+        return True
+
+    def refused_processes(self) -> int:
+        """How often a process could not be started because there were too many."""
+        found = re.search(rb"max (\d+)", os.pread(self._refusals, 512, 0))
+        return int(found[1]) if found else 0
 
     def try_to_remove(self) -> bool:
         """Stop reading it; the engine removes it."""

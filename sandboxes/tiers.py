@@ -17,7 +17,7 @@ from ludus.errors import ConfigError, LudusError, MissingExtra
 from .containers import DockerSandbox
 from .egress import NetworkPolicy
 from .inside.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
-from .protocol import Limits, Sandbox
+from .protocol import ExecutionStatus, Limits, Sandbox
 from .slot_sandbox import SLOT_TIERS, SlotSandbox
 
 TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
@@ -123,11 +123,12 @@ async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:
 
 
 async def _probe_bounds(sandbox: SlotSandbox) -> list[str]:
-    return [
-        problem
-        for problem, program in _BOUND_PROGRAMS.items()
-        if (await sandbox.execute(program, limits=_BOUND_LIMITS)).ok
-    ]
+    problems: list[str] = []
+    for problem, program in _BOUND_PROGRAMS.items():
+        done = await sandbox.execute(program, limits=_BOUND_LIMITS)
+        if done.ok or done.status is ExecutionStatus.INFRA_ERROR:
+            problems.append(f"{problem} {done.detail}".rstrip())
+    return problems
 
 
 async def _probe_network(sandbox: SlotSandbox) -> list[str]:

@@ -5,7 +5,8 @@
 #
 # Needs root and `dockerd` (on Debian: apt-get install docker.io). The engine has no network and no
 # images, and touches no other engine: data, state and socket are in a temporary folder. The command
-# finds it by DOCKER_HOST. More arguments for dockerd: DOCKERD_ARGS.
+# finds it by DOCKER_HOST. Where gVisor is installed, the engine has it as the runtime `runsc`, told to
+# let containers connect to the socket their driver shows them.
 set -euo pipefail
 
 [ $# -gt 0 ] || { echo "usage: $0 COMMAND..." >&2; exit 2; }
@@ -25,10 +26,20 @@ clean_up() {
     find /sys/fs/cgroup -depth -type d -path "*/$groups*" -exec rmdir {} + 2>/dev/null || true
 }
 
-# shellcheck disable=SC2086  # several arguments on purpose
+runtimes=()
+if command -v runsc >/dev/null; then
+    case "$(runsc flags 2>&1)" in
+        *" -host-uds"*) uds=--host-uds=open ;;
+        *) uds=--fsgofer-host-uds ;;  # releases before 2022-12
+    esac
+    printf '#!/bin/sh\nexec runsc %s --network=none "$@"\n' "$uds" >"$folder/runsc"
+    chmod +x "$folder/runsc"
+    runtimes=(--add-runtime "runsc=$folder/runsc")
+fi
+
 setsid dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs \
     --data-root "$folder/data" --exec-root "$folder/exec" --pidfile "$folder/pid" \
-    --cgroup-parent "/$groups" --host "unix://$folder/docker.sock" ${DOCKERD_ARGS:-} \
+    --cgroup-parent "/$groups" --host "unix://$folder/docker.sock" "${runtimes[@]}" \
     >"$folder/log" 2>&1 </dev/null &
 engine=$!
 trap clean_up EXIT

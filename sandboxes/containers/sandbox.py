@@ -18,12 +18,12 @@ from typing import Self, TypedDict, Unpack
 
 from ludus.errors import ConfigError
 
-from ..control_groups import SLACK_BYTES, start_time
+from ..control_groups import start_time
 from ..egress import NetworkPolicy
 from ..guardian import PYTHON
 from ..inside import emptying, policy
 from ..inside.plan import DOCKER, Plan
-from ..protocol import DEFAULT_LIMITS, MIB
+from ..protocol import MIB
 from ..slot_sandbox import LIGHT, NETWORK, SlotSandbox
 from ..slots import Slot
 from . import host_image
@@ -36,7 +36,6 @@ _PREFIX = "ludus-docker-"
 _FIRST_UID = 100_000
 _FIRST_MAPPED_UID = 10_000
 _UIDS = 50_000
-_TRIAL_BYTES = 256 * MIB
 
 
 class Settings(TypedDict, total=False):
@@ -165,8 +164,7 @@ class DockerSandbox(SlotSandbox):
             image=image.id,
             python=image.interpreter.command,
             mounts=mounts,
-            memory_bytes=DEFAULT_LIMITS.memory_bytes + SLACK_BYTES,
-            processes=self._processes + 1,
+            processes=self._processes,
             disk_bytes=self._disk_bytes,
             runtime=self._runtime,
             environment=image.environment,
@@ -199,7 +197,6 @@ def find_image(engine: Engine, name: str | None, runtime: str | None) -> Image:
         image=str(about["Id"]),
         python=("python3",),
         mounts=(),
-        memory_bytes=_TRIAL_BYTES,
         processes=64,
         disk_bytes=MIB,
         runtime=runtime,

@@ -11,16 +11,15 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .. import process_tree
-from ..control_groups import SLACK_BYTES, group_of
+from ..control_groups import BorrowedGroup, group_of
 from ..inside import emptying
 from ..inside.plan import Plan
 from ..inside.request import Request
-from ..protocol import Limits
+from ..protocol import ExecutionStatus, Limits, Usage
 from ..slots import START_TIMEOUT_S, Outcome, Slot, SlotLost
 from .config import LINE_FOLDER, SOCKET, Container
 from .engine import Engine, EngineFault
@@ -51,8 +50,7 @@ class ContainerGuardian:
         except ProcessLookupError:
             return
         except PermissionError:  # we are an ordinary user, and it is not ours
-            ask = threading.Thread(target=self._engine.kill, args=(self._container,), daemon=True)
-            ask.start()
+            _in_background(self._engine.kill, self._container)
 
     def poll(self) -> int | None:
         """0 once it has ended."""
@@ -74,32 +72,52 @@ class ContainerSlot(Slot):
         super().__init__(plan, None)
         self._engine, self._folder, self._described = engine, folder, described
         self._container = ""
+        self._borrowed: BorrowedGroup | None = None
         self._memory_bytes = described.memory_bytes
 
     async def _launch(self) -> tuple[ContainerGuardian, socket.socket, socket.socket]:
-        line = self._folder / LINE_FOLDER
-        line.mkdir(mode=0o711)
-        with _listen(line) as listener:
-            try:
-                self._container = await asyncio.to_thread(self._make)
-                lines = [await self._accept(listener) for _ in range(2)]
-            except EngineFault as error:
+        lines: list[socket.socket] = []
+        try:
+            await self._connect(lines)
+            guardian = self._take_charge(_peer(lines[0]))
+        except BaseException as error:
+            for line in lines:
+                line.close()
+            if self._container:
+                _in_background(self._engine.remove, self._container)
+            if isinstance(error, EngineFault):
                 raise SlotLost(str(error)) from error
+            raise
+        return guardian, lines[0], lines[1]
+
+    async def _connect(self, lines: list[socket.socket]) -> None:
+        """Start the container and put its control and its request line into `lines`."""
+        folder = self._folder / LINE_FOLDER
+        folder.mkdir(mode=0o711)
+        with _listen(folder) as listener:
+            try:
+                self._container = await asyncio.to_thread(
+                    self._engine.create, self._described.slot()
+                )
+                await asyncio.to_thread(self._engine.start, self._container)
+                for _ in range(2):
+                    lines.append(await self._accept(listener))
             finally:
-                (line / SOCKET).unlink()
-        pid = _peer(lines[0])
+                (folder / SOCKET).unlink()
+
+    def _take_charge(self, pid: int) -> ContainerGuardian:
+        """Open what is read and guarded of the container.
+
+        Raises:
+            SlotLost: it cannot be seen from here.
+        """
         if pid <= 0:
             raise SlotLost("the container's processes cannot be seen from here")
         group = group_of(pid)
         if isinstance(group, str):
             raise SlotLost(f"the container's control group cannot be read: {group}")
-        self.group = group
-        return ContainerGuardian(self._engine, self._container, pid), lines[0], lines[1]
-
-    def _make(self) -> str:
-        container = self._engine.create(self._described.slot())
-        self._engine.start(container)
-        return container
+        self.group = self._borrowed = group
+        return ContainerGuardian(self._engine, self._container, pid)
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         """One line from the container; gives up when it is over without one.
@@ -122,8 +140,6 @@ class ContainerSlot(Slot):
             ) from error
         finally:
             waiting.cancel()
-            with suppress(asyncio.CancelledError):
-                await waiting
 
     async def run(
         self,
@@ -134,23 +150,43 @@ class ContainerSlot(Slot):
         peers: Sequence[tuple[str, int]] = (),
         preserve: bool = False,
     ) -> Outcome:
-        """Run one request to its end; see `Slot.run`."""
-        wanted = limits.memory_bytes + SLACK_BYTES
-        if wanted != self._memory_bytes:
-            try:
-                await self._limit_memory(wanted)
-            except BaseException:
-                for _, descriptor in peers:
-                    os.close(descriptor)
+        """Run one request to its end; see `Slot.run`.
+
+        Some runtimes (gVisor) end the whole container at a bound, not one process: if the kernel
+        says that a bound was reached, that is the program's doing, and no lost slot.
+        """
+        try:
+            await self._limit_memory(limits.memory_bytes + self._described.overhead_bytes)
+        except BaseException:
+            for _, descriptor in peers:
+                os.close(descriptor)
+            raise
+        before = self._bounds_reached()
+        try:
+            return await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
+        except SlotLost:
+            outcome = _ended_at_a_bound(before, self._bounds_reached())
+            if outcome is None:
                 raise
-        return await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
+            return outcome
+
+    def _bounds_reached(self) -> tuple[int, int]:
+        """How often memory and processes ran out in this container, as far as can be told."""
+        try:
+            group = self._borrowed
+            return (group.oom_kills(), group.refused_processes()) if group else (0, 0)
+        except OSError:  # the engine has removed the group already
+            return 0, 0
 
     async def _limit_memory(self, memory_bytes: int) -> None:
-        try:
-            await asyncio.to_thread(self._engine.limit_memory, self._container, memory_bytes)
-        except EngineFault as error:
-            self.give_up()
-            raise SlotLost(f"its memory cannot be bounded: {error}") from error
+        if memory_bytes == self._memory_bytes:
+            return
+        if not (self._borrowed and self._borrowed.bound_memory(memory_bytes)):
+            try:
+                await asyncio.to_thread(self._engine.limit_memory, self._container, memory_bytes)
+            except EngineFault as error:
+                self.give_up()
+                raise SlotLost(f"its memory cannot be bounded: {error}") from error
         self._memory_bytes = memory_bytes
 
     def processes(self) -> list[int]:
@@ -165,15 +201,29 @@ class ContainerSlot(Slot):
             self._folder.rmdir()
 
 
+def _ended_at_a_bound(before: tuple[int, int], after: tuple[int, int]) -> Outcome | None:
+    """What a run did whose container is gone; None if no bound explains it."""
+    if after[0] > before[0]:
+        status, what = ExecutionStatus.OOM, "it ran out of memory, and its container ended"
+    elif after[1] > before[1]:
+        status, what = ExecutionStatus.ERROR, "it ran out of processes, and its container ended"
+    else:
+        return None
+    return Outcome(status, None, b"", b"", Usage(), what)
+
+
+def _in_background(do: Callable[[str], None], container: str) -> None:
+    """Ask the engine without waiting (and without an executor, which may be gone at exit)."""
+    threading.Thread(target=do, args=(container,), daemon=True).start()
+
+
 def _listen(folder: Path) -> socket.socket:
     """A socket in `folder` that whoever sees it may connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
     here = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-    try:
-        listener.bind(
-            f"/proc/self/fd/{here}/{SOCKET}"
-        )  # a socket's address has 107 letters at most
+    try:  # a socket's address has 107 letters at most, a temporary folder's may have more
+        listener.bind(f"/proc/self/fd/{here}/{SOCKET}")
     finally:
         os.close(here)
     (folder / SOCKET).chmod(0o666)

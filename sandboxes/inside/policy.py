@@ -17,6 +17,9 @@ WORK = "/sandbox"
 CONTAINER_FOLDERS = (WORK, "/tmp")
 """What a program may write in a container, where `/tmp` cannot be made a link."""
 
+SHARED = "/dev/shm"
+"""A link to the work directory, too."""
+
 HOSTNAME = "sandbox"
 
 ENVIRONMENT = {

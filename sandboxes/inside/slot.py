@@ -19,6 +19,7 @@ import struct
 from contextlib import suppress
 
 from . import children, emptying, policy, walls
+from .child_end import ChildEnd
 from .plan import DOCKER, LANDLOCK, UNSAFE, USERNS, Plan
 
 REPORT = struct.Struct("<cIiQQQI")
@@ -46,9 +47,11 @@ class Slot:
         """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or
         Landlock domain ends there.
         """
+        self.folders = _container_folders() if plan.tier == DOCKER else (policy.WORK,)
         self.clean_mark = self._mark()
         self.watch = select.epoll()
         self.watch.register(control, select.EPOLLIN)
+        self.child_end = ChildEnd(self.watch)
 
     def serve(self) -> None:
         """Park, wait, clean up, for ever."""
@@ -57,6 +60,7 @@ class Slot:
             self.number += 1
             self.child = os.fork()
             if self.child == 0:
+                self.child_end.forget()
                 children.main(self.plan, self.requests, self.number)
             self._touch()
             self._finish(self.child)
@@ -70,23 +74,21 @@ class Slot:
         self._mark()
 
     def _finish(self, child: int) -> None:
-        ended = os.pidfd_open(child)
-        self.watch.register(ended, select.EPOLLIN)
-        while not self._wait(ended):
+        ended = self.child_end.expect(child)
+        while not self._wait(ended, child):
             pass
-        os.close(ended)
         _, status, usage = os.wait4(child, 0)
         killed = self._kill_rest()
         times = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6), usage.ru_maxrss << 10
         self.control.send(REPORT.pack(b"R", self.number, status, *times, killed))
         self._clean()
 
-    def _wait(self, ended: int) -> bool:
+    def _wait(self, ended: int, child: int) -> bool:
         """Wait for the child's end or an order; True once the child has ended."""
         ready = [descriptor for descriptor, _ in self.watch.poll()]
         if ready != [ended]:
             self._obey(self.control.recv(64))
-        return ended in ready
+        return ended in ready and self.child_end.has_come(ended, child)
 
     def _obey(self, order: bytes) -> None:
         if not order:
@@ -132,7 +134,7 @@ class Slot:
             emptying.empty(self.plan.work)
         elif self._mark() != self.clean_mark:
             if self.plan.tier == DOCKER:
-                emptying.empty_as(self.plan.uid, self.plan.gid, policy.CONTAINER_FOLDERS)
+                emptying.empty_as(self.plan.uid, self.plan.gid, self.folders)
             else:
                 walls.renew_work(self.plan)
             self.clean_mark = self._mark()
@@ -141,8 +143,7 @@ class Slot:
         """What changes when anything in the work directory changes."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
             return None
-        folders = policy.CONTAINER_FOLDERS if self.plan.tier == DOCKER else (policy.WORK,)
-        return tuple(self._mark_of(folder) for folder in folders)
+        return tuple(self._mark_of(folder) for folder in self.folders)
 
     def _mark_of(self, path: str) -> tuple[object, ...]:
         space, folder = os.statvfs(path), os.stat(path)
@@ -150,6 +151,13 @@ class Slot:
         # attributes count too
         attributes = tuple(os.listxattr(path)) if self.plan.tier == USERNS else ()
         return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
+
+
+def _container_folders() -> tuple[str, ...]:
+    """Some runtimes (gVisor) have a /dev/shm of their own whatever they are told."""
+    if os.path.islink(policy.SHARED):
+        return policy.CONTAINER_FOLDERS
+    return (*policy.CONTAINER_FOLDERS, policy.SHARED)
 
 
 def _reap(which: int, options: int) -> int | None:

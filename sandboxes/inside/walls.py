@@ -77,7 +77,8 @@ def build(plan: Plan) -> None:
         if plan.network:
             _raise_loopback()
     if plan.tier == DOCKER:
-        os.symlink(policy.WORK, "/dev/shm")
+        if not os.path.lexists(policy.SHARED):
+            os.symlink(policy.WORK, policy.SHARED)
         for folder in policy.CONTAINER_FOLDERS:  # a runtime gives them the mode the image has there
             os.chmod(folder, 0o1777)
         os.chdir(policy.WORK)

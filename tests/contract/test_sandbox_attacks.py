@@ -187,6 +187,14 @@ WEAKER_TIER = {
         "raise its priority": "",
         "list sys": "",
     },
+    "gvisor": {
+        "read kernel settings": "they are of the kernel in user space, not of the host",
+        "list sys": "same",
+        "make a device": "that kernel has none but its own harmless ones, whatever a file's number says",
+        "raise its priority": "a number without effect there: the host schedules the container as one",
+        "slow its keeper": "same",
+        "pin its keeper": "same",
+    },
     "network": {
         "open a datagram internet socket": "its socket is of an empty network of its own: there is nothing to reach",
     },
@@ -250,6 +258,8 @@ def _serve(service: socket.socket) -> None:
 async def open_tier(tier: str, network: NetworkPolicy | None) -> SlotSandbox:
     if tier == "docker":
         return await DockerSandbox.open(size=2, network=network)
+    if tier == "gvisor":
+        return await DockerSandbox.open(size=2, network=network, runtime="runsc")
     return SlotSandbox(tier, size=2, network=network)
 
 
@@ -364,6 +374,13 @@ def test_no_attack_succeeds_with_a_network_of_an_ordinary_user() -> None:
 @pytest.mark.docker
 def test_no_attack_succeeds_in_a_container(docker_host: str) -> None:
     check_held("docker", asyncio.run(run_attacks("docker")))
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("runsc"), reason="needs gVisor (apt-get install runsc)")
+def test_no_attack_succeeds_in_a_container_with_a_kernel_in_user_space(docker_host: str) -> None:
+    check_held("gvisor", asyncio.run(run_attacks("gvisor")))
 
 
 @pytest.mark.docker
