@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on one episode, besides the environment's own."""
 
-    max_turns: int = 64
+    max_turns: int = 256
     """Sampled spans, summaries of the context included: H."""
     max_idle_turns: int = 10
     """Turns in a row without a call that could be run, where there are tools; 0 sets no bound."""

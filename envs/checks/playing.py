@@ -16,7 +16,7 @@ from ludus.verdict import Status
 from ..gym import GymEnv
 from ..protocol import Info, TextEnv
 
-MAX_STEPS = 64
+MAX_STEPS = 256
 """An episode that is still open after this many steps is left there."""
 
 Choose = Callable[[], str | Message | None]

@@ -73,7 +73,7 @@ async def _play(options: Options, name: str) -> int:
                 task=options.task or None,
                 split=options.split,
                 seed=options.seed,
-                limits=Limits(max_turns=10_000, episode_timeout_s=PATIENCE_S),
+                limits=Limits(max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S),
             )
             return _show_end(console, session, episode, left=seat.left)
         finally:

@@ -1,0 +1,166 @@
+"""`ludus/functions-v0`: small algorithms, carried out call by call on hidden data.
+
+    user       A hidden list of whole numbers. Find two different positions whose items add up to 61
+    assistant  length()
+    tool       14
+    assistant  item(index=0)
+    tool       33
+    ...
+    assistant  done(first=2, second=11)                  reward 1
+
+After CodeGym (arXiv 2509.17325): the tools are primitive steps of an algorithm, so an episode takes
+as many calls as the algorithm does, and every one of them matters. Difficulty is the number of
+calls an expert needs. No answer can be guessed from what is shown.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import Message, ToolCall, assistant
+
+from ..protocol import Briefing, Info, TextEnv
+from ..splits import split_of
+from ..tasks import SPLITS, GeneratedTasks, Task
+from ..tools import Tool
+from .game import Game
+from .lists import LargestRun, Pair, Rising
+from .maps import Islands, Loop, Roads
+from .moves import Merge, Shorten, Sort
+
+GAMES: dict[str, type[Game]] = {
+    game.name: game
+    for game in (LargestRun, Pair, Rising, Islands, Roads, Loop, Merge, Sort, Shorten)
+}
+MOST_DRAWS, MOST_SIZES = 100, 200
+"""Draws of one kind and size until a problem falls into the task's split and takes as many calls as
+it may, and how often another kind and size are tried.
+"""
+NO_CALL = "Call a tool; done gives the answer."
+
+
+class Problems(GeneratedTasks):
+    """One problem per seed; difficulty is the number of calls of its expert."""
+
+    def __init__(self, split: str, games: Sequence[str], calls: tuple[int, int]) -> None:
+        super().__init__(split)
+        self.games = tuple(games)
+        self.calls = calls
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        return msgspec.structs.replace(task, difficulty=float(calls_of(self.game(task))))
+
+    def game(self, task: Task) -> Game:
+        """The problem of `task`, untouched.
+
+        Raises:
+            ConfigError: no problem of its split takes as many calls as asked for.
+        """
+        rng, (low, high) = random.Random(f"functions/{task.seed}"), self.calls
+        for _ in range(MOST_SIZES):
+            kind, wanted = GAMES[rng.choice(self.games)], rng.randint(low, high)
+            for _ in range(MOST_DRAWS):
+                drawn = kind.draw(rng, wanted)
+                if split_of(drawn.text()) == task.split and low <= calls_of(drawn) <= high:
+                    return drawn
+        raise ConfigError(
+            f"no problem of split {task.split!r} takes from {low} to {high} calls, of "
+            f"{', '.join(self.games)}; widen min_calls and max_calls"
+        )
+
+
+def calls_of(game: Game) -> int:
+    """How many calls the expert makes, the answer included."""
+    return sum(1 for _ in game.expert())
+
+
+class Functions(TextEnv):
+    """Carry out a small algorithm by calling its primitive steps on data you cannot see.
+
+    Args:
+        min_calls: fewest calls an expert needs.
+        max_calls: most; up to 200.
+        games: which problems: largest_run, pair, rising, islands, roads, loop, merge, sort,
+            shorten. Empty is all.
+        slack: turns allowed, as a multiple of the expert's calls.
+        calls_per_turn: calls of one turn that are run.
+
+    Raises:
+        ConfigError: a setting cannot be, or a split would have no such problem.
+    """
+
+    system_prompt = (
+        "Solve the task by calling the tools. You see nothing but what they say; answer with done."
+    )
+
+    def __init__(
+        self,
+        *,
+        min_calls: int = 10,
+        max_calls: int = 90,
+        games: Sequence[str] = (),
+        slack: float = 2.0,
+        calls_per_turn: int = 1,
+    ) -> None:
+        unknown = [name for name in games if name not in GAMES]
+        if unknown:
+            raise ConfigError(f"games are {', '.join(GAMES)}, got {unknown[0]!r}")
+        if not 4 <= min_calls <= max_calls <= 200 or max_calls - min_calls < 4:
+            raise ConfigError(
+                "need 4 <= min_calls, min_calls + 4 <= max_calls <= 200, got "
+                f"{min_calls}, {max_calls}"
+            )
+        if slack < 1 or calls_per_turn < 1:
+            raise ConfigError(
+                f"need slack >= 1 and calls_per_turn >= 1, got {slack}, {calls_per_turn}"
+            )
+        self.calls = (min_calls, max_calls)
+        self.games = tuple(games) or tuple(GAMES)
+        self.slack = slack
+        self.most_calls = calls_per_turn
+        self.game: Game | None = None
+        self._expert: Iterator[ToolCall] = iter(())
+        for split in SPLITS:
+            self.tasks(split).at(0)
+
+    def tasks(self, split: str) -> Problems:
+        """Endless, disjoint by split."""
+        return Problems(split, self.games, self.calls)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Show the problem; its tools are those of this episode."""
+        self.game = self.tasks(self.task.split).game(self.task)
+        self._expert = self.game.expert()
+        briefing = Briefing(
+            system_prompt=self.system_prompt,
+            tools=[one.spec for one in self.game.tools.values()],
+            max_turns=int(self.slack * calls_of(self.game)),
+        )
+        return self.game.question, {"briefing": briefing}
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """Those of the episode's problem."""
+        return {} if self.game is None else self.game.tools
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """A turn without a call leads nowhere."""
+        return NO_CALL, 0.0, False, False, {}
+
+    def gold(self) -> object | None:
+        """A right answer."""
+        return None if self.game is None else self.game.answer()
+
+    def demonstrate(self) -> Message | None:
+        """The next call of the algorithm, for a policy that has made those before it."""
+        proposed = next(self._expert, None)
+        return None if proposed is None else assistant("", [proposed])
