@@ -1,0 +1,157 @@
+"""Which games there are: made from seeds, or a folder of them made before."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ludus.errors import ConfigError
+
+from ..splits import ProblemSet, check_shares
+from ..tasks import SPLITS, GeneratedTasks, ListedTasks, Task, TaskSet
+from .engine import Game, GameSize, game_of, load_textworld, made_game
+
+
+class Games(Protocol):
+    """Tasks, and the game of each."""
+
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of a split."""
+        ...
+
+    def game(self, task: Task) -> Game:
+        """The game of a task, ready to begin."""
+        ...
+
+
+class GameTasks(GeneratedTasks):
+    """One game per seed; difficulty is the number of commands that win it."""
+
+    def __init__(self, split: str, steps: tuple[int, int]) -> None:
+        super().__init__(split)
+        self._steps = steps
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        steps = float(random.Random(f"steps/{task.seed}").randint(*self._steps))
+        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=steps)
+
+
+class MadeGames:
+    """Games made when they are played; about a second each.
+
+    Args:
+        rooms: of a game.
+        objects: in it.
+        steps: fewest and most commands that win it.
+
+    Raises:
+        MissingExtra: textworld is not installed.
+    """
+
+    def __init__(self, *, rooms: int, objects: int, steps: tuple[int, int]) -> None:
+        load_textworld()
+        self._rooms, self._objects, self._steps = rooms, objects, steps
+
+    def tasks(self, split: str) -> TaskSet:
+        """Endless, disjoint by split."""
+        return GameTasks(split, self._steps)
+
+    def game(self, task: Task) -> Game:
+        """Made from the task's seed."""
+        return game_of(self.content(task))
+
+    def content(self, task: Task) -> bytes:
+        """The file of the task's game."""
+        steps = int(GameTasks(task.split, self._steps).find(task.id).difficulty or 1)
+        size = GameSize(rooms=self._rooms, objects=self._objects, steps=steps)
+        digest = hashlib.blake2b(f"textworld/{task.seed}".encode(), digest_size=4).digest()
+        return made_game(int.from_bytes(digest), size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filed:
+    """A game of a folder."""
+
+    id: str
+    path: Path
+    difficulty: float | None = None
+
+
+class GameFolder:
+    """Games of a folder, as `tw-make` or `build_pool` leave them.
+
+    Folders `train`, `validation` and `test` in it are the splits; without them games are split by
+    a digest of their file names.
+
+    Args:
+        folder: with .json files.
+        seed: of the split by digest.
+        validation: its share for validation.
+        test: its share for test.
+
+    Raises:
+        ConfigError: there are no games.
+        MissingExtra: textworld is not installed.
+    """
+
+    def __init__(self, folder: str, *, seed: int, validation: float, test: float) -> None:
+        check_shares(validation, test)
+        root = Path(folder)
+        filed = {split: _games_in(root / split, f"{split}/") for split in SPLITS}
+        loose = _games_in(root, "")
+        if not loose and not any(filed.values()):
+            raise ConfigError(f"no games in {folder!r}: it needs .json files of TextWorld")
+        load_textworld()
+        self._paths = {game.id: game.path for part in (loose, *filed.values()) for game in part}
+        self._tasks: dict[str, ListedTasks] = {
+            split: ListedTasks(split, [Task(id=game.id, split=split) for game in games])
+            for split, games in filed.items()
+        }
+        if not any(filed.values()):
+            shared = ProblemSet(loose, seed=seed, validation=validation, test=test)
+            self._tasks = {split: shared.tasks(split) for split in SPLITS}
+
+    def tasks(self, split: str) -> TaskSet:
+        """The games of a split."""
+        GeneratedTasks(split)  # refuses what is no split
+        return self._tasks[split]
+
+    def game(self, task: Task) -> Game:
+        """Read from its file."""
+        return Game(self._paths[task.id])
+
+
+def _games_in(folder: Path, prefix: str) -> list[_Filed]:
+    return [_Filed(f"{prefix}{path.stem}", path) for path in sorted(folder.glob("*.json"))]
+
+
+def build_pool(
+    folder: str | Path,
+    *,
+    train: int,
+    validation: int = 0,
+    test: int = 0,
+    rooms: int = 4,
+    objects: int = 6,
+    min_steps: int = 2,
+    max_steps: int = 5,
+) -> Path:
+    """Make games before they are needed: the same that `ludus/textworld-v0` makes for its first
+    tasks.
+
+    Returns:
+        The folder, for `games=`.
+    """
+    games = MadeGames(rooms=rooms, objects=objects, steps=(min_steps, max_steps))
+    root = Path(folder)
+    for split, count in (("train", train), ("validation", validation), ("test", test)):
+        (root / split).mkdir(parents=True, exist_ok=True)
+        tasks = games.tasks(split)
+        for index in range(count):
+            (root / split / f"{index}.json").write_bytes(games.content(tasks.at(index)))
+    return root

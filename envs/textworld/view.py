@@ -1,0 +1,145 @@
+"""What a player of a text game can see, as text, from the facts of the game's state.
+
+TextWorld writes its own prose only in games compiled for the Z-machine, a C interpreter that reads
+whatever a policy types. Here games run in Python, take only commands that are possible, and their
+prose is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PLAYER = "P"
+INVENTORY = "I"
+_DIRECTIONS = ("north", "east", "south", "west")
+_STATES = (
+    *("open", "closed", "locked", "raw", "cooked", "fried", "roasted", "grilled", "burned"),
+    *("uncut", "chopped", "sliced", "diced"),
+)
+_CONDITION = re.compile(r"\[(?!noun\]).*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is true: `open(safe)`, `at(P, cellar)`, `north_of(shower, cellar)`."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Where a game stands."""
+
+    facts: tuple[Fact, ...]
+    commands: tuple[str, ...]
+    """Possible now."""
+    way: tuple[str, ...] | None
+    """Commands that win from here; None where it cannot be won any more."""
+    won: bool = False
+    lost: bool = False
+
+
+class View:
+    """Looks at a situation."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._facts = situation.facts
+
+    @property
+    def room(self) -> str:
+        """Where the player is."""
+        return next(iter(self._first("at", PLAYER)), "nowhere")
+
+    def look(self) -> str:
+        """The room, what is in it, the exits, and what is carried."""
+        things = [one for one in self._second("at", self.room) if one != PLAYER]
+        return "\n".join(
+            [
+                f"You are in the {self.room}.",
+                f"You see: {'; '.join(map(self.described, things)) or 'nothing'}.",
+                f"Exits: {', '.join(self._exits()) or 'none'}.",
+                self.inventory(),
+            ]
+        )
+
+    def inventory(self) -> str:
+        """What is carried."""
+        carried = self._second("in", INVENTORY)
+        return f"You carry: {', '.join(map(self.described, carried)) or 'nothing'}."
+
+    def described(self, thing: str) -> str:
+        """A thing with its state, and with what is on it or, if it is open, in it."""
+        states = [state for state in _STATES if self._is(state, thing)]
+        inside = (
+            self._second("in", thing) if "closed" not in states and "locked" not in states else []
+        )
+        notes = [*states]
+        if on := self._second("on", thing):
+            notes.append(f"on it: {', '.join(map(self.described, on))}")
+        if inside:
+            notes.append(f"in it: {', '.join(map(self.described, inside))}")
+        return f"{thing} ({', '.join(notes)})" if notes else thing
+
+    def _exits(self) -> list[str]:
+        found: list[str] = []
+        for direction in _DIRECTIONS:
+            for there in self._second(f"{direction}_of", self.room):
+                if Fact("free", (self.room, there)) in self._facts and not self._door(there):
+                    found.append(direction)
+                elif door := self._door(there):
+                    found.append(f"{direction} (through {self.described(door)})")
+        return found
+
+    def _door(self, there: str) -> str:
+        """The door between this room and that one; empty if there is none."""
+        for fact in self._facts:
+            if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (
+                self.room,
+                there,
+            ):
+                return fact.arguments[1]
+        return ""
+
+    def _is(self, name: str, thing: str) -> bool:
+        return Fact(name, (thing,)) in self._facts
+
+    def _first(self, name: str, first: str) -> list[str]:
+        """The second arguments of facts with this first one."""
+        return [f.arguments[1] for f in self._pairs(name) if f.arguments[0] == first]
+
+    def _second(self, name: str, second: str) -> list[str]:
+        """The first arguments of facts with this second one."""
+        return [f.arguments[0] for f in self._pairs(name) if f.arguments[1] == second]
+
+    def _pairs(self, name: str) -> list[Fact]:
+        return [fact for fact in self._facts if fact.name == name and len(fact.arguments) == 2]
+
+
+def plain_description(name: str, description: str) -> str:
+    """TextWorld's description of a thing, up to where it depends on the state.
+
+    >>> plain_description("safe", "The [noun] looks strong. [if open]It is open.[end if]")
+    'The safe looks strong.'
+    """
+    return _CONDITION.sub("", description).replace("[noun]", name).strip()
+
+
+def answer(command: str, situation: Situation, descriptions: Mapping[str, str]) -> str:
+    """What a command that was carried out shows.
+
+    Args:
+        command: as it was carried out.
+        situation: after it.
+        descriptions: of things, by name.
+    """
+    view = View(situation)
+    if command == "inventory":
+        return view.inventory()
+    verb, _, thing = command.partition(" ")
+    if verb == "examine":
+        said = plain_description(thing, descriptions.get(thing, ""))
+        return f"{view.described(thing)}. {said}".strip()
+    return view.look()
