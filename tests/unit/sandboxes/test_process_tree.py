@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ _STAND_BACK = {
 
 
 @contextmanager
-def busy(before: str = "") -> Iterator[int]:
+def busy(before: str = "") -> Generator[int]:
     """A process that shares one core with another like it, so that each has to wait."""
     core = min(os.sched_getaffinity(0))
     code = (
