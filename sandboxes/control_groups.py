@@ -158,9 +158,16 @@ class BorrowedGroup(ControlGroup):
 
     def bound_memory(self, total_bytes: int) -> bool:
         """Bound all of its memory, if this process may; False if it may not."""
-        name = "memory.max" if self._unified else "memory.limit_in_bytes"
+        names = ["memory.max"]
+        if not self._unified:  # the bound with swap may never be below the one without
+            names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+            if total_bytes > self.memory_limit:
+                names.reverse()
+        files = [self._places.memory / name for name in names]
         try:
-            (self._places.memory / name).write_text(str(total_bytes))
+            for file in files:
+                if file.exists():
+                    file.write_text(str(total_bytes))
         except OSError:
             return False
         return True
