@@ -8,6 +8,7 @@ refused instead.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -60,6 +61,8 @@ def _open(path: str) -> int:
     *folders, name = path.split("/")
     here = os.open(".", _FOLDER)
     for folder in folders:
+        if not stat.S_ISDIR(os.lstat(folder, dir_fd=here).st_mode):  # gVisor would follow a link
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", folder)
         below = os.open(folder, _FOLDER, dir_fd=here)
         os.close(here)
         here = below
