@@ -2,6 +2,7 @@
 
 BUILTIN: dict[str, str] = {
     "ludus/arithmetic-v0": "ludus.envs.arithmetic:Arithmetic",
+    "ludus/calls-v0": "ludus.envs.calls:Calls",
     "ludus/coding-tools-v0": "ludus.envs.coding:CodingTools",
     "ludus/coding-v0": "ludus.envs.coding:Coding",
     "ludus/functions-v0": "ludus.envs.functions:Functions",

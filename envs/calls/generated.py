@@ -1,0 +1,122 @@
+"""Function-calling problems that are drawn: a request, and functions to choose from."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import user
+
+from ..splits import split_of
+from ..tasks import GeneratedTasks, Task
+from ..tools import ToolSpec
+from .catalogue import FUNCTIONS, Function, Slot
+from .matching import OMITTED, Expected
+from .rows import Problem
+
+MOST_DRAWS = 5_000
+OPTION_RATE = 0.4
+"""How often an argument that may be left out is asked for."""
+_JOINED = ("Then: ", "Also: ", "And: ", "Besides: ")
+
+
+class GeneratedProblems:
+    """Endless problems.
+
+    Args:
+        calls: fewest and most calls a request asks for.
+        functions: on offer, those needed included.
+        irrelevant: the share of requests for which no function on offer will do.
+    """
+
+    def __init__(self, calls: tuple[int, int], functions: int, irrelevant: float) -> None:
+        if not 1 <= calls[0] <= calls[1] <= 8:
+            raise ConfigError(f"need 1 <= min_calls <= max_calls <= 8, got {calls[0]}, {calls[1]}")
+        if not calls[1] <= functions <= len(FUNCTIONS) - calls[1]:
+            raise ConfigError(
+                f"functions must be from max_calls ({calls[1]}) to {len(FUNCTIONS) - calls[1]}, "
+                f"got {functions}"
+            )
+        if not 0 <= irrelevant <= 1:
+            raise ConfigError(f"irrelevant is a share, got {irrelevant}")
+        self._calls, self._functions, self._irrelevant = calls, functions, irrelevant
+
+    def tasks(self, split: str) -> GeneratedTasks:
+        """Endless; the difficulty of a task is the number of its calls."""
+        return _Tasks(split, self)
+
+    def problem(self, task: Task) -> Problem:
+        """The problem of a task: the first drawn that falls into its split."""
+        rng = random.Random(f"calls/{task.seed}")
+        for _ in range(MOST_DRAWS):
+            drawn = self._draw(rng, task.id)
+            if split_of(drawn.messages[0].text) == task.split:
+                return drawn
+        raise AssertionError("one request in ten falls into the smallest split")
+
+    def _draw(self, rng: random.Random, name: str) -> Problem:
+        count = rng.randint(*self._calls)
+        kinds = rng.sample(FUNCTIONS, self._functions + count)
+        asked = [_ask(one, rng) for one in rng.choices(kinds[:count], k=count)]
+        texts = [text for text, _ in asked]
+        said = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
+        lost = rng.random() < self._irrelevant
+        offered = kinds[count:] if lost else kinds[: self._functions]
+        rng.shuffle(offered)
+        return Problem(
+            id=name,
+            messages=[user(said)],
+            functions=[_tool(one) for one in offered],
+            expected=[] if lost else [expected for _, expected in asked],
+        )
+
+
+class _Tasks(GeneratedTasks):
+    def __init__(self, split: str, problems: GeneratedProblems) -> None:
+        super().__init__(split)
+        self._problems = problems
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        return msgspec.structs.replace(task, difficulty=self._problems.problem(task).difficulty)
+
+
+def _ask(function: Function, rng: random.Random) -> tuple[str, Expected]:
+    """A request for one call, and the call."""
+    arguments: dict[str, list[Any]] = {}
+    spoken: dict[str, str] = {}
+    added = ""
+    for slot in function.slots:
+        value, words = slot.draw(rng)
+        if not slot.optional:
+            arguments[slot.name], spoken[slot.name] = [value], words
+        elif rng.random() < OPTION_RATE:
+            arguments[slot.name] = [value]
+            added += slot.phrase.format(words)
+        else:
+            arguments[slot.name] = [slot.default, OMITTED]
+    return _sentence(rng.choice(function.requests).format(**spoken), added), Expected(
+        function.name, arguments
+    )
+
+
+def _sentence(text: str, added: str) -> str:
+    """A request with what is asked for besides, and an end."""
+    if text.endswith("?"):
+        return f"{text[:-1]}{added}?"
+    return f"{text}{added}."
+
+
+def _tool(function: Function) -> ToolSpec:
+    properties = {slot.name: _schema(slot) for slot in function.slots}
+    required = [slot.name for slot in function.slots if not slot.optional]
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return ToolSpec(name=function.name, description=function.description, parameters=parameters)
+
+
+def _schema(slot: Slot) -> dict[str, Any]:
+    return {**slot.schema, "default": slot.default} if slot.optional else slot.schema
