@@ -131,6 +131,7 @@ async def test_a_remote_retriever_finds_what_the_local_one_finds() -> None:
         assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 async def test_an_episode_whose_retriever_is_killed_is_excluded() -> None:
     with retriever() as (url, process):
         made = make_async("ludus/search-v0", retriever=url, timeout_s=1.0)
@@ -165,6 +166,7 @@ def test_a_dead_retriever_is_no_reward_over_http_either() -> None:
             server.close()
 
 
+@pytest.mark.slow
 def test_it_stops_on_sigterm_and_says_what_cannot_be() -> None:
     with retriever("--people", "60") as (_, process):
         process.terminate()

@@ -234,6 +234,7 @@ async def test_bombs_are_defused_the_same_way_every_time(sql: str, words: str) -
     assert await one(sql) == first
 
 
+@pytest.mark.slow
 async def test_one_step_that_takes_seconds_is_killed_from_outside() -> None:
     began = time.perf_counter()
     with pytest.raises(TooCostly, match="CPU"):
@@ -242,6 +243,7 @@ async def test_one_step_that_takes_seconds_is_killed_from_outside() -> None:
     assert (await one("SELECT 1")).rows == [[1]]  # the next query has a fresh worker
 
 
+@pytest.mark.slow
 async def test_a_costly_answer_is_the_policys_fault() -> None:
     made = session()
     await made.reset(seed=0)

@@ -102,6 +102,7 @@ def suites(count: int) -> list[tuple[Suite, Database]]:
     return made
 
 
+@pytest.mark.slow
 def test_every_mistake_shows_on_some_database() -> None:
     """Checked by running the mistakes anew, on 300 questions."""
     for suite, _ in suites(300):
