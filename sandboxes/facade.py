@@ -2,9 +2,9 @@
 of its own.
 
 The strongest tier that holds is probed and chosen on the first call. Its operator sets it by the
-environment: `LUDUS_SANDBOX` names another tier, `LUDUS_SANDBOX_IMAGE` the image of the tier
-`docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with `network=True` may reach
-("pypi.org,*.pythonhosted.org", or "*" for the public web).
+environment: `LUDUS_SANDBOX` names another tier, `LUDUS_SANDBOX_IMAGE` and `LUDUS_SANDBOX_RUNTIME`
+the image and the runtime of the tier `docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with
+`network=True` may reach ("pypi.org,*.pythonhosted.org", or "*" for the public web).
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from typing import Any, TypeVar
 from ludus.background import background_loop, run_on_loop
 from ludus.verdict import Verdict
 
-from .egress import NetworkPolicy
 from .grades import grade_with
 from .grading import DEFAULT_OPTIONS, GradeOptions
 from .protocol import MIB, Execution, Limits, Sandbox
-from .tiers import open_sandbox
-
-TIER_VARIABLE = "LUDUS_SANDBOX"
-IMAGE_VARIABLE = "LUDUS_SANDBOX_IMAGE"
-NETWORK_VARIABLE = "LUDUS_SANDBOX_NETWORK"
+from .settings import TIER_VARIABLE, Settings
+from .tiers import open_with
 
 _Result = TypeVar("_Result")
 
@@ -47,7 +43,8 @@ class _Default:
         """Open it on the first call."""
         async with self._opening:
             if self._sandbox is None:
-                self._sandbox = await _open_from_environment()
+                tier = os.environ.get(TIER_VARIABLE) or None
+                self._sandbox = await open_with(tier, Settings.from_environment())
             return self._sandbox
 
     async def close(self) -> None:
@@ -56,15 +53,6 @@ class _Default:
             if self._sandbox:
                 await self._sandbox.close()
             self._sandbox = None
-
-
-async def _open_from_environment() -> Sandbox:
-    hosts = os.environ.get(NETWORK_VARIABLE)
-    return await open_sandbox(
-        os.environ.get(TIER_VARIABLE) or None,
-        image=os.environ.get(IMAGE_VARIABLE) or None,
-        network=NetworkPolicy.parse(hosts) if hosts else None,
-    )
 
 
 _default = _Default()

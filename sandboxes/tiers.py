@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ludus.errors import ConfigError, LudusError, MissingExtra
 
@@ -18,6 +18,7 @@ from .containers import DockerSandbox
 from .egress import NetworkPolicy
 from .inside.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
 from .protocol import ExecutionStatus, Limits, Sandbox
+from .settings import DEFAULTS, Settings
 from .slot_sandbox import SLOT_TIERS, SlotSandbox
 
 TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
@@ -140,7 +141,7 @@ async def _probe_network(sandbox: SlotSandbox) -> list[str]:
     return [f"a run with a network is not refused this machine's loopback: {said!r}"]
 
 
-async def examine(tier: str) -> Finding:
+async def examine(tier: str, settings: Settings = DEFAULTS) -> Finding:
     """Start one slot of `tier`, probe it, end it; or run a program on the server it names."""
     if is_address(tier):
         from .over_http.remote import examine_remote
@@ -151,7 +152,7 @@ async def examine(tier: str) -> Finding:
             tier, notes=["no isolation at all; not probed, since the probes would succeed"]
         )
     try:
-        sandbox = await _make(tier, 1, None, None)
+        sandbox = await _make(tier, replace(settings, size=1))
     except LudusError as error:
         return Finding(tier, [str(error)])
     try:
@@ -174,6 +175,7 @@ async def open_sandbox(
     *,
     size: int | None = None,
     image: str | None = None,
+    runtime: str | None = None,
     network: NetworkPolicy | None = None,
 ) -> Sandbox:
     """The strongest sandbox that holds here, or the one named: a tier, or the address of a server
@@ -181,7 +183,8 @@ async def open_sandbox(
 
     Args:
         size: slots of each kind; twice the cores if left out.
-        image: for the tier `docker`, which it then is: an image the engine has.
+        image, runtime: for the tier `docker`, which it then is: an image the engine has, an OCI
+            runtime it knows (gVisor's "runsc").
         network: what runs with `network=True` may reach; without it there are none.
 
     Raises:
@@ -189,20 +192,27 @@ async def open_sandbox(
             only by name.
         MissingExtra: the tier named needs a package that is not installed.
     """
-    if tier is None and image:
+    return await open_with(tier, Settings(size, image, runtime, network))
+
+
+async def open_with(tier: str | None, settings: Settings) -> Sandbox:
+    """`open_sandbox` with the settings in one piece."""
+    if tier is None and settings.are_for_docker:
         tier = DOCKER
     if tier is not None and is_address(tier):
-        if image or network:
-            raise ConfigError("image and network are settings of the server, not of its clients")
+        if settings.are_for_docker or settings.network:
+            raise ConfigError(
+                "image, runtime and network are settings of the server, not of its clients"
+            )
         from .over_http import open_remote  # dear: an HTTP client
 
         return await open_remote(tier)
     if tier is not None:
-        return await _open(tier, size, image, network)
+        return await _open(tier, settings)
     reasons: list[str] = []
     for candidate in TIERS[:-1]:
         try:
-            return await _open(candidate, size, image, network)
+            return await _open(candidate, settings)
         except (ConfigError, MissingExtra) as error:
             reasons.append(f"  {candidate}: {error}")
     raise ConfigError(
@@ -211,10 +221,8 @@ async def open_sandbox(
     )
 
 
-async def _open(
-    tier: str, size: int | None, image: str | None, network: NetworkPolicy | None
-) -> Sandbox:
-    sandbox = await _make(tier, size, image, network)
+async def _open(tier: str, settings: Settings) -> Sandbox:
+    sandbox = await _make(tier, settings)
     finding = await probe(sandbox) if tier != UNSAFE else Finding(tier)
     if not finding.holds:
         await sandbox.close()
@@ -222,13 +230,16 @@ async def _open(
     return sandbox
 
 
-async def _make(
-    tier: str, size: int | None, image: str | None, network: NetworkPolicy | None
-) -> SlotSandbox:
+async def _make(tier: str, settings: Settings) -> SlotSandbox:
     if tier == DOCKER:
-        return await DockerSandbox.open(image=image, size=size, network=network)
+        return await DockerSandbox.open(
+            image=settings.image,
+            runtime=settings.runtime,
+            size=settings.size,
+            network=settings.network,
+        )
     if tier not in SLOT_TIERS:
         raise ConfigError(f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}")
-    if image:
-        raise ConfigError(f"image={image!r} is for the tier 'docker', not {tier!r}")
-    return SlotSandbox(tier, size=size, network=network)
+    if settings.are_for_docker:
+        raise ConfigError(f"an image and a runtime are for the tier 'docker', not {tier!r}")
+    return SlotSandbox(tier, size=settings.size, network=settings.network)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 
 import pytest
@@ -90,12 +91,22 @@ ATTACKS = {
 @pytest_asyncio.fixture(
     loop_scope="module",
     scope="module",
-    params=["slots-root", pytest.param("docker", marks=pytest.mark.docker)],
+    params=[
+        "slots-root",
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("runsc", marks=[pytest.mark.docker, pytest.mark.slow]),
+    ],
 )
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[SlotSandbox]:
-    if request.param == "docker":
+    tier: str = request.param
+    if tier in ("docker", "runsc"):
         request.getfixturevalue("docker_host")
-    opened = await open_sandbox(request.param, size=4)
+    if tier == "runsc":
+        if not shutil.which("runsc"):
+            pytest.skip("needs gVisor (apt-get install runsc)")
+        opened = await open_sandbox(runtime="runsc", size=4)
+    else:
+        opened = await open_sandbox(tier, size=4)
     assert isinstance(opened, SlotSandbox)
     yield opened
     await opened.close()

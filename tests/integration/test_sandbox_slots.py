@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,12 +29,22 @@ pytestmark = [
 @pytest_asyncio.fixture(
     loop_scope="module",
     scope="module",
-    params=["slots-root", pytest.param("docker", marks=pytest.mark.docker)],
+    params=[
+        "slots-root",
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("runsc", marks=[pytest.mark.docker, pytest.mark.slow]),
+    ],
 )
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[SlotSandbox]:
-    if request.param == "docker":
+    tier: str = request.param
+    if tier in ("docker", "runsc"):
         request.getfixturevalue("docker_host")
-    opened = await open_sandbox(request.param, size=2)
+    if tier == "runsc":
+        if not shutil.which("runsc"):
+            pytest.skip("needs gVisor (apt-get install runsc)")
+        opened = await open_sandbox(runtime="runsc", size=2)
+    else:
+        opened = await open_sandbox(tier, size=2)
     assert isinstance(opened, SlotSandbox)
     yield opened
     await opened.close()

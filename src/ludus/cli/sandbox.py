@@ -7,14 +7,17 @@ import os
 import sys
 
 from ludus.errors import ConfigError, SessionGone
-from ludus.sandboxes import TIERS, Finding, Sandbox, Session, SlotSandbox, examine, open_sandbox
-from ludus.sandboxes.facade import TIER_VARIABLE
+from ludus.sandboxes import TIERS, Finding, Sandbox, Session, SlotSandbox, examine
 from ludus.sandboxes.over_http import RemoteRepl, RemoteSandbox
-from ludus.sandboxes.tiers import REMOTE, is_address
+from ludus.sandboxes.settings import TIER_VARIABLE, Settings
+from ludus.sandboxes.tiers import REMOTE, is_address, open_with
 
 USAGE = """\
 usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which one is chosen
        ludus sandbox shell [TIER]     a Python prompt in a sandbox; an empty line ends a block
+
+LUDUS_SANDBOX_IMAGE and LUDUS_SANDBOX_RUNTIME set the tier docker; LUDUS_SANDBOX_NETWORK names the
+hosts that runs with a network may reach ('pypi.org,*.pythonhosted.org', '*').
 
 A server is named by its address, 'remote:http://host:port', here as in LUDUS_SANDBOX; to run one:
 ludus serve sandbox.
@@ -46,7 +49,7 @@ async def doctor(named: str) -> int:
     """Probe every tier, and the server that is named; returns 0 if one holds."""
     chosen = ""
     for tier in TIERS:
-        finding = await examine(tier)
+        finding = await examine(tier, Settings.from_environment())
         isolating = tier != TIERS[-1]
         if finding.holds and isolating:
             chosen = chosen or tier
@@ -73,7 +76,8 @@ def _show(tier: str, says: str, finding: Finding) -> None:
 
 async def shell(tier: str | None) -> int:
     """A prompt in a sandbox until end of input."""
-    sandbox = await open_sandbox(tier or os.environ.get(TIER_VARIABLE) or None)
+    tier = tier or os.environ.get(TIER_VARIABLE) or None
+    sandbox = await open_with(tier, Settings.from_environment())
     print(f"Python in {sandbox.tier}; end with Ctrl-D")
     try:
         async with await open_session(sandbox) as session:
