@@ -11,30 +11,18 @@ from functools import lru_cache
 
 from ludus.verdict import Verdict
 
+from .comparing.choices import choose
 from .comparing.compare import matches
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.excerpt import Extraction
-from .extracting.sentences import stated
+from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.nodes import Node, TooBig, Unreadable
-from .reading.notation import as_words, points_for_commas, squeeze
+from .reading.notation import points_for_commas, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 
 _BOXED_GOLD = re.compile(r"\\boxed\s*\{")
-_LABEL = re.compile(
-    r"^[\s*]*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+)?"
-    r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?",
-    re.IGNORECASE,
-)
-_LETTERS = re.compile(r"^[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){1,5}$")
-_CHOICE_GOLD = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
-_CHOICE_ANSWER = re.compile(
-    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)|\s*[.:](?=\s|$)|\s*$|\)?\s*[.:])",
-    re.IGNORECASE,
-)
-
-
 CALLER_CHARACTERS = 240
 """Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
 character."""
@@ -132,13 +120,18 @@ def decide(
         return Decision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    wanted, said = clean(gold), clean(_LABEL.sub("", answer))
+    wanted, said = clean(gold), clean(answer_alone(answer))
     if deep is None and len(wanted) + len(said) > CALLER_CHARACTERS:
         raise NeedsPool
     if said and _same_writing(wanted, said):
         return Decision(True, "text", "the same text", trace=[("text", "equal")])
-    choice = _choice(wanted, said, conventions)
-    return choice or _by_meaning(gold, wanted, said, conventions, deep)
+    if conventions.choice_letters:
+        choice = choose(wanted, said)
+        if choice.equal is not None:
+            return Decision(choice.equal, "choice", choice.detail)
+        if choice.option:
+            return decide(choice.option, answer, conventions, deep=deep)
+    return _by_meaning(gold, wanted, said, conventions, deep)
 
 
 def _same_writing(wanted: str, said: str) -> bool:
@@ -176,42 +169,6 @@ def _by_meaning(
     return Decision(
         equal, judge.rule or "structure", detail, judge.undecided and not equal, judge.trace
     )
-
-
-def _choice(gold: str, answer: str, conventions: Conventions) -> Decision | None:
-    """Multiple choice: the gold is one letter and the answer is one too, perhaps with its text."""
-    if not conventions.choice_letters or len(gold) > 60 or gold[-1:].isdigit():
-        return None
-    words, said = as_words(gold).upper(), as_words(answer).upper()
-    if _LETTERS.match(words) and _LETTERS.match(said):
-        first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, said))
-        return Decision(
-            first == second, "choice", "the same choices" if first == second else "other choices"
-        )
-    letter = _CHOICE_GOLD.match(words)
-    if letter is None:
-        return None
-    bare = " ".join(strip_words(answer).split())
-    found = _CHOICE_ANSWER.match(bare)
-    chosen = found[1].upper() if found else _chosen_in_prose(bare)
-    if chosen is None:
-        return None
-    equal = chosen == letter[1]
-    why = "the same choice" if equal else f"choice {chosen}, not {letter[1]}"
-    return Decision(equal, "choice", why)
-
-
-def _chosen_in_prose(bare: str) -> str | None:
-    """The only letter named in the first clause: `for sure D, it can't be A`."""
-    clause = re.split(r"[,.;]|\bnot\b|\bbecause\b", bare, maxsplit=1)[0]
-    letters = set(re.findall(r"(?<![\w'=+*/^-])[A-J](?![\w'=+*/^-])", clause))
-    return letters.pop() if len(letters) == 1 and len(clause.split()) > 1 else None
-
-
-def strip_words(answer: str) -> str:
-    """The answer without markup, its punctuation kept."""
-    bare = re.sub(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*", "", answer)
-    return re.sub(r"[{}$*\\]", "", bare).strip()
 
 
 def no_answer(extraction: Extraction) -> Verdict:

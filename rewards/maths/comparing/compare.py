@@ -6,10 +6,19 @@ from __future__ import annotations
 
 from ..proving.judge import EXACT, Judge
 from ..reading.nodes import SCALAR_OPS, Node, add, has, is_scalar, neg, shape, walk
-from .matrices import worked_out
+from .definitions import aligned, assigned, rounding, true_chain
+from .families import (
+    aligned_family,
+    generated,
+    is_membership,
+    residue_class,
+    same_parameter,
+    without_membership,
+)
+from .matrices import in_components, worked_out
 from .quantities import MARKS, same_number, same_value
 from .regions import is_regional, same_region, to_region
-from .relations import aligned, assigned, same_parameter, same_relation, true_chain
+from .relations import same_relation
 from .wording import same_text
 
 MAX_ITEMS = 64
@@ -36,7 +45,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
-    gold, answer = worked_out(_without_membership(gold)), worked_out(_without_membership(answer))
+    gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
     answer = same_parameter(gold, aligned(gold, answer))
     if _is_plural(gold) or _is_plural(answer):
         return _plural(gold, answer, judge)
@@ -66,25 +75,7 @@ def _split(node: Node) -> tuple[Node, Node | None]:
     if node.op != "given":
         return node, None
     inner, condition = node.args
-    return inner, None if _is_membership(condition) else condition
-
-
-def _without_membership(node: Node) -> Node:
-    """`k pi, k in Z` without its last item, which only says what k is."""
-    if node.op != "list":
-        return node
-    kept = tuple(item for item in node.args if not (item.op == "rel" and _is_membership(item)))
-    if len(kept) == len(node.args) or not kept:
-        return node
-    return kept[0] if len(kept) == 1 else node._replace(args=kept)
-
-
-def _is_membership(condition: Node) -> bool:
-    if condition.op == "text":
-        return True
-    if condition.op in {"sym", "list"}:
-        return all(part.op in {"sym", "list"} for part in (condition, *condition.args))
-    return condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
+    return inner, None if is_membership(condition) else condition
 
 
 # --- several values ---
@@ -97,13 +88,12 @@ def _is_plural(node: Node) -> bool:
 
 
 def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
+    if generated(gold) or generated(answer):
+        return _described(gold, answer, judge)
     if _both_regions(gold, answer):
         return _same_regions(gold, answer, judge)
     if "such" in (gold.op, answer.op):
-        same = gold.op == answer.op
-        return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
-            _in_order(list(gold.args), list(answer.args), judge)
-        )
+        return _described(gold, answer, judge)
     if _signs(gold) > MAX_SIGNS or _signs(answer) > MAX_SIGNS:
         return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
     first, second = elements(gold), elements(answer)
@@ -119,12 +109,30 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     return _unordered(first, second, judge)
 
 
+def _described(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Set-builders: by what generates them, else part by part."""
+    first, second = generated(gold), generated(answer)
+    if first and second and len(first[1]) == len(second[1]):
+        family = aligned_family(gold, answer)
+        second = generated(family) or second
+        return _in_order([first[0], *first[1]], [second[0], *second[1]], judge)
+    plain = answer if gold.op == "such" else gold
+    if (first or second) and plain.op == "rel":
+        mine, theirs = (first[0] if first else gold), (second[0] if second else answer)
+        return matches(mine, aligned_family(mine, theirs), judge)
+    same = gold.op == answer.op
+    return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
+        _in_order(list(gold.args), list(answer.args), judge)
+    )
+
+
 def elements(node: Node) -> list[Node]:
     """The values of a list, set or plus-minus; others stand alone."""
     if node.op == "rel" and node.note == "=" and has(node.args[1], "pm", "list", "set"):
         return elements(node.args[1])
     if node.op in {"list", "set"}:
-        return [value for item in _carry_name(node.args) for value in elements(item)]
+        items = _carry_name(node.args)
+        return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
     if has(node, "pm"):
         return _expanded(node)
     return [node]
@@ -288,6 +296,8 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
 def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
     if _both_regions(gold, answer):
         return _same_regions(gold, answer, judge)
+    if "mod" in (gold.op, answer.op) and residue_class(gold) and residue_class(answer):
+        return same_value(gold, answer, judge)
     if "rel" in (gold.op, answer.op):
         return _related(gold, answer, judge)
     if gold.op in MARKS or answer.op in MARKS:
@@ -304,6 +314,10 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         ) and _in_order(list(gold.args), list(answer.args), judge)
     if "matrix" in (gold.op, answer.op) and "bracket" in (gold.op, answer.op):
         return _rows_as_matrix(gold, answer, judge)
+    if "matrix" in (gold.op, answer.op) or "bracket" in (gold.op, answer.op):
+        components = in_components(gold, answer), in_components(answer, gold)
+        if components != (gold, answer):
+            return matches(*components, judge)
     if gold.op == answer.op == "cases":
         return _unordered(_branches(gold), _branches(answer), judge)
     if is_scalar(gold) and is_scalar(answer):
@@ -351,7 +365,10 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
             return judge.decided(
                 "relation", False, "an equation or inequality where a value is wanted"
             )
-        return matches(gold, value, judge)
+        rounded = rounding(answer)
+        return matches(gold, value, judge) or (
+            rounded is not None and matches(gold, rounded, judge)
+        )
     if mine is None:
         return judge.decided("relation", False, "a value where an equation or inequality is wanted")
     return matches(mine[1], answer, judge)

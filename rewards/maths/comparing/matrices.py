@@ -1,4 +1,4 @@
-"""Sums, multiples and products of written matrices, worked out cell by cell."""
+"""Matrices and vectors: sums and products worked out cell by cell, `2i - j` as a column."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from ..reading import nodes
 from ..reading.nodes import Node, is_scalar
 
 MAX_CELLS = 64
+_AXES = {"i": 0, "j": 1, "k": 2, "x": 0, "y": 1, "z": 2}
 
 
 def worked_out(node: Node) -> Node:
@@ -68,3 +69,28 @@ def _matrix_product(left: Node, right: Node) -> Node | None:
         for c in range(columns)
     )
     return Node("matrix", cells, columns, left.note)
+
+
+def in_components(vector: Node, other: Node) -> Node:
+    """`2i - j` as (2, -1) if `other` is a matrix or bracket of two or three; else unchanged."""
+    size = len(other.args)
+    if not is_scalar(vector) or other.op not in {"matrix", "bracket"} or size not in {2, 3}:
+        return vector
+    cells: list[Node] = [nodes.num(0)] * size
+    for term in vector.args if vector.op == "add" else (vector,):
+        factors = list(term.args) if term.op == "mul" else [term]
+        axes = [axis for factor in factors if (axis := _axis(factor)) is not None]
+        rest = [factor for factor in factors if _axis(factor) is None]
+        if len(axes) != 1 or axes[0] >= size:
+            return vector
+        cells[axes[0]] = nodes.add(cells[axes[0]], nodes.mul(*(rest or [nodes.num(1)])))
+    return Node("bracket", tuple(cells), 0, "()")
+
+
+def _axis(node: Node) -> int | None:
+    """Which axis a unit vector (`i`, a bold j, a k with a hat) points along."""
+    if node.op not in {"sym", "const"}:
+        return None
+    decoration, _, letter = node.note.rpartition(" ")
+    known = letter in _AXES and (decoration in {"hat", "vec"} or letter in {"i", "j", "k"})
+    return _AXES[letter] if known else None

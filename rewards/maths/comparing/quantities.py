@@ -9,9 +9,9 @@ from ..proving.judge import EXACT, Judge
 from ..proving.probe import approximate
 from ..reading.nodes import Node, const, has, is_scalar, mul, num, over, power, sym, symbols
 from ..reading.units import UNIT_PART, dimension
+from .families import residue_class
 
 MARKS = frozenset({"percent", "degree", "quantity", "based", "mod", "ratio"})
-_CURRENCY = frozenset({"dollar", "cent", "euro", "pound", "yen", "rupee", "yuan"})
 
 
 def same_value(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -133,7 +133,8 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
     def pair(first: Node) -> bool:
         return same_value(plain, first, judge) if swapped else same_value(first, plain, judge)
 
-    if judge.conventions.percent == "either" and pair(inner):
+    share = swapped and plain.op in EXACT and abs(plain.value) < 1
+    if judge.conventions.percent == "either" and not share and pair(inner):
         return judge.decided("percent sign missing", True)
     hundredth = _hundredth(inner)
     return pair(hundredth) and judge.decided("percent", True)
@@ -244,26 +245,19 @@ def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
     return judge.decided("number base", same, f"the base {based.value} is on one side only")
 
 
-def residue(node: Node) -> tuple[Node, Node]:
-    """(residue, modulus) of a congruence."""
-    inner, modulus = node.args
-    return (inner.args[-1] if inner.op == "rel" else inner), modulus
-
-
 def _same_residue(gold: Node, answer: Node, judge: Judge) -> bool:
-    if gold.op == answer.op:
-        (first, modulus), (second, other) = residue(gold), residue(answer)
-        if not judge.equal(modulus, other):
+    first, second = residue_class(gold), residue_class(answer)
+    if first and second:
+        if not judge.equal(first[1], second[1]):
             return judge.decided("congruence", False, "the moduli differ")
-        if first.op == second.op == modulus.op == "num" and modulus.value:
-            same = (first.value - second.value) % modulus.value == 0
+        residues, modulus = (first[0], second[0]), first[1]
+        if all(part.op == "num" for part in (*residues, modulus)) and modulus.value:
+            same = (residues[0].value - residues[1].value) % modulus.value == 0
             return judge.decided("congruence", same, "the residues differ")
-        return judge.equal(first, second)
+        return judge.equal(*residues)
     if not judge.conventions.bare_value:
         return judge.decided("congruence", False, "only one side has a modulus")
-    if gold.op == "mod":
-        return same_value(residue(gold)[0], answer, judge)
-    return same_value(gold, residue(answer)[0], judge)
+    return same_value(first[0] if first else gold, second[0] if second else answer, judge)
 
 
 def _same_ratio(gold: Node, answer: Node, judge: Judge) -> bool:

@@ -242,7 +242,7 @@ def solved_for_one(node: Node) -> Region | None:
 def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
     """(a, b) of left - right = a x + b."""
     try:
-        terms = dict(difference(left, right, LINE_PRODUCTS))
+        terms = dict(difference(left, right, LINE_PRODUCTS, clearing=""))
     except (TooBig, ZeroDivisionError, OverflowError):
         return None
     offset = terms.pop(ONE, Fraction(0))

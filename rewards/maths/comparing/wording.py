@@ -9,17 +9,36 @@ from ..reading.nodes import Node
 from ..reading.notation import as_words
 
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
-_SYNONYMS = {
-    "empty set": "no solution", "no solutions": "no solution", "no real solution": "no solution",
-    "no real solutions": "no solution", "the empty set": "no solution", "dne": "does not exist",
-    "infinite": "infinity", "positive infinity": "infinity",
-}  # fmt: skip
+_LEAD = re.compile(
+    r"^(?:it|this|that|there|they|the (?:limit|answer|equation|system|value|function|series|"
+    r"sequence|statement|problem|integral|graph|curve|figure|shape|triangle|day))?\s*"
+    r"(?:is|are|was|falls on|has|have|will be|must be)\s+"
+)
+_ARTICLE = re.compile(r"^(?:the|an?)\s+")
+_SAME = tuple(
+    (re.compile(pattern), meaning)
+    for pattern, meaning in (
+        (r"(?:there (?:is|are) )?no (?:\w+ )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set",
+         "no solution"),
+        (r"(?:the )?(?:limit )?(?:dne|does ?n[o']t exist|does not exist)", "does not exist"),
+        (r"(?:there are )?(?:infinitely many|(?:an )?infinite number of)(?: \w+)?",
+         "infinitely many"),
+        (r"positive infinity|infinite", "infinity"),
+    )
+)  # fmt: skip
+"""Ways to say the same without a number."""
+_TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m)")
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 
 
 def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether two readings, one of them words, are the same words, or the same list of words."""
+    clocks = _clock(gold), _clock(answer)
+    if clocks[0] and clocks[1]:
+        return judge.decided("time of day", _same_time(*clocks[0], *clocks[1]), "another time")
     first, second = _spoken(gold), _spoken(answer)
     if first is not None and second is not None and not judge.conventions.text_case:
-        first, second = _folded(first), _folded(second)
+        first, second = folded(first), folded(second)
     same = (
         first is not None
         and second is not None
@@ -30,20 +49,45 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     )
 
 
-_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
-
-
 def same_words(gold: Node, said: str, judge: Judge) -> bool:
     """Words against an answer as it was written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    wanted = _folded(gold.note)
-    words = as_words(said).casefold().removeprefix("it is ")
+    wanted, words = folded(gold.note), as_words(said).casefold()
     first, _, rest = words.partition(",")
-    same = wanted == _folded(words)
+    same = wanted == folded(words) or wanted == folded(_LEAD.sub("", words))
     if wanted in _OPPOSITES and first.strip() == wanted:
         same = _OPPOSITES[wanted] not in re.findall(r"[a-z]+", rest)
     return judge.decided("text", same, f"the words {said[:80]!r} are not {gold.note!r}")
+
+
+def folded(spoken: str) -> str:
+    """Words in the form in which they are compared: no case, no article, one of its synonyms.
+
+    >>> folded("The empty set"), folded("a Hyperbola"), folded("DNE")
+    ('no solution', 'hyperbola', 'does not exist')
+    """
+    words = spoken.casefold()
+    same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
+    return same or _ARTICLE.sub("", words)
+
+
+def _clock(node: Node) -> tuple[int, str] | None:
+    """(minutes of the day, "am", "pm" or "") of `3:45 pm` and of `15:45`."""
+    if node.op == "ratio" and len(node.args) == 2 and all(part.op == "num" for part in node.args):
+        hour, minute = (int(part.value) for part in node.args)
+        return (60 * hour + minute, "") if hour < 25 and minute < 60 else None
+    found = _TIME.fullmatch(node.note) if node.op == "text" else None
+    if found is None:
+        return None
+    hour = int(found[1]) % 12 + (12 if found[3] == "pm" else 0)
+    return 60 * hour + int(found[2]), found[3]
+
+
+def _same_time(first: int, marked: str, second: int, other: str) -> bool:
+    """Without its half of the day, a time before one o'clock in the afternoon may be either."""
+    either = (not marked and first < 780) or (not other and second < 780)
+    return (first - second) % (720 if either else 1440) == 0
 
 
 def _several(spoken: str) -> set[str]:
@@ -60,8 +104,3 @@ def _spoken(node: Node) -> str | None:
     if node.op not in {"text", "sym"}:
         return None
     return " ".join(node.note.replace("-", " ").split())
-
-
-def _folded(spoken: str) -> str:
-    words = spoken.casefold().removeprefix("the ")
-    return _SYNONYMS.get(words, words)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ..reading.notation import squeeze
-from .excerpt import HEDGE, MAX_ANSWER, Extraction
+from .excerpt import HEDGE, MAX_ANSWER, SEVERAL_OFFERED, Extraction
 
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -46,7 +46,7 @@ def boxed(body: str) -> Extraction | None:
                     "box",
                     last.start,
                     last.end,
-                    "several answers are offered, one in case another is wrong",
+                    SEVERAL_OFFERED,
                 )
             break
         boxes.insert(0, previous)
@@ -79,6 +79,8 @@ def _box_mark(body: str, start: int, end: int) -> int:
     short when `\\boxed` is found late.
     """
     place = body.rfind("\\boxed", start, end)
+    while place >= 0 and body.endswith("\\phantom{", 0, place):
+        place = body.rfind("\\boxed", start, place)
     for name in ("\\fbox", "\\framebox"):
         place = max(place, body.rfind(name, max(start, place), end))
     return place
@@ -106,7 +108,8 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> _Bo
 
 
 _JOINT = re.compile(
-    r"(?:\s|[$,;.]|\\[,;:! ()\[\]]|\\q?quad|\\text\{\s*(?:and|,|or)\s*\}|\band\b|&|\\\\)*$"
+    r"(?:\s|[$,;.]|\\[,;:! ()\[\]]|\\q?quad|\\text\{\s*(?:and|,|or)\s*\}|\b(?:and|or)\b|&|\\\\"
+    r"|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$"
 )
 
 

@@ -16,6 +16,10 @@ HEDGE = re.compile(
     r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",
     re.IGNORECASE,
 )
+HOPE = re.compile(r"I hope (?:it|this) is correct", re.IGNORECASE)
+PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+"""Words outside commands."""
+SEVERAL_OFFERED = "several answers are offered, one in case another is wrong"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .boxes import boxed
+from .closing import last_expression
 from .excerpt import MAX_ANSWER, Extraction
-from .sentences import announced, last_expression, restated, tagged
+from .sentences import announced, restated, tagged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,9 @@ THINKING: dict[str, Thinking] = {
     "thinking": Thinking(opener="<thinking>", closer="</thinking>"),
     "thought": Thinking(opener="<|begin_of_thought|>", closer="<|end_of_thought|>"),
     "gpt-oss": Thinking(opener="<|channel|>analysis", closer="<|channel|>final<|message|>"),
+    "reasoning": Thinking(opener="<reasoning>", closer="</reasoning>"),
+    "kimi": Thinking(opener="◁think▷", closer="◁/think▷"),
+    "magistral": Thinking(opener="[THINK]", closer="[/THINK]"),
     "seed": Thinking(opener="<seed:think>", closer="</seed:think>"),
 }
 ThinkingOption = Literal["auto", "none"] | str
@@ -51,7 +55,7 @@ def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
     """
     if thinking == "none":
         return 0, response
-    if "<" not in response:
+    if "<" not in response and "◁" not in response and "[THINK]" not in response:
         return 0, response
     kinds = THINKING.values() if thinking == "auto" else (THINKING[thinking],)
     for kind in kinds:

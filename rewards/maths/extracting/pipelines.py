@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 
 from .boxes import boxed
+from .closing import last_expression
 from .excerpt import Extraction
-from .sentences import last_expression
 
 _HOPE_SENTENCE = re.compile(r"final answer is:?\s*\$?(.+?)\$?\.?\s*I hope", re.IGNORECASE)
 _ANSWER_LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)

@@ -33,17 +33,23 @@ from .sums import (
 )
 
 MAX_FACTORIAL = 300
+SUMS, NAMES = "r", "s"
+"""Kinds of denominators: 1/(x+1) and 1/x."""
 
 
-def difference(left: Node, right: Node, allowance: int = MAX_PRODUCTS) -> Sum:
-    """The normal form of `left - right` with denominators cleared; empty if they are equal.
+def difference(
+    left: Node, right: Node, allowance: int = MAX_PRODUCTS, *, clearing: str = SUMS
+) -> Sum:
+    """The normal form of `left - right`, empty if they are equal. Denominators of the kinds in
+    `clearing` are multiplied out: SUMS to prove equality, SUMS + NAMES for equations, and none
+    where their sign matters.
 
     Raises:
         TooBig: beyond the limits of size.
     """
     meter = Meter(allowance)
     first, second = normal(left, meter), normal(right, meter)
-    return cleared(plus(first, second, Fraction(-1)), meter)
+    return cleared(plus(first, second, Fraction(-1)), meter, clearing)
 
 
 def proves_equal(left: Node, right: Node) -> bool:
@@ -159,6 +165,8 @@ def _integer_function(name: str, values: list[Fraction]) -> Exact | None:
         return math.gcd(*whole) if name == "gcd" else math.lcm(*whole)
     if name == "factorial" and 0 <= whole[0] <= MAX_FACTORIAL:
         return math.factorial(whole[0])
+    if name == "double factorial" and 0 <= whole[0] <= MAX_FACTORIAL:
+        return math.prod(range(whole[0], 0, -2))
     if name == "binom" and 0 <= whole[0] <= MAX_FACTORIAL:
         return math.comb(whole[0], whole[1]) if whole[1] >= 0 else 0
     return None

@@ -288,14 +288,14 @@ def _root_of_number(value: Fraction, exponent: Exact, meter: Meter) -> Sum:
     return result
 
 
-def cleared(terms: Sum, meter: Meter) -> Sum:
-    """The sum times its denominators, until none is left or nothing changes."""
+def cleared(terms: Sum, meter: Meter, kinds: str) -> Sum:
+    """The sum times its denominators of these kinds of base, until none is left."""
     for _ in range(8):
         worst: dict[tuple[Base, tuple[object, ...]], Exact] = {}
         for monomial in terms:
             for key, exponent in monomial:
                 base, symbolic = key
-                if base[0] == "r" and not symbolic and exponent < 0:
+                if str(base[0]) in kinds and not symbolic and exponent < 0:
                     worst[key] = min(worst.get(key, 0), exponent)
         if not worst:
             return terms

@@ -48,7 +48,9 @@ class AtomParser(CommandParser):
                 return Node("set")
             case "currency":
                 self.take()
-                return Node("quantity", (self.power(),), 0, token.value)
+                negative = self.here.kind == "op" and self.here.value == "-"
+                amount = self._signed(self.power) if negative else self.power()
+                return Node("quantity", (amount,), 0, token.value)
             case "close" if token.value == "]":
                 return self._bracket()
             case "sign" if token.value == "." and self.ahead().value.isdigit():
@@ -74,6 +76,8 @@ class AtomParser(CommandParser):
             name += "_" + self.subscript()
         if name in {"angle", "triangle"}:
             return self._geometric(name)
+        if name.startswith("C_") and name[2:].isdigit() and self.accept("op", "^"):
+            return self._combinations(int(name[2:]))
         while self.accept("prime"):
             name += "'"
         if self.here == ("open", "(", False) or (
@@ -81,6 +85,13 @@ class AtomParser(CommandParser):
         ):
             return self._application(name)
         return nodes.sym(name)
+
+    def _combinations(self, upper: int) -> Node:
+        """`C_5^2`; with a larger number on top it is a constant to a power."""
+        lower = self.argument()
+        if lower.op == "num" and isinstance(lower.value, int) and 0 <= lower.value <= upper:
+            return self.count(nodes.func("binom", nodes.num(upper), lower))
+        return nodes.power(nodes.sym(f"C_{upper}"), lower)
 
     def _geometric(self, name: str) -> Node:
         letters = ""
@@ -99,6 +110,9 @@ class AtomParser(CommandParser):
         ):
             self.take()
             return self.count(nodes.func("binom", *self._closed_items()))
+        if name == "Gamma":
+            argument = self.deeper(self.atom)
+            return self.count(nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE)))
         if head in _FUNCTION_LETTERS or (head in _EVENT_LETTERS and one_name):
             self.take()
             arguments = self._items()
@@ -213,11 +227,12 @@ class AtomParser(CommandParser):
 
     # --- brackets ---
 
-    def _items(self) -> list[Node]:
-        bars, self.bars = self.bars, 0
+    def _items(self, bars: int = 0) -> list[Node]:
+        """What stands between commas; with `bars` 1, a bar does not start a value."""
+        bars, self.bars = self.bars, bars
         items = [self.deeper(self.item)]
         while self.accept("sep"):
-            if self.here.kind == "close":
+            if self.here.kind in {"close", "dots"}:
                 break
             items.append(self.deeper(self.item))
         self.bars = bars
@@ -268,43 +283,47 @@ class AtomParser(CommandParser):
     def _braces(self) -> Node:
         if self.accept("close", "}"):
             return Node("set")
-        self.bars, bars = 1, self.bars
-        colons, self.colons = self.colons, False
-        items = [self.deeper(self.item)]
-        self.colons = colons
-        if self.here.kind == "bar" or self.here == ("sign", ":", self.here.spaced):
-            self.take()
-            self.bars = 0
-            condition = self.deeper(self.condition)
-            node = Node("such", (items[0], condition))
+        items = self._elements()
+        if self._such_that():
+            node = Node("such", (items[0], self.deeper(self.condition)))
         else:
-            while self.accept("sep"):
-                if self.here.kind in {"close", "dots"}:
-                    break
-                items.append(self.deeper(self.item))
             node = Node("set", tuple(items))
-        self.bars = bars
         if self.here.kind == "dots":
             raise Unreadable("a set with dots")
         self.expect("close")
         return self.count(node)
+
+    def _elements(self) -> list[Node]:
+        """Items in braces, where a bar or a colon ends them (`{x | x > 0}`)."""
+        kept, self.colons = self.colons, False
+        items = self._items(bars=1)
+        self.colons = kept
+        return items
+
+    def _such_that(self) -> bool:
+        if self.here.kind != "bar" and self.here[:2] != ("sign", ":"):
+            return False
+        self.take()
+        return True
 
     def condition(self) -> Node:
         """What follows the bar in a set-builder."""
         return self.item()
 
     def _group(self) -> Node:
-        """Plain braces: LaTeX grouping; with separators inside, a set whose backslashes were
-        lost.
+        """Plain braces: LaTeX grouping; with separators or a bar inside, a set whose backslashes
+        were lost.
         """
         self.take()
         if self.accept("endgroup"):
             if self.here.kind in {"end", "sep", "endgroup"}:
                 return Node("set")
             return self.atom()
-        items = self._items()
+        items = self._elements()
         if self.accept("cmd", "choose"):
             items = [nodes.func("binom", items[0], self.deeper(self.set_expression))]
+        elif self._such_that():
+            items = [Node("such", (items[0], self.deeper(self.condition)))]
         self.expect("endgroup")
         return items[0] if len(items) == 1 else self.count(Node("set", tuple(items)))
 

@@ -112,6 +112,8 @@ class CommandParser(NumeralParser):
         if name == "array" and self.here.kind == "group":
             self.subscript()
         rows = self._rows()
+        if kind == "cases" and all(len(row) == 1 for row in rows):
+            return Node("list", tuple(row[0] for row in rows), 0, "and")
         if kind == "cases":
             return self.count(
                 Node("cases", tuple(cell for row in rows for cell in (row[0], row[-1])))

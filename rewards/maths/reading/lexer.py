@@ -10,13 +10,14 @@ import re
 from typing import NamedTuple
 
 from .nodes import TooBig, Unreadable
+from .spellings import COMMANDS, DECORATED, ESCAPES, SIGNS, SPELLED, TEXT_COMMANDS, WORDED
 from .vocabulary import ALIASES, CONNECTIVES, FUNCTIONS, GREEK, is_word
 
 MAX_TOKENS = 1500
 
 
 class Token(NamedTuple):
-    """`kind` is one of the words used in `_COMMANDS` and `_SIGNS` below, or num, sym, func, word,
+    """`kind` is one of the words used in `spellings`, or num, sym, func, word,
     cmd, end.
     """
 
@@ -28,7 +29,8 @@ class Token(NamedTuple):
 _PATTERN = r"""
     (?P<space>  (?:\s|~|\\[,;:!>\ ]|\\(?:q?quad|left|right|[bB]igg?[lrm]?|displaystyle|textstyle
                 |limits|nolimits|rm|bf|it|phantom|mathstrut|strut|hfill|hspace|mathopen|mathclose
-                |ensuremath|nonumber)(?![A-Za-z])|\\[lr]?vspace)+ )
+                |ensuremath|nonumber|small|[lL]arge|LARGE|[hH]uge|normalsize
+                |bfseries)(?![A-Za-z])|\\[lr]?vspace)+ )
   | (?P<num>    (?:\d{1,3}(?:(?:GROUP)\d{3})+(?!\d|,\d)(?:\.\d+)?|\d+(?:\.\d+)?(?:\{,\})?|\.\d+)
                 (?:[eE][+-]?\d+(?![A-Za-z]))? )
   | (?P<cmd>    \\[A-Za-z]+\*? )
@@ -43,113 +45,6 @@ _TOP_LEVEL = re.compile(
 _BRACKETED = re.compile(
     _PATTERN.replace("GROUP", r",\\!\s?|\{,\\?!?\}|\\[,!;:]"), re.VERBOSE | re.DOTALL
 )
-
-_COMMANDS: dict[str, tuple[str, str]] = {
-    "cdot": ("op", "*"), "times": ("op", "*"), "ast": ("op", "*"), "div": ("op", "/"),
-    "over": ("op", "/"),
-    "pm": ("pm", "+-"), "mp": ("pm", "-+"),
-    "le": ("rel", "<="), "leq": ("rel", "<="), "leqslant": ("rel", "<="), "leqq": ("rel", "<="),
-    "ge": ("rel", ">="), "geq": ("rel", ">="), "geqslant": ("rel", ">="), "geqq": ("rel", ">="),
-    "lt": ("rel", "<"), "gt": ("rel", ">"), "ne": ("rel", "!="), "neq": ("rel", "!="),
-    "approx": ("rel", "~="), "simeq": ("rel", "~="), "doteq": ("rel", "="), "equiv": ("rel", "=="),
-    "sim": ("rel", "~"),
-    "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"),
-    "rightarrow": ("rel", "->"),
-    "mapsto": ("rel", "->"), "subset": ("rel", "subset"), "subseteq": ("rel", "subset"),
-    "parallel": ("rel", "||"),
-    "perp": ("rel", "perp"), "propto": ("rel", "~"), "cong": ("rel", "cong"),
-    "cup": ("setop", "union"), "cap": ("setop", "inter"), "setminus": ("setop", "minus"),
-    "backslash": ("setop", "minus"),
-    "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""),
-    "varnothing": ("emptyset", ""),
-    "degree": ("degree", ""), "circ": ("circ", ""), "prime": ("prime", "'"),
-    "lbrace": ("open", "{"), "rbrace": ("close", "}"), "lbrack": ("open", "["),
-    "rbrack": ("close", "]"),
-    "lparen": ("open", "("), "rparen": ("close", ")"), "langle": ("open", "("),
-    "rangle": ("close", ")"),
-    "lfloor": ("open", "floor"), "rfloor": ("close", "floor"), "lceil": ("open", "ceil"),
-    "rceil": ("close", "ceil"),
-    "mid": ("bar", "|"), "vert": ("bar", "|"), "lvert": ("bar", "|"), "rvert": ("bar", "|"),
-    "Vert": ("bar", "||"),
-    "ldots": ("dots", ""), "cdots": ("dots", ""), "dots": ("dots", ""), "dotsc": ("dots", ""),
-    "dotsb": ("dots", ""),
-    "pmod": ("mod", ""), "bmod": ("mod", ""), "mod": ("mod", ""), "lor": ("word", "or"),
-    "land": ("word", "and"),
-    "vee": ("word", "or"), "wedge": ("word", "and"), "colon": ("sign", ":"), "newline": ("row", ""),
-    "exp": ("func", "exp"), "text": ("text", ""), "neg": ("sign", "~"),
-    "imath": ("sym", "i"), "jmath": ("sym", "j"), "pounds": ("currency", "pound"),
-    "euro": ("currency", "euro"),
-}  # fmt: skip
-_TEXT_COMMANDS = frozenset(
-    [
-        "text",
-        "textbf",
-        "textit",
-        "textrm",
-        "texttt",
-        "textsf",
-        "textnormal",
-        "mbox",
-        "hbox",
-        "mathrm",
-        "mathbf",
-        "mathit",
-        "mathsf",
-        "mathcal",
-        "mathscr",
-        "mathfrak",
-        "operatorname",
-        "operatorname*",
-        "boldsymbol",
-        "bm",
-        "bold",
-        "emph",
-        "underline",
-        "vec",
-        "hat",
-        "bar",
-        "tilde",
-        "overrightarrow",
-    ]
-)
-_WORDED = frozenset(
-    [
-        "text",
-        "textbf",
-        "textit",
-        "textrm",
-        "texttt",
-        "textsf",
-        "textnormal",
-        "mbox",
-        "hbox",
-        "mathrm",
-        "operatorname",
-        "emph",
-    ]
-)
-_DECORATED = frozenset(["vec", "hat", "bar", "tilde", "overrightarrow"])
-_SIGNS: dict[str, tuple[str, str]] = {
-    "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"),
-    "**": ("op", "^"),
-    "_": ("sub", "_"), "!": ("fact", "!"), "'": ("prime", "'"), "%": ("percent", ""),
-    "<": ("rel", "<"), ">": ("rel", ">"), "=": ("rel", "="), "<=": ("rel", "<="),
-    ">=": ("rel", ">="),
-    "!=": ("rel", "!="), "<>": ("rel", "!="), "==": ("rel", "="), ":=": ("rel", "="),
-    "->": ("rel", "->"),
-    "=>": ("rel", "=>"), "+-": ("pm", "+-"), "+/-": ("pm", "+-"),
-    "(": ("open", "("), ")": ("close", ")"), "[": ("open", "["), "]": ("close", "]"),
-    "{": ("group", "{"),
-    "}": ("endgroup", "}"), "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"),
-    ":": ("sign", ":"),
-    "&": ("cell", "&"), "£": ("currency", "pound"), "€": ("currency", "euro"),
-    "¥": ("currency", "yen"), "\\": ("setop", "minus"),
-}  # fmt: skip
-_ESCAPES: dict[str, tuple[str, str]] = {
-    "\\{": ("open", "{"), "\\}": ("close", "}"), "\\|": ("bar", "||"), "\\%": ("percent", ""),
-    "\\$": ("currency", "dollar"), "\\&": ("cell", "&"), "\\_": ("sub", "_"), "\\#": ("sign", "#"),
-    "\\\\": ("row", ""), "\\-": ("space", ""), "\\/": ("space", ""),
-}  # fmt: skip
 
 
 def tokenize(source: str) -> list[Token]:
@@ -177,7 +72,7 @@ def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> No
             continue
         if len(tokens) > MAX_TOKENS:
             raise TooBig(f"more than {MAX_TOKENS} tokens")
-        if kind == "cmd" and value[1:] in _TEXT_COMMANDS:
+        if kind == "cmd" and value[1:] in TEXT_COMMANDS:
             position = _text_command(value[1:], source, position, tokens, spaced, nesting)
         else:
             before = len(tokens)
@@ -187,7 +82,6 @@ def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> No
         spaced = False
 
 
-_SPELLED = frozenset({"sqrt", "pi", "infinity", "inf", "infty", "mod"})
 _DEPTH = {"open": 1, "close": -1}
 
 
@@ -197,7 +91,7 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
     elif kind == "run":
         _letters(value, spaced, worded, tokens)
     elif kind == "sign":
-        known = _SIGNS.get(value)
+        known = SIGNS.get(value)
         if known is None:
             if value.isalpha():
                 tokens.append(Token("word", value.casefold(), spaced))
@@ -210,7 +104,7 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
             raise Unreadable(f"unexpected character {value!r}")
         tokens.append(Token(known[0], known[1], spaced))
     elif kind == "esc":
-        known = _ESCAPES.get(value)
+        known = ESCAPES.get(value)
         if known is None:
             raise Unreadable(f"unknown command {value!r}")
         if known[0] != "space":
@@ -222,8 +116,8 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
 
 
 def _command(name: str, spaced: bool) -> Token:
-    if name in _COMMANDS:
-        kind, value = _COMMANDS[name]
+    if name in COMMANDS:
+        kind, value = COMMANDS[name]
         return Token(kind, value, spaced)
     if name in GREEK:
         return Token("sym", name, spaced)
@@ -241,26 +135,14 @@ def _digits(written: str) -> str:
 
 def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     lowered = run.lower()
-    if not worded and (run in FUNCTIONS or lowered in _SPELLED or run in ALIASES):
-        tokens.append(_named(run, lowered, spaced))
+    if not worded and lowered in SPELLED:
+        tokens.append(Token(*SPELLED[lowered], spaced))
+    elif not worded and (run in FUNCTIONS or run in ALIASES):
+        tokens.append(Token("func", ALIASES.get(run, run), spaced))
     elif worded or is_word(run):
         tokens.append(Token("word", run if len(run) < 3 else lowered, spaced))
     else:
         _product(run, spaced, tokens)
-
-
-def _named(run: str, lowered: str, spaced: bool) -> Token:
-    if lowered == "pi":
-        return Token("const", "pi", spaced)
-    if lowered in {"infinity", "inf", "infty"}:
-        return Token("const", "inf", spaced)
-    if lowered == "mod":
-        return Token("mod", "", spaced)
-    return (
-        Token("cmd", "sqrt", spaced)
-        if lowered == "sqrt"
-        else Token("func", ALIASES.get(run, run), spaced)
-    )
 
 
 def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
@@ -275,6 +157,11 @@ def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
         spaced = False
 
 
+_STYLING = re.compile(
+    r"\\(?:mathbf|boldsymbol|bm|mathrm)(?![A-Za-z])|\\(?=[ij]math)|(?<=[ij])math|[{} ]"
+)
+
+
 def _text_command(
     name: str, source: str, position: int, tokens: list[Token], spaced: bool, nesting: int
 ) -> int:
@@ -283,9 +170,12 @@ def _text_command(
         raise TooBig("more than 20 nested text commands")
     start, end, after = _argument(source, position)
     inside = source[start:end]
-    if name in _DECORATED and inside.strip(" {}"):
-        tokens.append(Token("sym", f"{name} {inside.strip(' {}')}", spaced))
+    plain = _STYLING.sub("", inside)
+    if name in DECORATED and plain:
+        tokens.append(Token("sym", f"{name} {plain}", spaced))
         return after
+    if name == "mathbf" and plain in {"R", "Z", "N", "Q"}:
+        name, inside = "", rf"\mathbb{{{plain}}}"
     if name == "operatorname" and inside.strip() in FUNCTIONS:
         tokens.append(Token("func", inside.strip(), spaced))
         return after
@@ -294,7 +184,7 @@ def _text_command(
     _scan(
         inside,
         tokens,
-        worded=name in _WORDED and not (single and name != "text"),
+        worded=name in WORDED and not (single and name != "text"),
         nesting=nesting + 1,
     )
     if len(tokens) > first and spaced:

@@ -21,7 +21,7 @@ decimal, a unit, the shape of a bracket).
     union inter minus            set algebra
     rel        sides             note: the signs, space separated
     mod        expression, modulus
-    given      expression, condition
+    given      expression, condition         note: the word between them
     percent degree               args[0]
     quantity   value             note: unit
     based      -                 note: digits; value: base
@@ -90,6 +90,8 @@ def neg(node: Node) -> Node:
         return num(-node.value)
     if node.op == "dec":
         return Node("dec", (), -node.value, node.note)
+    if node.op in {"quantity", "percent", "degree"}:
+        return node._replace(args=(neg(node.args[0]),))
     return Node("mul", (MINUS_ONE, node))
 
 

@@ -86,10 +86,15 @@ def _vulgar(found: re.Match[str]) -> str:
 
 
 _EDGES = " \t\r\n.,;:*_`\"'"
+_EMPHASIS = re.compile(r"(?<![\w)\]}*])\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*(?![\w(\[{\\*])")
+_ORDINAL = re.compile(
+    r"(?<=\d)(?:\^\s*\{\s*(?:\\(?:text|mathrm|textrm)\s*\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th))\s*\}"
+    r"|\\(?:text|mathrm|textsuperscript)\s*\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th)(?![A-Za-z]))"
+)
 _DOLLARS = re.compile(r"(?<!\\)\$")
 _DELIMITERS = re.compile(r"\\[()\[\]]")
 _ORNAMENT = re.compile(
-    r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\(?:checkmark|square|blacksquare|qed|Box|therefore|implies|Rightarrow)(?![a-zA-Z])"
+    r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}|\\(?:checkmark|square|blacksquare|qed|Box|therefore|implies|Rightarrow)(?![a-zA-Z])"
 )
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
@@ -127,11 +132,17 @@ def strip_delimiters(text: str) -> str:
         text = _DELIMITERS.sub(" ", text)
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
+    if "**" in text:
+        text = _EMPHASIS.sub(r"\1", text)
+    if "d" in text or "t" in text:
+        text = _ORDINAL.sub("", text)
     return _trim(text)
 
 
 def _trim(text: str) -> str:
     text = text.strip(' \t\r\n*`"')
+    if text.endswith("\\"):
+        text = text.rstrip("\\ ")
     while (
         text
         and text[-1] in ".,;:"

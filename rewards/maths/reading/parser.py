@@ -11,15 +11,14 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from . import nodes
+from .cursor import Cursor
 from .lexer import Token
-from .nodes import Node, TooBig, Unreadable
+from .nodes import Node, Unreadable
 from .numerals import exact_numeral
 from .units import dimension, read_unit
-from .vocabulary import CONNECTIVES, QUALIFIERS, SCALES
+from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS
 
-MAX_DEPTH = 40
 EXACT = frozenset({"num", "dec"})
-MAX_NODES = 500
 _SET_OPS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
 _ATOM_KINDS = frozenset(
     {"num", "sym", "func", "const", "open", "group", "cmd", "emptyset", "currency"}
@@ -29,68 +28,8 @@ FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 _CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
 
 
-class ExpressionParser(ABC):
+class ExpressionParser(Cursor, ABC):
     """Parses one token list. `AnswerParser` adds lists, relations and words."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.position = 0
-        self.depth = 0
-        self.made = 0
-        self.bars = 0
-        self.french = False
-        self.colons = True
-
-    # --- cursor ---
-
-    @property
-    def here(self) -> Token:
-        """The token in front."""
-        return self.tokens[self.position]
-
-    def ahead(self, offset: int = 1) -> Token:
-        """A token further on (the last one when past the end)."""
-        return self.tokens[min(self.position + offset, len(self.tokens) - 1)]
-
-    def take(self) -> Token:
-        """Consume the token in front."""
-        token = self.tokens[self.position]
-        if token.kind != "end":
-            self.position += 1
-        return token
-
-    def accept(self, kind: str, value: str | None = None) -> bool:
-        """Consume the token in front if it is this one."""
-        token = self.tokens[self.position]
-        if token.kind != kind or (value is not None and token.value != value):
-            return False
-        self.position += 1
-        return True
-
-    def expect(self, kind: str) -> None:
-        """Consume a token that must be there; a missing one at the very end is forgiven (a
-        cut-off answer).
-        """
-        if not self.accept(kind) and self.here.kind != "end":
-            raise Unreadable(f"expected {kind} before {self.here.value or self.here.kind!r}")
-
-    def deeper(self, parse: Callable[[], Node]) -> Node:
-        """Run `parse` one level down."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise TooBig(f"nested deeper than {MAX_DEPTH}")
-        node = parse()
-        self.depth -= 1
-        return node
-
-    def count(self, node: Node) -> Node:
-        """Count a made node against the limit."""
-        self.made += 1
-        if self.made > MAX_NODES:
-            raise TooBig(f"more than {MAX_NODES} terms and factors")
-        return node
-
-    # --- sets and sums ---
 
     def item(self) -> Node:
         """What may stand between separators inside brackets."""
@@ -159,25 +98,53 @@ class ExpressionParser(ABC):
             else:
                 break
         node = self.count(nodes.mul(*factors))
+        if self._ends_in_unit(factors):
+            return Node("quantity", (factors[0],), 0, factors[1].note)
+        if self._words_in_brackets():
+            self.take()
+            node = self._with_unit(node)
+            self.expect("close")
+            return node
         return self._with_unit(node) if self.here.kind == "word" else node
 
+    def _words_in_brackets(self) -> bool:
+        """`24 (ways)`: what the value counts, in brackets."""
+        if self.here != ("open", "(", True) or self.ahead().kind != "word":
+            return False
+        unit = self.ahead().value
+        end = 1
+        while self.ahead(end).kind == "word":
+            end += 1
+        return self.ahead(end).kind == "close" and unit not in QUALIFIERS | NUMBER_WORDS
+
+    def _ends_in_unit(self, factors: list[Node]) -> bool:
+        """`1.73 m`: a number, a space and a letter that names a unit are a quantity."""
+        if len(factors) != 2 or self.here.kind != "end" or self.tokens[0].kind != "num":
+            return False
+        token, (value, letter) = self.tokens[self.position - 1], factors
+        spaced = token.spaced and token.value in UNIT_LETTERS
+        return spaced and value.op in EXACT and letter == nodes.sym(token.value)
+
     def _compound(self, node: Node) -> Node:
-        """`1 hour 30 minutes`: the next quantity of the same dimension is added."""
-        first = (
-            dimension(node.note) if self.here.kind == "num" and node.args[0].op in EXACT else None
-        )
-        if first is None:
+        """`1 hour 30 minutes`, `1 hour and 30 minutes`: the next quantity of the same dimension
+        and a smaller unit is added.
+        """
+        joined = self.here.kind in {"word", "sep"} and self.here.value in {"and", ","}
+        if self.ahead(joined).kind != "num" or node.args[0].op not in EXACT:
             return node
-        second = self.term()
-        scale = (
-            dimension(second.note)
-            if second.op == "quantity" and second.args[0].op in EXACT
-            else None
-        )
-        if scale is None or scale[1] != first[1]:
+        first = dimension(node.note)
+        start, made = self.position, self.made
+        self.position += joined
+        second = self.term() if first is not None else node
+        scale = dimension(second.note) if second.op == "quantity" else None
+        fits = first and scale and scale[1] == first[1] and scale[0] < first[0]
+        if first and scale and fits and second.args[0].op in EXACT:
+            total = Fraction(node.args[0].value) * first[0] / scale[0] + second.args[0].value
+            return second._replace(args=(nodes.num(total),))
+        if not joined:
             raise Unreadable("two quantities side by side")
-        total = Fraction(node.args[0].value) * first[0] / scale[0] + second.args[0].value
-        return second._replace(args=(nodes.num(total),))
+        self.position, self.made = start, made
+        return node
 
     def _signed(self, parse: Callable[[], Node]) -> Node:
         sign = self.take().value
@@ -209,7 +176,7 @@ class ExpressionParser(ABC):
             return self.bars == 0 and token.value == "|"
         if token.kind == "sym" and token.value == "U" and last.op in _SET_OPS:
             return False
-        if token.kind == "word":
+        if token.kind == "word" or self._words_in_brackets():
             return False
         return token.kind in _ATOM_KINDS and token.value not in _ROW_ENDS
 
@@ -226,6 +193,8 @@ class ExpressionParser(ABC):
         if self.here.value in {"percent", "percentage", "pct"}:
             self.take()
             return Node("percent", (node,))
+        if self.here.value in SCALES and node == nodes.sym("a"):
+            node = nodes.num(1)
         if self.here.value in SCALES and node.op in EXACT:
             return self.term_after(nodes.num(node.value * SCALES[self.take().value]))
         if self.here.value == "i":
@@ -317,16 +286,26 @@ class ExpressionParser(ABC):
         """Marks after an atom: ! % degree prime and number bases."""
         while True:
             if self.accept("fact"):
-                node = self.count(nodes.func("factorial", node))
+                name = "factorial"
+                if self.here == ("fact", "!", False):
+                    self.take()
+                    name = "double factorial"
+                node = self.count(nodes.func(name, node))
             elif self.accept("percent"):
                 node = Node("percent", (node,))
             elif self.accept("degree"):
                 node = self._minutes(Node("degree", (node,)))
+            elif self._trailing_currency(node):
+                node = Node("quantity", (node,), 0, self.take().value)
             elif self.here.kind == "prime" and node.op == "sym":
                 self.take()
                 node = nodes.sym(node.note + "'")
             else:
                 return node
+
+    def _trailing_currency(self, node: Node) -> bool:
+        """`20€`, `75¢`: a sign after the amount, unless it starts the next amount."""
+        return self.here.kind == "currency" and node.op in EXACT and self.ahead().kind != "num"
 
     # --- arguments ---
 

@@ -22,17 +22,26 @@ _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNOREC
 _BASED = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d)([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
+_BASE = re.compile(
+    r"(?<=[0-9A-Za-z}])\s*(?:\\(?:text|mathrm)\s*\{)?[\s(]*(?:in\s+)?base[\s-]*(\w{1,9})[\s)}]*$"
+)
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
 _COLONS = frozenset(
     {Token("sign", ":"), Token("sign", ":", True), Token("word", "to"), Token("word", "to", True)}
 )
-_NAMED_SETS = {
-    "all real numbers": "set R", "all reals": "set R", "real numbers": "set R", "reals": "set R",
-    "the real numbers": "set R",
-    "all integers": "set Z", "integers": "set Z", "all real": "set R", "any real number": "set R",
+_NAMED = {
+    **dict.fromkeys(
+        ("all real numbers", "all reals", "real numbers", "reals", "the real numbers", "all real",
+         "any real number"),
+        nodes.sym("set R"),
+    ),
+    **dict.fromkeys(("all integers", "integers"), nodes.sym("set Z")),
+    **dict.fromkeys(("negative infinity", "minus infinity"), nodes.neg(nodes.INFINITY)),
 }  # fmt: skip
 _FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
+_SPLITTING = frozenset({"if", "otherwise", "whenever", "when"})
+"""Words before a condition that leave room for another value elsewhere."""
 _SEPARATORS = frozenset({"sep", "row"})
 
 
@@ -85,8 +94,7 @@ def read_words(cleaned: str) -> Node:
     words = as_words(cleaned)
     if not any(letter.isalnum() for letter in words):
         raise Unreadable("the answer has neither letters nor digits")
-    named = _NAMED_SETS.get(words.casefold())
-    return nodes.sym(named) if named else nodes.text(words)
+    return _NAMED.get(words.casefold()) or nodes.text(words)
 
 
 def read_formula(cleaned: str) -> Node:
@@ -103,6 +111,8 @@ def read_formula(cleaned: str) -> Node:
     )
     if clock:
         return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
+    if "base" in cleaned:
+        cleaned = _BASE.sub(r"_{\1}", cleaned)
     digits = _BASED.match(cleaned)
     if digits:
         return Node("based", (), int(digits[2]), digits[1].upper())
@@ -235,7 +245,7 @@ class AnswerParser(AtomParser):
 
     def _given(self, node: Node) -> Node:
         """`for all x > 0`: the condition, or its words."""
-        self.take()
+        qualifier = self.take().value
         while self.here.kind == "word" and self.here.value in {
             "all",
             "every",
@@ -255,8 +265,10 @@ class AnswerParser(AtomParser):
             raise
         except Unreadable:
             self.position = start
+            if qualifier in _SPLITTING:
+                raise Unreadable("it depends on a condition in words") from None
             condition = nodes.text(self._remaining_words())
-        return Node("given", (node, condition))
+        return Node("given", (node, condition), 0, qualifier)
 
     def _remaining_words(self) -> str:
         words: list[str] = []

@@ -6,7 +6,8 @@ import re
 from fractions import Fraction
 
 from .lexer import Token
-from .vocabulary import CONNECTIVES, QUALIFIERS, UNITS, unit_symbol
+from .nodes import Unreadable
+from .vocabulary import CONNECTIVES, DENIALS, QUALIFIERS, UNITS, unit_symbol
 
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
@@ -15,6 +16,9 @@ _RAISED = {"squared": 2, "cubed": 3}
 def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     """(position after it, unit): a known unit in one spelling (`cm^2`, `m/s`), else the words
     themselves.
+
+    Raises:
+        Unreadable: words that take the value back (`5 is wrong`, `7 at least`).
 
     >>> from .lexer import tokenize
     >>> read_unit(tokenize("miles per hour"), 0)[1], read_unit(tokenize("red eggs"), 0)[1]
@@ -27,6 +31,8 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     while tokens[position].kind == "word" and not _stops(tokens[position].value):
         words.append(tokens[position].value)
         position += 1
+    if denied := DENIALS.intersection(words):
+        raise Unreadable(f"the word {min(denied)!r} after a value")
     return position, " ".join(words)
 
 
@@ -50,6 +56,8 @@ def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
             sign, position = "/", position + 1
         elif token.kind == "op" and token.value == "*":
             sign, position = "*", position + 1
+        elif token.kind == "word" and _one_unit(tokens, position) is not None:
+            sign = "*"
         else:
             return position, "".join(parts)
 
@@ -75,14 +83,17 @@ def _raised(tokens: list[Token], position: int) -> tuple[int, int]:
         return position + 1, _RAISED[token.value]
     if token.kind != "op" or token.value != "^":
         return position, 1
-    braced = tokens[min(position + 1, len(tokens) - 1)].kind == "group"
-    number = tokens[min(position + 1 + braced, len(tokens) - 1)]
+    padded = [*tokens[position + 1 : position + 4], token, token, token]
+    braced = padded[0].kind == "group"
+    negative = padded[braced][:2] == ("op", "-")
+    number = padded[braced + negative]
     if number.kind != "num" or number.value not in {"1", "2", "3", "4"}:
         return position, 1
-    return position + 2 + 2 * braced, int(number.value)
+    length = 2 + 2 * braced + negative
+    return position + length, -int(number.value) if negative else int(number.value)
 
 
-UNIT_PART = re.compile(r"([*/]?)([A-Za-z\-]+)(?:\^(\d))?")
+UNIT_PART = re.compile(r"([*/]?)([A-Za-z]+(?:-[A-Za-z]+)*)(?:\^(-?\d))?")
 
 
 def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:

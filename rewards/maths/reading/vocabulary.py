@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 
-def _words(written: str) -> frozenset[str]:
+def words(written: str) -> frozenset[str]:
+    """The words of a text, as a set."""
     return frozenset(written.split())
 
 
-FUNCTIONS = _words(
+FUNCTIONS = words(
     "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot asin acos atan ln "
     "log lg exp max min gcd lcm det deg dim arg sgn sign floor ceil Re Im abs erf"
 )
@@ -16,7 +17,7 @@ ALIASES = {
     "tg": "tan", "ctg": "cot",
     "arctg": "arctan", "lb": "log",
 }  # fmt: skip
-GREEK = _words(
+GREEK = words(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
     "rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma "
     "Upsilon Phi Psi Omega ell hbar partial nabla aleph Re Im imath jmath angle triangle prime "
@@ -45,8 +46,13 @@ FRACTION_WORDS = {
 NUMBER_WORDS = frozenset({*UNITS_OF_NUMBER, *SCALES, *FRACTION_WORDS})
 
 CONNECTIVES = {"and": "and", "or": "or", "lor": "or", "land": "and"}
-QUALIFIERS = _words("for where if when with given whenever such otherwise as")
-SHORT_WORDS = _words(
+QUALIFIERS = words("for where if when with given whenever such otherwise as")
+DENIALS = words(
+    "not is are was isn't than least most unless else wrong incorrect maybe perhaps possibly but "
+    "except instead false"
+)
+"""Words after a value that take it back."""
+SHORT_WORDS = words(
     "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq "
     "cu "
     "pm am red day sum man men boy box cat dog car new old big low mon tue wed thu fri sat sun "
@@ -69,8 +75,8 @@ _UNIT_WORDS = {
     "liter": "L", "litre": "L", "milliliter": "mL", "millilitre": "mL", "ml": "mL", "l": "L",
     "gallon": "gal", "quart": "qt", "pint": "pt", "cup": "cup",
     "dollar": "dollar", "buck": "dollar", "usd": "dollar", "cent": "cent", "euro": "euro",
-    "eur": "euro",
-    "rupee": "rupee", "yuan": "yuan", "yen": "yen",
+    "eur": "euro", "gbp": "pound-sterling", "inr": "rupee", "rmb": "yuan", "cny": "yuan",
+    "jpy": "yen", "rupee": "rupee", "yuan": "yuan", "yen": "yen",
     "newton": "N", "joule": "J", "watt": "W", "volt": "V", "ohm": "ohm", "ampere": "A", "amp": "A",
     "hertz": "Hz",
     "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph",
@@ -103,6 +109,9 @@ UNITS: dict[str, tuple[float, str]] = {
 }  # fmt: skip
 
 
+UNIT_LETTERS = words("m s g h L N J W V A K")
+
+
 def unit_symbol(word: str) -> str | None:
     """The symbol of a unit written as `word`, or None.
 
@@ -120,6 +129,9 @@ def unit_symbol(word: str) -> str | None:
     return None
 
 
+_CAPITALS = words("AND OR USD EUR GBP INR RMB CNY JPY")
+
+
 def is_word(run: str) -> bool:
     """Whether letters written without markup are a word rather than a product of variables.
 
@@ -127,7 +139,7 @@ def is_word(run: str) -> bool:
     (True, True, False, False)
     """
     lowered = run.lower()
-    if len(run) == 1 or (run.isupper() and len(run) <= 3 and run not in {"AND", "OR"}):
+    if len(run) == 1 or (run.isupper() and len(run) <= 3 and run not in _CAPITALS):
         return False
     if lowered in SHORT_WORDS or lowered in NUMBER_WORDS or lowered in CONNECTIVES:
         return True

@@ -1,0 +1,84 @@
+"""Multiple choice: one letter, several letters, or a letter with the text of its option."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..reading.notation import as_words
+
+_SEVERAL = re.compile(r"^[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){1,5}$")
+_ONE = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
+_WITH_TEXT = re.compile(r"^(?:\(([A-J])\)|([A-J])\)|([A-J])[.:](?=\s))\s*(?![-+*/=<>^_])(\S.*)$")
+_ANSWER = re.compile(
+    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)|\s*[.:](?=\s|$)|\s*$|\)?\s*[.:])",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
+_MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!]")
+_OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
+MAX_OPTION = 200
+
+
+class Choice(NamedTuple):
+    """What multiple choice says about a pair; `option` is the text of the gold's option when the
+    letters leave it open.
+    """
+
+    equal: bool | None
+    detail: str = ""
+    option: str = ""
+
+
+OPEN = Choice(None)
+
+
+def choose(gold: str, answer: str) -> Choice:
+    """Whether the answer names the gold's option, if the gold names one.
+
+    >>> choose("C", "(C) 12").equal, choose("(D) 12", "12").option
+    (True, '12')
+    """
+    if len(gold) > MAX_OPTION or _LETTER.search(gold) is None:
+        return OPEN
+    words = as_words(gold).upper()
+    if _SEVERAL.match(words) and _SEVERAL.match(said := as_words(answer).upper()):
+        first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, said))
+        return Choice(first == second, "the same choices" if first == second else "other choices")
+    letter, option = _named(words, gold)
+    if not letter:
+        return OPEN
+    chosen = chosen_letter(answer)
+    if chosen is None:
+        return Choice(None, option=option)
+    why = "the same choice" if chosen == letter else f"choice {chosen}, not {letter}"
+    return Choice(chosen == letter, why)
+
+
+def _named(words: str, gold: str) -> tuple[str, str]:
+    """(letter, text of its option) of a gold; ("", "") if it is no choice."""
+    if alone := _ONE.match(words):
+        return alone[1], ""
+    if "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:
+        return "", ""
+    found = _WITH_TEXT.match(bare(gold))
+    if found is None or _OPERATOR.search(gold):
+        return "", ""
+    return found[1] or found[2] or found[3], found[4]
+
+
+def chosen_letter(answer: str) -> str | None:
+    """The letter an answer picks: its first word, or the only one named in its first clause
+    (`for sure D, it can't be A`).
+    """
+    said = " ".join(bare(answer).replace("\\", "").split())
+    if found := _ANSWER.match(said):
+        return found[1].upper()
+    clause = re.split(r"[,.;]|\bnot\b|\bbecause\b", said, maxsplit=1)[0]
+    letters = set(re.findall(r"(?<![\w'=+*/^-])[A-J](?![\w'=+*/^-])", clause))
+    return letters.pop() if len(letters) == 1 and len(clause.split()) > 1 else None
+
+
+def bare(text: str) -> str:
+    """The text without markup, its punctuation kept."""
+    return re.sub(r"[{}$*]", "", _MARKUP.sub(" ", text)).strip()

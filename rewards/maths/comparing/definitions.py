@@ -1,0 +1,95 @@
+"""What an equation gives: the name and the value of `x = 2 + 1 = 3`, if its steps are true."""
+
+from __future__ import annotations
+
+from ..proving.judge import EXACT, Judge
+from ..proving.probe import approximate
+from ..reading.nodes import Node, is_scalar, rename, symbols, walk
+from .quantities import MARKS, same_value
+
+_EQUALS = frozenset({"=", "~=", "->"})
+
+
+def is_name(node: Node) -> bool:
+    """Whether `node` only names a thing: `x`, `f(x)`, `S_n`, `AB`, `a+b`, `(x, y)`; never `x+2`
+    or `2x`.
+    """
+    if node.op in {"sym", "call", "text"}:
+        return True
+    if node.op in {"bracket", "ratio", "list"}:
+        return all(is_name(item) for item in node.args)
+    if node.op == "func":
+        return all(is_name(item) for item in node.args)
+    if node.op == "such" or not is_scalar(node):
+        return False
+    if any(
+        part.op in {"dec", "const"} or (part.op == "num" and part.value not in {-1, 2, 3})
+        for part in walk(node)
+    ):
+        return False
+    return len(symbols(node)) >= 2 and not any(
+        part.op == "add" and any(term.op == "num" for term in part.args) for part in walk(node)
+    )
+
+
+def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
+    """(name, value) of `x = 3`, also of a chain `x = 2 + 1 = 3` whose steps are true; None for
+    anything else.
+    """
+    if node.op != "rel" or set(node.note.split()) - _EQUALS:
+        return None
+    *heads, value = exact_sides(node)
+    if not heads or not is_name(heads[0]):
+        return None
+    true = all(is_name(head) or _same_side(head, value, judge) for head in heads[1:])
+    return (heads[0], value) if true else None
+
+
+def exact_sides(node: Node) -> list[Node]:
+    """The sides up to an approximation of a value: `x = 5/9 ~= 0.556` claims 5/9. A whole number
+    needs none: `8 ~= 7` is an equation, and false.
+    """
+    kept = [node.args[0]]
+    for sign, side in zip(node.note.split(), node.args[1:], strict=True):
+        whole = kept[-1].op == "num" and kept[-1].value.denominator == 1
+        if sign == "~=" and not is_name(kept[-1]) and not whole:
+            break
+        kept.append(side)
+    return kept
+
+
+def true_chain(node: Node, judge: Judge) -> Node | None:
+    """The last side of `2 + 3 = 5`, if every step is true and none is a bare name."""
+    if node.op != "rel" or set(node.note.split()) - _EQUALS:
+        return None
+    *heads, value = exact_sides(node)
+    return value if all(_same_side(head, value, judge) for head in heads) else None
+
+
+def rounding(node: Node) -> Node | None:
+    """The last side of `24.3 ~= 24`, if the one before does round to it."""
+    if node.op != "rel" or node.note.split()[-1] != "~=":
+        return None
+    exact, rounded = approximate(node.args[-2]), node.args[-1]
+    if exact is None or rounded.op not in EXACT:
+        return None
+    unit = 10.0 ** -len(rounded.note.partition(".")[2])
+    return rounded if abs(exact - float(rounded.value)) <= unit / 2 * (1 + 1e-9) else None
+
+
+def _same_side(head: Node, value: Node, judge: Judge) -> bool:
+    sides = (head, value)
+    if not all(is_scalar(side) or side.op in MARKS for side in sides):
+        return False
+    return same_value(head, value, judge) if MARKS & {head.op, value.op} else judge.equal(*sides)
+
+
+def aligned(gold: Node, answer: Node) -> Node:
+    """`answer` with the parameters of its function definition renamed to the gold's: f(z)=z is
+    f(x)=x.
+    """
+    if gold.op == "rel" and answer.op == "rel" and gold.args[0].op == answer.args[0].op == "call":
+        mine, theirs = answer.args[0].args, gold.args[0].args
+        if len(mine) == len(theirs) and all(part.op == "sym" for part in mine + theirs):
+            return rename(answer, {a.note: b.note for a, b in zip(mine, theirs, strict=True)})
+    return answer

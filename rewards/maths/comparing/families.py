@@ -1,0 +1,99 @@
+"""Families of values given by a parameter: `pi/6 + 2k pi`, `{2k | k in Z}`, `11k + 4`.
+
+Names of parameters are a matter of taste where nothing else can be meant; a condition that only
+says what a parameter is (`k in Z`) says nothing new.
+"""
+
+from __future__ import annotations
+
+from ..proving.canonical import difference
+from ..proving.sums import ONE
+from ..reading.nodes import Node, TooBig, is_scalar, num, rename, symbols, walk
+
+_WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
+_CONSTANT_NAMES = frozenset("CcKk")
+_LINE_PRODUCTS = 40
+
+
+def is_membership(condition: Node) -> bool:
+    """Whether a condition only says what its variables are: `k in Z`, `real x`, plain words."""
+    if condition.op == "text":
+        return True
+    if condition.op in {"sym", "list"}:
+        return all(part.op in {"sym", "list"} for part in (condition, *condition.args))
+    return condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
+
+
+def without_membership(node: Node) -> Node:
+    """`k pi, k in Z` without its last item."""
+    if node.op != "list":
+        return node
+    kept = tuple(item for item in node.args if not (item.op == "rel" and is_membership(item)))
+    if len(kept) == len(node.args) or not kept:
+        return node
+    return kept[0] if len(kept) == 1 else node._replace(args=kept)
+
+
+def same_parameter(gold: Node, answer: Node) -> Node:
+    """`answer` with its whole-number parameter renamed: pi/6 + n pi is pi/6 + k pi. Only in
+    families with pi. The constant of an integral may have any of its usual names.
+    """
+    mine, theirs = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
+    if len(mine) != 1 or len(theirs) != 1:
+        return answer
+    whole = mine | theirs <= _WHOLE_NUMBER_NAMES and _periodic(gold) and _periodic(answer)
+    added = mine <= _added_constants(answer) and theirs <= _added_constants(gold)
+    return rename(answer, {mine.pop(): theirs.pop()}) if whole or added else answer
+
+
+def _periodic(node: Node) -> bool:
+    return any(part.op == "const" and part.note == "pi" for part in walk(node))
+
+
+def _added_constants(node: Node) -> set[str]:
+    """Names like the constant of an integral, added at the top: x^2 + C."""
+    if node.op != "add":
+        return set()
+    return {term.note for term in node.args if term.op == "sym" and term.note in _CONSTANT_NAMES}
+
+
+def generated(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
+    """(element, what its parameter is) of `{2k | k in Z}` and `{x | x = 2k, k in Z}`; None for
+    set-builders with other conditions.
+    """
+    if node.op != "such":
+        return None
+    element, condition = node.args
+    items = condition.args if condition.op == "list" else (condition,)
+    kinds = tuple(item for item in items if item.op == "rel" and is_membership(item))
+    rest = [item for item in items if item not in kinds]
+    if not rest and kinds and element.op != "sym":
+        return element, kinds
+    defined = len(rest) == 1 and rest[0].op == "rel" and rest[0].note == "="
+    return (rest[0].args[1], kinds) if defined and rest[0].args[0] == element else None
+
+
+def aligned_family(gold: Node, answer: Node) -> Node:
+    """`answer` with its only parameter named as the gold's: both are bound by their set."""
+    mine, theirs = symbols(answer), symbols(gold)
+    return rename(answer, {mine.pop(): theirs.pop()}) if len(mine) == len(theirs) == 1 else answer
+
+
+def residue_class(node: Node) -> tuple[Node, Node] | None:
+    """(residue, modulus) of `x = 4 (mod 11)`, and of `11k + 4` for a whole number k."""
+    if node.op == "mod":
+        inner, modulus = node.args
+        return (inner.args[-1] if inner.op == "rel" else inner), modulus
+    value = node.args[-1] if node.op == "rel" and node.note == "=" else node
+    if not is_scalar(value) or not symbols(value) <= _WHOLE_NUMBER_NAMES or value.op != "add":
+        return None
+    try:
+        terms = dict(difference(value, num(0), _LINE_PRODUCTS))
+    except (TooBig, ZeroDivisionError, OverflowError):
+        return None
+    offset = terms.pop(ONE, 0)
+    ((monomial, step),) = terms.items() if len(terms) == 1 else (((), 0),)
+    linear = len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0][1]
+    if not linear or not step or step.denominator != 1 or offset.denominator != 1:
+        return None
+    return num(int(offset)), num(abs(int(step)))

@@ -1,0 +1,66 @@
+"""What stands around an answer in its own text: labels before it, remarks after it.
+
+A remark that takes the answer back or widens it (`or more`, `unless`) is none of these: it stays,
+and makes the text something else than the answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LABEL = re.compile(
+    r"^[\s*]*(?:\\text(?:bf|it|rm)?\s*\{\s*)?(?:(?:so|thus|hence|therefore),?\s+)?"
+    r"(?:the\s+|my\s+|our\s+)?(?:final\s+|correct\s+)?"
+    r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(
+    r"\s*(?:\\text\s*\{\s*)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
+    r"(?:answer|solution|result)\s*[.}]*\s*$",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"\s*\(\s*(?:\\text\s*\{\s*)?(?:or\s+)?(?:about|approximately|approx\.?|roughly|≈|\\approx)"
+    r"(?![a-z])[^()]{0,60}\)[\s$.]*$"
+)
+_STATED = re.compile(
+    r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be)\b\s*"
+    r"(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
+    re.DOTALL,
+)
+_ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)")
+_PLAIN = re.compile(r"[\w\s.,:;$*()!-]*")
+_DENIES = re.compile(
+    r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
+    r"|perhaps|instead|wrong|incorrect|between|up to"
+    r"|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
+    re.IGNORECASE,
+)
+
+
+def answer_alone(answer: str) -> str:
+    """The answer without "the answer is" before it and "(about 0.56)" after it.
+
+    >>> answer_alone("The answer is 5/9 (about 0.56)"), answer_alone("7 or more")
+    ('5/9', '7 or more')
+    """
+    if label := _LABEL.match(answer):
+        opened = label[0].count("{") - label[0].count("}")
+        answer = answer[label.end() :]
+        answer = answer.replace("}", " ", 1) if opened else answer
+    if "answer" in answer or "solution" in answer or "result" in answer:
+        answer = _CLOSING.sub("", answer)
+    return _ASIDE.sub("", answer) if answer.rstrip("$. ").endswith(")") else answer
+
+
+def stated(prose: str) -> str | None:
+    """What a short sentence states (`It costs 1,000`), if it states one thing and
+    denies nothing.
+    """
+    if _DENIES.search(prose):
+        return None
+    said = _STATED.match(prose)
+    if said:
+        return said[1]
+    numbers = _ALONE.findall(prose)
+    return numbers[0] if len(numbers) == 1 and _PLAIN.fullmatch(prose) else None
