@@ -141,16 +141,18 @@ async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(
         assert all(episode.trajectories[0].verdict.ok for episode in read_episodes(path))
 
 
-def interrupt_after(lines: int, arguments: list[str], cwd: Path) -> Any:
+def interrupt_after(
+    lines: int, arguments: list[str], cwd: Path, *, verb: str = "train", by: int = signal.SIGINT
+) -> Any:
     """Run `ludus train` as a process and send it Ctrl-C once `lines` lines of metrics are there."""
-    command = [sys.executable, "-m", "ludus", "train", *arguments, "--run.folder=run"]
+    command = [sys.executable, "-m", "ludus", verb, *arguments, "--run.folder=run"]
     process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
     metrics = cwd / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while not metrics.exists() or len(metrics.read_text().splitlines()) < lines:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
 
@@ -173,6 +175,17 @@ async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_h
     await train(config(model, tmp_path / "whole", steps=steps))
     last = Path("episodes") / f"step-{steps:06d}.jsonl"
     assert sampled(folder / last) == sampled(tmp_path / "whole" / last)
+
+
+@pytest.mark.parametrize("verb", ["train", "sft"])
+def test_sigterm_keeps_a_checkpoint_too(model: Path, tmp_path: Path, verb: str) -> None:
+    arguments = ["--env", ENV, f"--model.path={model}", "--steps=4000"]
+    if verb == "train":
+        arguments += ["--rollout.tasks_per_step=2", "--rollout.max_tokens=4", "--eval.tasks=2"]
+    code, errors = interrupt_after(3, arguments, tmp_path, verb=verb, by=signal.SIGTERM)
+    assert code == 130, errors
+    assert "interrupted" in errors
+    assert step_of(checkpoints(tmp_path / "run" / "checkpoints")[-1]) >= 2
 
 
 def sampled(path: Path) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from ludus.config import build, read_overrides
 from ludus.errors import MissingExtra
+
+from .interruptible import run_interruptible
 
 HELP = """\
 usage: ludus demo [--SETTING=VALUE ...]
@@ -32,5 +32,5 @@ def main(arguments: list[str]) -> int:
 
         print(HELP + describe(DemoConfig))
         return 0
-    asyncio.run(run_demo(build(DemoConfig, read_overrides(arguments, DemoConfig))))
+    run_interruptible(run_demo(build(DemoConfig, read_overrides(arguments, DemoConfig))))
     return 0

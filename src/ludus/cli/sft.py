@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from ludus.config import build, merge, read_overrides, read_toml
 from ludus.errors import MissingExtra
+
+from .interruptible import run_interruptible
 
 HELP = """\
 usage: ludus sft [FILE.toml] [--SETTING=VALUE ...]
@@ -38,6 +38,6 @@ def main(arguments: list[str]) -> int:
         table, arguments = read_toml(arguments[0]), arguments[1:]
     config = build(SFTConfig, merge(table, read_overrides(arguments, SFTConfig)))
     with sft_progress(config.steps) as progress:
-        checkpoint = asyncio.run(run_sft(config, progress=progress))
+        checkpoint = run_interruptible(run_sft(config, progress=progress))
     print(f"checkpoint  {checkpoint}")
     return 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.config import build, merge, read_overrides, read_toml
 from ludus.errors import MissingExtra
+
+from .interruptible import run_interruptible
 
 if TYPE_CHECKING:
     from ludus.trainer.config import TrainConfig
@@ -60,7 +61,7 @@ def _run(config: TrainConfig) -> int:
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     with ProgressWatcher(config.steps) as watcher:
-        result = asyncio.run(train(config, watcher=watcher))
+        result = run_interruptible(train(config, watcher=watcher))
     report = write_report(result.folder)
     if result.interrupted:
         print(
