@@ -23,8 +23,10 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import sandbox_docker
+
 from ludus.sandboxes import SlotSandbox, grade_in_detail, open_sandbox
-from ludus.sandboxes.control_groups import ControlGroup
+from ludus.sandboxes.control_groups import ControlGroup, ControlGroups
 from ludus.sandboxes.over_http import ExecuteBody, RemoteSandbox
 
 HELLO = "print('hi')"
@@ -35,7 +37,13 @@ BATCH = 64
 Run = Callable[[], Awaitable[None]]
 
 
-def cpu_s(sandbox: SlotSandbox | ControlGroup | None) -> float:
+Counted = SlotSandbox | ControlGroup | Callable[[], float] | None
+"""What a method's CPU is read from."""
+
+
+def cpu_s(sandbox: Counted) -> float:
+    if callable(sandbox):
+        return sandbox()
     own = resource.getrusage(resource.RUSAGE_SELF)
     if isinstance(sandbox, SlotSandbox):
         return own.ru_utime + own.ru_stime + slots_cpu_s(sandbox)
@@ -54,7 +62,7 @@ async def throughput(
     run: Run,
     concurrency: int,
     seconds: float,
-    sandbox: SlotSandbox | ControlGroup | None,
+    sandbox: Counted,
     *,
     each: int = 1,
 ) -> dict[str, float]:
@@ -127,10 +135,6 @@ def peers(group: ControlGroup | None) -> dict[str, Run]:
             "/tmp",
         )
         found["bubblewrap"] = command(group, *binds, python, "-I", "-c", HELLO)
-    if container := os.environ.get("LUDUS_BENCH_CONTAINER"):
-        found["docker exec"] = command(
-            group, "docker", "exec", container, "python3", "-I", "-c", HELLO
-        )
     return found
 
 
@@ -191,6 +195,30 @@ async def serve(tier: str, group: ControlGroup | None) -> tuple[str, asyncio.sub
         return (await server.stdout.readline()).decode(), server
 
 
+async def with_docker(groups: ControlGroups | None, seconds: float, ours_ms: float) -> None:
+    """Rows beside a Docker engine, where one can be started."""
+    group = groups.make("engine", processes=4096) if groups else None
+    try:
+        async with sandbox_docker.engine(group) as host:
+            if not host or not group:
+                print("no Docker engine: needs root, dockerd and control groups", file=sys.stderr)
+                return
+            rows = {
+                "docker (slots in containers)": sandbox_docker.in_containers(host, group, None),
+                "docker exec": sandbox_docker.by_exec(host, group),
+            }
+            if shutil.which("runsc"):
+                rows["docker, runtime runsc"] = sandbox_docker.in_containers(host, group, "runsc")
+            for name, row in rows.items():
+                async with row as (run, clock):
+                    numbers = await throughput(run, 2, seconds, clock)
+                ratio = round(numbers["cpu_ms"] / ours_ms, 1)
+                show(f"{name}, concurrency 2", {**numbers, "ratio_to_ours": ratio})
+    finally:
+        if group:
+            group.remove()
+
+
 def joining(group: ControlGroup | None) -> Callable[[], None]:
     """Makes a child a member of `group`, with everything it will start."""
 
@@ -239,6 +267,7 @@ async def main(options: argparse.Namespace) -> None:
             show(name, {**numbers, "ratio_to_ours": round(numbers["cpu_ms"] / ours["cpu_ms"], 1)})
         if group:
             group.remove()
+        await with_docker(sandbox.groups, options.seconds, ours["cpu_ms"])
     finally:
         await sandbox.close()
 
