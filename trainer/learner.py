@@ -142,6 +142,16 @@ class Learner:
 
         return self._over(batch, values)
 
+    def score_entropy(self, batch: Batch) -> Tensor:
+        """Entropies [B, T], nats, at each trained token, without gradient, on the CPU."""
+
+        def entropy(part: Batch) -> Tensor:
+            found = self.predict(part, entropy=True).entropy
+            assert found is not None, "asked for"
+            return found
+
+        return self._over(batch, entropy)
+
     def score_norms(self, batch: Batch) -> Tensor:
         """Squared norm [B, T] of each trained token's score with respect to its logits, on the CPU:
         `1 - 2 p(token) + sum_v p(v)^2`. What an optimal token baseline weighs returns by.

@@ -5,7 +5,7 @@ Axes: N trajectories, B rows (segments), T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from ludus.agent import Stop, Trajectory
 from ludus.errors import ConfigError
 
-from .algorithms import RatioStatistics
+from .algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
 from .batch import Batch, Row, as_row, pad
 from .learner import Learner, Predicted
 from .recipes import Algorithm
@@ -38,8 +38,10 @@ PROVIDED = frozenset(
 
 _CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta")
 """What of it an advantage may read."""
-_CORRECTED = ("old_logp", "ref_logp", "sampler_logp")
+_CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
 """What of it a correction may read."""
+_SHORT = {"old_entropy": "entropy"}
+"""Before the first update the old policy's entropies are the policy's own."""
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Ends by a limit: what recipes call truncated."""
@@ -222,7 +224,7 @@ class Updater:
             advantages=credit.advantages,
             truncated=truncated,
             rewards=experience.rewards,
-            **{name: known[name] for name in _CORRECTED if name in known},
+            **{_SHORT.get(name, name): known[name] for name in _CORRECTED if name in known},
         )
         ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
             advantages=credit.advantages,
@@ -235,6 +237,7 @@ class Updater:
             rewards=shaped[rollouts],
             prompt_tokens=_prompt_tokens(corrected.mask, experience),
         )
+        ready = ready.with_extra(**self._of_whole_batch(ready, known))
         return ready, _gap(known.get("old_logp"), batch)
 
     def _shaped(self, experience: Experience) -> Tensor:
@@ -256,6 +259,8 @@ class Updater:
             known["old_logp"] = self.learner.score(batch)
         if self.reference is not None:
             known["ref_logp"] = self.reference.score(batch)
+        if self._needs_old_entropy:
+            known["old_entropy"] = self.learner.score_entropy(batch)
         if "proxies" in needs:
             known["proxies"] = self.learner.score_norms(batch)
         if "values" in needs:
@@ -263,6 +268,18 @@ class Updater:
         if self.tracker is not None:
             known["alpha"], known["beta"] = self.tracker.counts(experience.tasks)
         return known
+
+    def _of_whole_batch(self, batch: Batch, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a loss chooses by comparing all tokens: chosen here, so that how rows are split into
+        updates and passes changes nothing.
+        """
+        taken, made = self.algorithm.loss_fn.optional, dict[str, Tensor]()
+        if "marked" in taken:
+            advantages = batch.extra["advantages"]
+            made["marked"] = covariance_mask(known["old_logp"], advantages, batch.mask)
+        if "scale" in taken:
+            made["scale"] = hapo_entropy_scale(known["old_entropy"], batch.mask)
+        return made
 
     def _drift(self, experience: Experience) -> Tensor | None:
         if self.tracker is None:
@@ -288,7 +305,15 @@ class Updater:
         needs = self.algorithm.needs
         corrects = self.algorithm.weights_fn is not None or bool(self.algorithm.filters)
         remembers = self.tracker is not None
-        return self.updates > 1 or corrects or remembers or "ref_logp" in needs
+        compares = "marked" in self.algorithm.loss_fn.optional
+        return self.updates > 1 or corrects or remembers or compares or "ref_logp" in needs
+
+    @property
+    def _needs_old_entropy(self) -> bool:
+        """Whether entropies are read before the first update."""
+        algorithm = self.algorithm
+        filtered = any("entropy" in one.required for one in algorithm.filters)
+        return filtered or "scale" in algorithm.loss_fn.optional
 
     def _loss(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
         extra = dict(batch.extra)

@@ -27,12 +27,15 @@ class GroupStatistics(NamedTuple):
 
 
 def floating(rewards: Tensor) -> Tensor:
-    """Rewards as floating point: integers and bools become the default dtype.
+    """Rewards, or counts, as floating point: integers and bools become float64 (float32 on a device
+    without it), so that what is computed from them is as exact as they are.
 
     >>> floating(torch.tensor([1, 0]))
-    tensor([1., 0.])
+    tensor([1., 0.], dtype=torch.float64)
     """
-    return rewards if rewards.is_floating_point() else rewards.to(torch.get_default_dtype())
+    if rewards.is_floating_point():
+        return rewards
+    return rewards.to(torch.float32 if rewards.device.type == "mps" else torch.float64)
 
 
 def group_index(groups: Tensor) -> Tensor:

@@ -179,6 +179,31 @@ def reference_gradient(made: Any, batch: Batch) -> torch.Tensor:
     return gradient
 
 
+@pytest.mark.parametrize("loss", ["kl_cov_loss", "hapo_loss"])
+def test_tokens_chosen_by_comparing_all_are_the_same_however_rows_are_split(loss: str) -> None:
+    overrides: dict[str, object] = {"algorithm": {"loss": loss}}
+    norms: list[float] = []
+    for tokens in (8, 24, 1000):
+        made = updater("grpo", overrides)
+        made.learner.config = TrainerConfig(lr=1e-3, tokens_per_pass=tokens)
+        groups = [
+            group(*(trajectory(float(k == 0), seed=10 * i + k) for k in range(3))) for i in range(4)
+        ]
+        norms.append(step(made, groups)["grad_norm"])
+    assert norms == pytest.approx([norms[0]] * 3, rel=1e-4)
+
+
+def test_a_filter_that_reads_entropies_gets_them() -> None:
+    options = {"sigma": 100.0, "probability": 0.0}
+    filters = [{"name": "mpt_mask", "options": options}]
+    made = updater("grpo", {"algorithm": {"corrections": {"filters": filters}}})
+    experience = experience_of([group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))])
+    batch, _ = made._credited(experience)
+    # every token of a right answer counts as mastered, none of a wrong one
+    assert batch.extra["weights"][0].tolist() == [0.0] * 8
+    assert batch.extra["weights"][1, 3:].tolist() == [1.0] * 5
+
+
 def test_rows_that_stay_together_fill_passes_up() -> None:
     lengths = torch.tensor([3, 9, 3, 2, 2, 4])
     together = torch.tensor([0, 0, 1, 1, 2, 2])

@@ -13,7 +13,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..groups import Singleton, first_rows, group_index, group_statistics, settle_singletons
+from ..groups import (
+    Singleton,
+    first_rows,
+    floating,
+    group_index,
+    group_statistics,
+    settle_singletons,
+)
 from ..masked import blank, whiten
 
 Holes = Literal["skip", "step"]
@@ -37,7 +44,7 @@ def returns_to_go(token_rewards: Tensor, mask: Tensor, *, gamma: float = 1.0) ->
     >>> returns_to_go(torch.tensor([[0.0, 0.0, 0.0, 1.0]]), torch.tensor([[1, 0, 0, 1]]))
     tensor([[1., 0., 0., 1.]])
     """
-    rewards, trained = blank(token_rewards, mask), mask.bool()
+    rewards, trained = blank(floating(token_rewards), mask), mask.bool()
     running = (
         torch.zeros_like(rewards[:, 0]) if rewards.shape[1] else rewards.new_zeros(len(rewards))
     )
@@ -165,7 +172,8 @@ def gae_advantages(
     Raises:
         ValueError: `holes` is neither "skip" nor "step".
     """
-    rewards, state_values = blank(token_rewards.detach(), mask), blank(values.detach(), mask)
+    rewards = blank(floating(token_rewards).detach(), mask)
+    state_values = blank(values.detach(), mask)
     steps = _steps(mask, holes)
     next_value = rewards.new_zeros(len(rewards)) if bootstrap is None else bootstrap.detach()
     running = torch.zeros_like(next_value)

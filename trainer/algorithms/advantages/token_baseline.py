@@ -89,25 +89,24 @@ def otb_advantages(
     returns = _returns(rewards, mask)
     scaled = proxies.detach() if weights is None else proxies.detach() * weights.detach().square()
     scaled = blank(scaled, mask).to(returns.dtype)
-    if compact:
-        order = torch.argsort(mask.bool().logical_not().long(), dim=1, stable=True)
-        packed = _otb(
-            returns.gather(1, order),
-            groups,
-            mask.gather(1, order),
-            scaled.gather(1, order),
-            eps,
-            zero_tail,
-        )
-        baseline = torch.zeros_like(packed).scatter(1, order, packed)
-    else:
-        baseline = _otb(returns, groups, mask, scaled, eps, zero_tail)
+    find = _compacted if compact else _baseline
+    baseline = find(returns, groups, mask, scaled, eps, zero_tail)
     alone = (group_size(groups) == 1).unsqueeze(1)
     lone = returns if singleton == "raw" else torch.zeros_like(returns)
     return blank(torch.where(alone, lone, returns - baseline), mask)
 
 
-def _otb(
+def _compacted(
+    returns: Tensor, groups: Tensor, mask: Tensor, proxies: Tensor, eps: float, zero_tail: bool
+) -> Tensor:
+    """The baseline of rows without their holes, laid back on their slots."""
+    order = torch.argsort(mask.bool().logical_not().long(), dim=1, stable=True)
+    packed = [tensor.gather(1, order) for tensor in (returns, mask, proxies)]
+    found = _baseline(packed[0], groups, packed[1], packed[2], eps, zero_tail)
+    return torch.zeros_like(found).scatter(1, order, found)
+
+
+def _baseline(
     returns: Tensor, groups: Tensor, mask: Tensor, proxies: Tensor, eps: float, zero_tail: bool
 ) -> Tensor:
     gathered = blank(proxies.cumsum(1), mask)
@@ -148,7 +147,8 @@ def hapo_advantages(
         [B]; 0 for rows without tokens. (The authors' code leaves padding unmasked; a loss here
         masks it anyway.)
 
-    Source: arXiv 2509.16591. Not the history-aware HAPO, which shares the name.
+    Source: arXiv 2509.16591. Its other half is `hapo_loss`. Not the history-aware HAPO, which
+    shares the name.
 
     >>> hapo_advantages(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), torch.tensor([1, 3]))
     tensor([ 1.7320, -0.5773])

@@ -38,7 +38,7 @@ def hapo_history_rewards_as_read(
     >>> hapo_history_rewards_as_read(correct, lengths, torch.tensor([100.0, 100.0]), weight=0.3)
     tensor([ 0.7000, -0.3000])
     """
-    angle = (math.pi * lengths / (2 * shortest)).clamp(max=math.pi)
+    angle = (math.pi * floating(lengths) / (2 * shortest)).clamp(max=math.pi)
     f = torch.where(torch.isnan(shortest), 0.0, torch.cos(angle))
     return torch.where(correct.bool(), 1 + weight * f, weight * f.clamp(max=0))
 
@@ -65,7 +65,7 @@ def concise_r_rewards_as_read(
     tensor([1.1500, 1.0000])
     """
     solved = group_sum(correct.bool().long(), groups) == group_size(groups)
-    return floating(correct) + torch.where(solved, lam * (1 - lengths / max_length), 0.0)
+    return floating(correct) + torch.where(solved, lam * (1 - floating(lengths) / max_length), 0.0)
 
 
 def palu_budget_as_read(
@@ -88,9 +88,9 @@ def mind_rewards_as_read(correct: Tensor, turns: Tensor, *, lam: float) -> Tenso
     """MinD: fewer turns earn more: `c max(0, 1 - lam (turns - 1))`.
 
     >>> mind_rewards_as_read(torch.tensor([1.0]), torch.tensor([3]), lam=0.1)
-    tensor([0.8000])
+    tensor([0.8000], dtype=torch.float64)
     """
-    return floating(correct) * (1 - lam * (turns - 1)).clamp(min=0)
+    return floating(correct) * (1 - lam * floating(turns - 1)).clamp(min=0)
 
 
 def rlsp_rewards_as_read(
@@ -102,7 +102,7 @@ def rlsp_rewards_as_read(
     >>> rlsp_rewards_as_read(torch.tensor([1.0]), torch.tensor([50.0]), alpha=0.1, max_length=100)
     tensor([1.0500])
     """
-    return floating(correct) + alpha * lengths / max_length
+    return floating(correct) + alpha * floating(lengths) / max_length
 
 
 def ssp_proposer_rewards_as_read(solved: Tensor, verified: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..groups import floating
+
 
 def roc_penalties(
     tool_calls: Tensor, tool_errors: Tensor, answers: Tensor, turns: Tensor, malformed: Tensor
@@ -24,10 +26,10 @@ def roc_penalties(
 
     >>> two, yes = torch.tensor([2, 0]), torch.tensor([False, True])
     >>> roc_penalties(two, torch.tensor([1, 0]), torch.tensor([3, 1]), torch.tensor([4, 1]), yes)
-    tensor([1.0000, 1.5000])
+    tensor([1.0000, 1.5000], dtype=torch.float64)
     """
-    errors = torch.where(tool_calls > 0, tool_errors / tool_calls.clamp(min=1), 0.5)
-    form = ((answers - 1) / turns.clamp(min=1)).clamp(0, 1)
+    errors = torch.where(tool_calls > 0, floating(tool_errors) / tool_calls.clamp(min=1), 0.5)
+    form = (floating(answers - 1) / turns.clamp(min=1)).clamp(0, 1)
     return errors + torch.where(malformed.bool(), 1.0, form)
 
 

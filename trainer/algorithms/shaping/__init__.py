@@ -20,6 +20,7 @@ from .length import (
 from .text import (
     format_reward,
     repetition_penalty,
+    repetition_rewards,
     rlpr_rewards,
     sar_rewards,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "laser_rewards",
     "overlong_penalty_rewards",
     "repetition_penalty",
+    "repetition_rewards",
     "rlpr_rewards",
     "sar_rewards",
 ]

@@ -36,9 +36,9 @@ def overlong_penalty_rewards(
 
     >>> lengths = torch.tensor([16384, 18432, 20480, 21000])
     >>> overlong_penalty_rewards(lengths, max_length=20480, buffer=4096)
-    tensor([ 0.0000, -0.5000, -1.0000, -1.0000])
+    tensor([ 0.0000, -0.5000, -1.0000, -1.0000], dtype=torch.float64)
     """
-    ramp = ((max_length - buffer - lengths) / buffer).clamp(max=0)
+    ramp = ((max_length - buffer - floating(lengths)) / buffer).clamp(max=0)
     return factor * (ramp.clamp(min=-1) if clamp else ramp)
 
 
@@ -71,9 +71,9 @@ def l1_exact_rewards(
     Source: arXiv 2503.04697.
 
     >>> l1_exact_rewards(torch.tensor([1]), torch.tensor([1200]), torch.tensor([1000]))
-    tensor([0.9400])
+    tensor([0.9400], dtype=torch.float64)
     """
-    return floating(correct) - alpha * (target - lengths).abs()
+    return floating(correct) - alpha * (floating(target) - floating(lengths)).abs()
 
 
 def l1_max_rewards(
@@ -100,11 +100,11 @@ def l1_max_rewards(
 
     >>> one, length, target = torch.tensor([1]), torch.tensor([1200]), torch.tensor([1000])
     >>> l1_max_rewards(one, length, target)
-    tensor([0.4400])
+    tensor([0.4400], dtype=torch.float64)
     >>> l1_max_rewards(one, length, target, slope="repository")
-    tensor([0.4700])
+    tensor([0.4700], dtype=torch.float64)
     """
-    spare = alpha * (target - lengths)
+    spare = alpha * (floating(target) - floating(lengths))
     share = (spare + 0.5).clamp(0, 1) if slope == "paper" else (spare.clamp(-1, 1) + 1) / 2
     return floating(correct) * share
 
@@ -138,7 +138,7 @@ def cosine_rewards(
 
     >>> lengths, correct = torch.tensor([0, 2000, 2000, 4000]), torch.tensor([1, 1, 0, 1])
     >>> cosine_rewards(correct, lengths, max_length=4000)
-    tensor([  2.0000,   1.5000,  -5.0000, -10.0000])
+    tensor([  2.0000,   1.5000,  -5.0000, -10.0000], dtype=torch.float64)
     """
     wave = (1 + torch.cos(math.pi * floating(lengths) / max_length)) / 2
     earned = torch.where(
@@ -173,9 +173,10 @@ def laser_rewards(
     Source: arXiv 2505.15612.
 
     >>> laser_rewards(torch.tensor([1, 1, 0]), torch.tensor([4000, 5000, 100]), 4096)
-    tensor([ 1.5000,  1.0000, -0.5000])
+    tensor([ 1.5000,  1.0000, -0.5000], dtype=torch.float64)
     """
-    earned = torch.where(correct.bool(), 1 + alpha * (lengths <= target), wrong)
+    bonus = alpha * floating(lengths <= target)
+    earned = torch.where(correct.bool(), 1 + bonus, wrong)
     return earned if answered is None else torch.where(answered.bool(), earned, no_answer)
 
 
@@ -244,7 +245,7 @@ def kimi_length_rewards(correct: Tensor, lengths: Tensor, groups: Tensor) -> Ten
 
     >>> correct, lengths = torch.tensor([1, 0, 1]), torch.tensor([100, 200, 300])
     >>> kimi_length_rewards(correct, lengths, torch.tensor([0, 0, 0]))
-    tensor([ 0.5000,  0.0000, -0.5000])
+    tensor([ 0.5000,  0.0000, -0.5000], dtype=torch.float64)
     """
     size = floating(lengths)
     least, greatest = group_range(size, groups)
@@ -281,7 +282,7 @@ def grpo_lambda_rewards(
 
     >>> correct, lengths = torch.tensor([1, 1]), torch.tensor([100, 300])
     >>> grpo_lambda_rewards(correct, lengths, torch.tensor([0, 0]), alpha=0.2)
-    tensor([0.9462, 0.8538])
+    tensor([0.9462, 0.8538], dtype=torch.float64)
     """
     right, size = correct.bool(), floating(lengths)
     accuracy = group_statistics(floating(correct), groups).mean
@@ -326,7 +327,7 @@ def curriculum_length_rewards(lengths: Tensor, *, budget: float) -> Tensor:
     Source: arXiv 2508.08940, section 3.
 
     >>> curriculum_length_rewards(torch.tensor([64, 128, 192, 256]), budget=128)
-    tensor([0.5000, 1.0000, 0.5000, 0.0000])
+    tensor([0.5000, 1.0000, 0.5000, 0.0000], dtype=torch.float64)
     """
     used = floating(lengths) / budget
     return torch.where(used <= 1, used, (2 - used).clamp(min=0))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +29,41 @@ def repetition_penalty(items: Sequence[Hashable], *, n: int, penalty: float = 1.
     -0.75
     """
     grams = [tuple(items[start : start + n]) for start in range(len(items) - n + 1)]
-    return -(1 - len(set(grams)) / len(grams)) * penalty if grams else 0.0
+    return (len(set(grams)) / len(grams) - 1) * penalty if grams else 0.0
+
+
+def repetition_rewards(
+    responses: Sequence[Sequence[Hashable]],
+    *,
+    n: int,
+    penalty: float = 1.0,
+    punish: Literal["all", "wrong"] = "all",
+    correct: Tensor | None = None,
+) -> Tensor:
+    """`repetition_penalty` of each response, [B], to be added to the reward.
+
+    Args:
+        responses: B of them, as token ids (TRL) or words (the authors' code).
+        n: length of the n-grams.
+        penalty: the greatest penalty, positive.
+        punish: "all" responses (TRL), or only "wrong" ones (the authors' code).
+        correct: [B] in {0, 1}; needed for "wrong".
+
+    Source: Demystifying long chain-of-thought, arXiv 2502.03373.
+
+    >>> repetition_rewards([[5, 5, 5, 5, 5], [1, 2, 3]], n=2)
+    tensor([-0.7500,  0.0000], dtype=torch.float64)
+
+    Raises:
+        ValueError: an unknown `punish`, or "wrong" without `correct`.
+    """
+    each = [repetition_penalty(items, n=n, penalty=penalty) for items in responses]
+    found = torch.tensor(each, dtype=torch.float64)
+    if punish == "all":
+        return found
+    if punish != "wrong" or correct is None:
+        raise ValueError(f"punish is 'all', or 'wrong' with correct given, got {punish!r}")
+    return torch.where(correct.bool(), 0.0, found)
 
 
 def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float:

@@ -1,6 +1,7 @@
 """Surrogate losses: what is minimised, given advantages. Each returns (sum, weight)."""
 
 from .covariance import (
+    clip_cov_mask,
     covariance_mask,
     kl_cov_loss,
     vespo_loss,
@@ -13,11 +14,16 @@ from .detached import (
     topr_loss,
 )
 from .gates import (
+    kimi_k25_loss,
     kimi_loss,
     low_probability_mask,
     lp_reg_loss,
     min_p_proxy_logp,
     sapo_loss,
+)
+from .heterogeneous import (
+    hapo_entropy_scale,
+    hapo_loss,
 )
 from .ppo import (
     dapo_loss,
@@ -55,6 +61,7 @@ __all__ = [
     "RatioStatistics",
     "cispo_loss",
     "clip",
+    "clip_cov_mask",
     "covariance_mask",
     "dapo_loss",
     "decoupled_ppo_loss",
@@ -64,7 +71,10 @@ __all__ = [
     "gmpo_loss",
     "gspo_loss",
     "gspo_token_loss",
+    "hapo_entropy_scale",
+    "hapo_loss",
     "hinge_kl_penalty",
+    "kimi_k25_loss",
     "kimi_loss",
     "kl_cov_loss",
     "log_ratio",

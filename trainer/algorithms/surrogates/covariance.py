@@ -1,4 +1,4 @@
-"""Losses that watch what drains entropy or variance: KL-Cov, and VESPO's shaped sequence weight."""
+"""What drains entropy or variance, and is held back: Clip-Cov, KL-Cov, VESPO's shaped weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..aggregation import Agg, Sum, aggregate
 from ..masked import blank, masked_mean
-from .ratio import MAX_LOG_RATIO, log_ratio
+from .ratio import MAX_LOG_RATIO, clip, log_ratio, policy_ratio
 
 
 def covariance_mask(
@@ -30,14 +30,67 @@ def covariance_mask(
     >>> covariance_mask(logp, advantages, torch.ones(1, 3))
     tensor([[ True, False, False]])
     """
-    trained, spread = mask.bool(), blank(advantages.detach(), mask)
-    values = blank(logp.detach(), mask)
-    product = (spread - masked_mean(spread, mask)) * (values - masked_mean(values, mask))
+    trained = mask.bool()
     count = max(1, int(share * int(trained.sum())))
     marked = torch.zeros_like(trained).flatten()
-    ranked = torch.where(trained, product, -torch.inf).flatten()
+    ranked = torch.where(trained, _covariance(logp, advantages, mask), -torch.inf).flatten()
     marked[ranked.argsort(descending=True, stable=True)[:count]] = True
     return marked.view_as(trained) & trained
+
+
+def clip_cov_mask(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    share: float = 2e-4,
+    low: float = 1.0,
+    high: float = 5.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Clip-Cov: leave out a few tokens, drawn from those whose covariance is high but not extreme.
+
+    Of the trained tokens with `low < (A - mean A)(logp - mean logp) < high` that PPO does not clip
+    already, `max(1, int(share * n))` are drawn, or all where there are fewer.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        share: of the n trained tokens.
+        low: excluded.
+        high: excluded.
+        eps_low: of the clip that comes with it.
+        eps_high: of the clip that comes with it.
+        generator: draws; torch's own without it.
+
+    Returns:
+        [B, T] bool, False for what is left out. The method multiplies `ppo_clip_loss` by it
+        (`weights=`), so the tokens stay in the denominator.
+
+    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617; verl "clip_cov".
+
+    Covariances are 2/3 * 2, 1/3 * 1 and 1/3 * 1: the first alone is above 1.
+
+    >>> logp, advantages = torch.tensor([[-1.0, -4.0, -4.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> clip_cov_mask(logp, logp, advantages, torch.ones(1, 3))
+    tensor([[False,  True,  True]])
+    """
+    trained, spread = mask.bool(), blank(advantages.detach(), mask)
+    ratio = policy_ratio(logp.detach(), old_logp, mask)
+    clipped = -spread * clip(ratio, eps_low, eps_high) > -spread * ratio
+    covariance = _covariance(logp, advantages, mask)
+    possible = (trained & ~clipped & (covariance > low) & (covariance < high)).flatten()
+    found = possible.nonzero().squeeze(1)
+    count = max(1, int(share * int(trained.sum())))
+    drawn = found[torch.randperm(len(found), generator=generator)[:count].to(found.device)]
+    kept = trained.flatten().clone()
+    kept[drawn] = False
+    return kept.view_as(trained)
 
 
 def kl_cov_loss(
@@ -121,3 +174,9 @@ def vespo_loss(
     bump = (lam + power * whole - lam * whole.exp()).exp()
     losses = -bump * blank(advantages.detach(), mask) * blank(logp, mask)
     return aggregate(losses, mask, agg, weights=weights)
+
+
+def _covariance(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+    """`(A - mean A)(logp - mean logp)` of each trained token, [B, T]."""
+    spread, values = blank(advantages.detach(), mask), blank(logp.detach(), mask)
+    return (spread - masked_mean(spread, mask)) * (values - masked_mean(values, mask))

@@ -202,3 +202,41 @@ def kimi_loss(
     return aggregate(
         -blank(advantages.detach(), mask) * blank(logp, mask) + pull, mask, agg, weights=weights
     )
+
+
+def kimi_k25_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    tau: float,
+    weights: Tensor | None = None,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """Kimi K2.5: the plain ratio with a square pull towards the old policy:
+    `-A rho + tau (log rho)^2`.
+
+    Nothing is clipped; the method drops tokens by how far their probability has moved
+    (`dppo_mask`).
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        tau: strength of the pull; twice that of `kimi_loss` for the same number.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: as implemented in prime-rl and SkyRL.
+
+    >>> logp, old, one = torch.tensor([[2.0]]).log(), torch.zeros(1, 1), torch.tensor([1.0])
+    >>> kimi_k25_loss(logp, old, one, torch.ones(1, 1), tau=0.5)  # -2 + (ln 2)^2 / 2
+    (tensor(-1.7598), tensor(1.))
+    """
+    difference = log_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    losses = -blank(advantages.detach(), mask) * difference.exp() + tau * difference.square()
+    return aggregate(losses, mask, agg, weights=weights)

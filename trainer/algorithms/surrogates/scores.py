@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ..aggregation import Agg, Rows, Sum, aggregate
-from ..groups import group_range, group_size, group_sum
+from ..groups import floating, group_range, group_size, group_sum
 from ..masked import blank, row_means
 from .ratio import log_ratio
 
@@ -124,7 +124,7 @@ def rover_advantages(
     tensor([ 3.7500, -0.5000, -0.5000, -0.5000])
     """
     right = correct.bool()
-    share = group_sum(right.to(torch.get_default_dtype()), groups) / group_size(groups)
+    share = group_sum(right.to(floating(correct).dtype), groups) / group_size(groups)
     return torch.where(right, reward_right * (1 - share), reward_wrong * share)
 
 
@@ -151,7 +151,7 @@ def drpo_length_weights(
     tensor([0.6225, 0.3775, 0.0000])
     """
     right = correct.bool()
-    score = (1 - lengths / max_length) / lam
+    score = (1 - floating(lengths) / max_length) / lam
     best = group_range(torch.where(right, score, -torch.inf), groups)[1]
     raw = torch.where(right, (score - best).exp(), 0.0)
     total = group_sum(raw, groups)

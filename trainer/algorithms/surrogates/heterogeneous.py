@@ -1,0 +1,109 @@
+"""HAPO's surrogate: how much a token may move, and how much it counts, by its entropy."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..aggregation import Agg, Sum, aggregate
+from ..masked import blank
+from .ratio import MAX_LOG_RATIO, policy_ratio
+
+
+def hapo_entropy_scale(
+    entropy: Tensor, mask: Tensor, *, quantile: float = 0.8, least: float = 1e-8
+) -> Tensor:
+    """How undecided each token is among those of the batch: below 0 under the quantile, above 0
+    over it, in [-1, 1].
+
+    `h = log H - quantile(log H)`, over its root mean square, then each sign divided by its greatest
+    size.
+
+    Args:
+        entropy: [B, T], nats.
+        mask: [B, T] in {0, 1}.
+        quantile: of log H over trained tokens, the nearest one of them; 0.8 in the recipes.
+        least: of H, of the mean square, and of what is divided by.
+
+    Returns:
+        [B, T], detached; 0 in untrained slots. It looks at the tokens it is given: scale the whole
+        batch before splitting it.
+
+    Source: arXiv 2509.16591. (The authors' code divides both signs by a number of their own sign,
+    so that low entropies come out positive too; this keeps the sign that their clip goes by.)
+
+    >>> entropy = torch.tensor([[1.0, 2.0, 4.0]])
+    >>> hapo_entropy_scale(entropy, torch.ones(1, 3), quantile=0.5)  # -ln 2, 0, ln 2
+    tensor([[-1.,  0.,  1.]])
+    """
+    trained = mask.bool()
+    logs = blank(entropy.detach(), mask).clamp(min=least).log()
+    count = int(trained.sum())
+    if not count:
+        return torch.zeros_like(logs)
+    pivot = logs[trained].sort().values[round(quantile * (count - 1))]
+    h = blank(logs - pivot, mask)
+    h = h / (h.square().sum() / count).clamp(min=least).sqrt()
+    above, below = h.max().clamp(min=least), (-h).max().clamp(min=least)
+    return torch.where(h > 0, h / above, h / below)
+
+
+def hapo_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    entropy: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    quantile: float = 0.8,
+    scale: Tensor | None = None,
+    weights: Tensor | None = None,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """HAPO (heterogeneous adaptive): PPO whose clip is wider, and whose advantage counts more,
+    where it matters for exploration.
+
+    With h of `hapo_entropy_scale`: the lower bound of tokens with h <= 0 is
+    `eps_low (1 - alpha h)`, the upper one of those with h > 0 `eps_high (1 + alpha h)`. The
+    advantage becomes `A (1 + beta h)` for h > 0 outside of the inner half of the clip range
+    `(1 - low / 2, 1 + high / 2)`, and for h <= 0 inside of it.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        entropy: [B, T], nats; detached.
+        advantages: [B, T] or [B], of `hapo_advantages`.
+        mask: [B, T] in {0, 1}.
+        eps_low: how far below 1, before it is adapted.
+        eps_high: how far above 1, before it is adapted.
+        alpha: of the clip; 0 is PPO's.
+        beta: of the advantage; 0 leaves it.
+        quantile: see `hapo_entropy_scale`.
+        scale: [B, T], h over the whole batch; of these rows, when not given.
+        weights: [B, T] or [B]; detached.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: arXiv 2509.16591 and its code.
+
+    A token of h = 1 may rise to 1.4, and counts twice outside of (0.9, 1.2).
+
+    >>> logp, old, one = torch.tensor([[1.3]]).log(), torch.zeros(1, 1), torch.ones(1, 1)
+    >>> hapo_loss(logp, old, one, one, one, scale=one)  # -2 * 1.3
+    (tensor(-2.6000), tensor(1.))
+    """
+    h = hapo_entropy_scale(entropy, mask, quantile=quantile) if scale is None else scale.detach()
+    ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    low = eps_low * (1 - alpha * h.clamp(max=0))
+    high = eps_high * (1 + alpha * h.clamp(min=0))
+    still = ratio.detach()
+    inside = (still > 1 - low / 2) & (still < 1 + high / 2)
+    moved = torch.where(inside == (h <= 0), 1 + beta * h, 1.0)
+    spread = blank(advantages.detach(), mask) * moved
+    clipped = torch.minimum(torch.maximum(ratio, 1 - low), 1 + high)
+    return aggregate(torch.maximum(-spread * ratio, -spread * clipped), mask, agg, weights=weights)
