@@ -5,6 +5,7 @@ BUILTIN: dict[str, str] = {
     "ludus/calls-v0": "ludus.envs.calls:Calls",
     "ludus/coding-tools-v0": "ludus.envs.coding:CodingTools",
     "ludus/coding-v0": "ludus.envs.coding:Coding",
+    "ludus/files-v0": "ludus.envs.files:Files",
     "ludus/functions-v0": "ludus.envs.functions:Functions",
     "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",

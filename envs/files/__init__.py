@@ -1,0 +1,5 @@
+"""`ludus/files-v0`: put a tree of files in order, by shell commands in a sandbox."""
+
+from .env import Files
+
+__all__ = ["Files"]

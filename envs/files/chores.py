@@ -1,0 +1,259 @@
+"""What is to be done with a tree: in words, as what it leads to, and as the commands of an expert.
+
+Each chore is drawn for the tree as the chores before it leave it, and changes it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from .trees import ENDINGS, MARKS, WORDS, YEARS, Tree, name_of
+
+SORTED = "in the order of LC_ALL=C sort"
+
+
+class Chore(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to do."""
+
+    text: str
+    command: str
+    """Bash that does it."""
+    result: Tree
+    """The tree afterwards."""
+
+
+Draw = Callable[[random.Random, Tree], "Chore | None"]
+"""A chore that changes the tree, or None if there is none of that kind."""
+
+
+def gather(rng: random.Random, tree: Tree) -> Chore | None:
+    """Files of one kind into a new folder."""
+    found = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
+    if found is None or (folder := _new(rng, tree, ("archive", "shelf", "bin", "box"))) is None:
+        return None
+    ending, paths = found
+    moved = {f"{folder}/{name_of(path)}": tree[path] for path in paths}
+    return Chore(
+        text=f"Move every .{ending} file, wherever it is, into a new folder {folder} at the top.",
+        command=(
+            f"mkdir {folder} && find . -name '*.{ending}' -not -path './{folder}/*' "
+            f"-exec mv {{}} {folder}/ ';'"
+        ),
+        result=_without(tree, paths) | moved,
+    )
+
+
+def sweep(rng: random.Random, tree: Tree) -> Chore | None:
+    """Empty files away."""
+    paths = [path for path, content in tree.items() if not content]
+    if not paths:
+        return None
+    return Chore(
+        text="Delete every empty file.",
+        command="find . -type f -empty -delete",
+        result=_without(tree, paths),
+    )
+
+
+def rename(rng: random.Random, tree: Tree) -> Chore | None:
+    """Another beginning for some names."""
+    found = _choose(
+        rng, {mark: [p for p in tree if name_of(p).startswith(f"{mark}_")] for mark in MARKS}, 2
+    )
+    if found is None:
+        return None
+    mark, paths = found
+    new = rng.choice(("final", "done", "checked"))
+    renamed = {_renamed(path, mark, new): tree[path] for path in paths}
+    if renamed.keys() & tree.keys():
+        return None
+    return Chore(
+        text=(
+            f"Rename every file whose name begins with {mark}_ so that it begins with {new}_ "
+            "instead; it stays in its folder."
+        ),
+        command=(
+            f"find . -name '{mark}_*' | while read -r f; do "
+            f'n="$(basename "$f")"; mv "$f" "$(dirname "$f")/{new}_${{n#{mark}_}}"; done'
+        ),
+        result=_without(tree, paths) | renamed,
+    )
+
+
+def replace(rng: random.Random, tree: Tree) -> Chore | None:
+    """One word for another, in the files of one kind."""
+    ending, old = rng.choice(ENDINGS), rng.choice(WORDS)
+    new = rng.choice(("walnut", "copper", "velvet", "marble"))  # none of `WORDS`
+    changed = {path: _replaced(tree[path], old, new) for path in _ending(tree, ending)}
+    if all(tree[path] == content for path, content in changed.items()):
+        return None
+    return Chore(
+        text=f"In every .{ending} file, replace the word {old} by {new} wherever it stands.",
+        command=f"find . -name '*.{ending}' -exec sed -i 's/\\b{old}\\b/{new}/g' {{}} +",
+        result=tree | changed,
+    )
+
+
+def find(rng: random.Random, tree: Tree) -> Chore | None:
+    """Paths of the files that hold a word, into a file."""
+    word, target = rng.choice(WORDS), _new_file(rng, tree, ("found", "matches", "hits"))
+    paths = sorted(path for path, content in tree.items() if _has(content, word))
+    if not paths or target is None:
+        return None
+    return Chore(
+        text=(
+            f"Write the paths of all files that contain the word {word} into {target} at the top: "
+            f"one a line, from the top folder on (such as notes/a.txt), {SORTED}."
+        ),
+        command=(
+            f"grep -rlw --exclude={target} {word} . | sed 's|^[.]/||' | LC_ALL=C sort > {target}"
+        ),
+        result=tree | {target: "".join(f"{path}\n" for path in paths)},
+    )
+
+
+def count(rng: random.Random, tree: Tree) -> Chore | None:
+    """Lines of the files of one kind, into a file."""
+    found = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
+    target = _new_file(rng, tree, ("total", "lines", "sum"))
+    if found is None or target is None:
+        return None
+    ending, paths = found
+    if target.endswith(ending):
+        return None
+    total = sum(tree[path].count("\n") for path in paths)
+    return Chore(
+        text=(
+            f"Count the lines of all .{ending} files together and write the number into {target} "
+            "at the top."
+        ),
+        command=f"find . -name '*.{ending}' -exec cat {{}} + | wc -l > {target}",
+        result=tree | {target: f"{total}\n"},
+    )
+
+
+def join(rng: random.Random, tree: Tree) -> Chore | None:
+    """The files of a folder, one after the other, into a file."""
+    folders = {path.rpartition("/")[0] for path in tree if "/" in path}
+    inside = {folder: [p for p in tree if p.rpartition("/")[0] == folder] for folder in folders}
+    found = _choose(rng, dict(sorted(inside.items())), 2)
+    target = _new_file(rng, tree, ("all", "joined", "bundle"))
+    if found is None or target is None:
+        return None
+    folder, paths = found
+    return Chore(
+        text=(
+            f"Write the contents of all files that are directly in {folder}, one after the other "
+            f"{SORTED} of their names, into {target} at the top. The files stay."
+        ),
+        command=(
+            f"find {folder} -maxdepth 1 -type f | LC_ALL=C sort | "
+            f'while read -r f; do cat "$f"; done > {target}'
+        ),
+        result=tree | {target: "".join(tree[path] for path in sorted(paths))},
+    )
+
+
+def tidy(rng: random.Random, tree: Tree) -> Chore | None:
+    """The lines of one file sorted, each once."""
+    untidy = [path for path, content in tree.items() if content != _tidied(content)]
+    if not untidy:
+        return None
+    path = rng.choice(sorted(untidy))
+    return Chore(
+        text=f"Sort the lines of {path} {SORTED}, and keep each line once.",
+        command=f"LC_ALL=C sort -u -o {path} {path}",
+        result=tree | {path: _tidied(tree[path])},
+    )
+
+
+def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
+    """Files with a year in their names into folders of the years."""
+    dated = {path: year for path in tree if (year := _year(path)) is not None}
+    if len(dated) < 2 or any(path.partition("/")[0] in map(str, YEARS) for path in tree):
+        return None
+    moved = {f"{year}/{name_of(path)}": tree[path] for path, year in dated.items()}
+    return Chore(
+        text=(
+            "Move every file whose name ends in an underscore and a year, such as reed7_2019.md, "
+            "into a folder at the top that is named after the year, such as 2019."
+        ),
+        command=(
+            "find . -regextype posix-extended -regex '.*_20[0-9]{2}[.][a-z]+' | "
+            'while read -r f; do y="$(echo "$f" | sed -E '
+            "'s/.*_(20[0-9]{2})[.][a-z]+$/\\1/')\"; "
+            'mkdir -p "$y" && mv "$f" "$y/"; done'
+        ),
+        result=_without(tree, list(dated)) | moved,
+    )
+
+
+def drop(rng: random.Random, tree: Tree) -> Chore | None:
+    """Files that hold a word away."""
+    word = rng.choice(WORDS)
+    paths = [path for path, content in tree.items() if _has(content, word)]
+    if not paths or len(paths) > len(tree) // 2:
+        return None
+    return Chore(
+        text=f"Delete every file that contains the word {word}.",
+        command=f"grep -rlw {word} . | xargs -d '\\n' rm",
+        result=_without(tree, paths),
+    )
+
+
+CHORES: dict[str, Draw] = {
+    one.__name__: one
+    for one in (gather, sweep, rename, replace, find, count, join, tidy, file_by_year, drop)
+}
+
+
+def _choose(
+    rng: random.Random, groups: dict[str, list[str]], least: int
+) -> tuple[str, list[str]] | None:
+    """A group with at least so many paths."""
+    usable = [(name, paths) for name, paths in groups.items() if len(paths) >= least]
+    return rng.choice(usable) if usable else None
+
+
+def _ending(tree: Tree, ending: str) -> list[str]:
+    return [path for path in tree if path.endswith(f".{ending}")]
+
+
+def _without(tree: Tree, paths: Sequence[str]) -> Tree:
+    return {path: content for path, content in tree.items() if path not in paths}
+
+
+def _new(rng: random.Random, tree: Tree, names: Sequence[str]) -> str | None:
+    tops = {path.partition("/")[0] for path in tree}
+    free = [name for name in names if name not in tops]
+    return rng.choice(free) if free else None
+
+
+def _new_file(rng: random.Random, tree: Tree, stems: Sequence[str]) -> str | None:
+    return _new(rng, tree, [f"{stem}.out" for stem in stems])
+
+
+def _renamed(path: str, mark: str, new: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{new}_{name.removeprefix(f'{mark}_')}"
+
+
+def _replaced(content: str, old: str, new: str) -> str:
+    return re.sub(rf"\b{old}\b", new, content)
+
+
+def _has(content: str, word: str) -> bool:
+    return re.search(rf"\b{word}\b", content) is not None
+
+
+def _tidied(content: str) -> str:
+    return "".join(f"{line}\n" for line in sorted(set(content.splitlines())))
+
+
+def _year(path: str) -> str | None:
+    match = re.search(r"_(20\d\d)\.[a-z]+$", name_of(path))
+    return match[1] if match else None

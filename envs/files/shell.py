@@ -1,0 +1,147 @@
+"""A shell in a sandbox session, with a tree of files that can be read back.
+
+The guest's half runs in the session's own interpreter, which commands cannot reach by name; what
+they make of the files is what counts, and what is expected of them never enters the sandbox.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ToolError
+
+from ..coding.workbench import Workbench, shortened
+from .trees import Tree
+
+TOP = "top"
+MOST_FILES, MOST_BYTES = 2_000, 512 * 1024
+"""Of a tree that is read back; a larger one is not what was asked for."""
+
+_GUEST = f"""
+import base64 as _b64, json as _json, os as _os, signal as _signal, subprocess as _sp
+import time as _time, select as _select
+
+def _ludus_shell(command, timeout_s, most_bytes):
+    process = _sp.Popen(["bash", "-c", command], cwd={TOP!r}, stdin=_sp.DEVNULL, stdout=_sp.PIPE,
+                        stderr=_sp.STDOUT, start_new_session=True)
+    said, over, ends = b"", "", _time.monotonic() + timeout_s
+    while True:
+        left = ends - _time.monotonic()
+        ready = _select.select([process.stdout], [], [], max(0.0, min(left, 0.2)))[0]
+        part = _os.read(process.stdout.fileno(), 65536) if ready else None
+        said += part or b""
+        if len(said) > most_bytes:
+            over = "too much output"
+        elif left <= 0:
+            over = "timeout"
+        if over or part == b"" or (part is None and process.poll() is not None):
+            break
+    if over:
+        _os.killpg(process.pid, _signal.SIGKILL)
+    code = process.wait()
+    process.stdout.close()
+    told = {{"said": _b64.b64encode(said[:most_bytes]).decode(), "over": over, "code": code}}
+    print(_json.dumps(told))
+
+def _ludus_tree(most_files, most_bytes):
+    files, size = {{}}, 0
+    for folder, _, names in _os.walk({TOP!r}):
+        for name in names:
+            path = _os.path.join(folder, name)
+            if _os.path.islink(path) or not _os.path.isfile(path):
+                files[_os.path.relpath(path, {TOP!r})] = None
+                continue
+            size += _os.path.getsize(path)
+            if len(files) >= most_files or size > most_bytes:
+                print(_json.dumps({{"over": True}}))
+                return
+            with open(path, "rb") as stream:
+                content = stream.read(most_bytes + 1)
+            files[_os.path.relpath(path, {TOP!r})] = _b64.b64encode(content).decode()
+    print(_json.dumps({{"files": files}}))
+
+_os.makedirs({TOP!r}, exist_ok=True)
+"""
+
+
+class _Said(msgspec.Struct):
+    said: str
+    over: str = ""
+    code: int = 0
+
+
+class _Listed(msgspec.Struct):
+    files: dict[str, str | None] = {}
+    over: bool = False
+
+
+class Shell:
+    """Runs commands in the top folder of a tree.
+
+    Args:
+        tree: as it is to begin with, in each new session.
+        timeout_s: of one command.
+        most_letters: of its output that are shown.
+    """
+
+    def __init__(self, tree: Tree, *, timeout_s: float, most_letters: int) -> None:
+        files = {f"{TOP}/{path}": content for path, content in tree.items()}
+        self._bench = Workbench(files, prepare=_GUEST)
+        self._timeout_s = timeout_s
+        self._most_letters = most_letters
+
+    async def run(self, command: str) -> str:
+        """What a command writes, and how it ended if not well.
+
+        Raises:
+            ToolError: the session ended by what ran in it; the next command finds the tree as it
+                was in the beginning.
+            RewardUnavailable: there is no sandbox, or it broke.
+        """
+        data = base64.b64encode(command.encode("utf-8", "replace")).decode()
+        code = (
+            f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
+            f"{8 * self._most_letters})"
+        )
+        made = await self._asked(code, _Said)
+        text = base64.b64decode(made.said).decode("utf-8", "replace").rstrip("\n")
+        endings = [f"[stopped: {made.over}]"] if made.over else []
+        endings += [f"[exit code {made.code}]"] if made.code and not made.over else []
+        shown = [shortened(text, self._most_letters), *endings]
+        return "\n".join(part for part in shown if part) or "(no output)"
+
+    async def tree(self) -> Tree | None:
+        """All files; None if they are too many, or not only files of text.
+
+        Raises:
+            ToolError, RewardUnavailable: as `run`.
+        """
+        made = await self._asked(f"_ludus_tree({MOST_FILES}, {MOST_BYTES})", _Listed)
+        if made.over or None in made.files.values():
+            return None
+        try:
+            return {
+                path: base64.b64decode(content or "", validate=True).decode()
+                for path, content in made.files.items()
+            }
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._bench.close()
+
+    async def _asked(self, code: str, kind: Any) -> Any:
+        done = await self._bench.run(code, timeout_s=self._timeout_s + 10)
+        try:
+            return msgspec.json.decode(done.stdout, type=kind)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            await self._bench.close()
+            raise ToolError(
+                "the session was broken by what ran in it; the next command begins anew, with "
+                "the files of the beginning"
+            ) from error
