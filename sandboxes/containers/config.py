@@ -155,7 +155,6 @@ class Container:
             "SecurityOpt": ["no-new-privileges"],
             "Memory": self.memory_bytes,
             "MemorySwap": self.memory_bytes,
-            "OomKillDisable": False,
             "PidsLimit": self.pids,
             "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
             "Tmpfs": self._tmpfs(),

@@ -7,6 +7,7 @@ Only an engine on this machine will do: descriptors go to a slot over a Unix soc
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -164,6 +165,7 @@ class Engine:
         """
         sdk = _sdk()
         try:
+            _knock(self.host.removeprefix("unix://"))
             with sdk.APIClient(
                 base_url=self.host, version=self._version, timeout=CALL_TIMEOUT_S
             ) as client:
@@ -201,19 +203,22 @@ def _check(info: dict[str, Any]) -> None:
 
 def owner() -> str:
     """This process, by a name that is never used twice on this machine."""
-    return f"{_boot()}/{_pid_namespace()}/{os.getpid()}-{start_time(os.getpid())}"
+    pid = os.getpid()
+    return f"{_boot()}/{_pid_namespace()}/{os.geteuid()}/{pid}-{start_time(pid)}"
 
 
 def _lives(name: str) -> bool:
-    """Whether the process `owner()` named so may still live. Of another pid namespace nothing is
-    known.
+    """Whether the process `owner()` named so may still live. Nothing is known of processes in
+    another pid namespace, nor, for an ordinary user, of other users'.
     """
-    boot, _, rest = name.partition("/")
-    namespace, _, process = rest.partition("/")
-    pid, _, started = process.partition("-")
-    if boot != _boot() or not pid.isdigit():
-        return False
-    return namespace != _pid_namespace() or str(start_time(int(pid))) == started
+    boot, *rest = name.split("/")
+    found = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))
+    if boot != _boot() or not found:
+        return found is None
+    namespace, uid, pid, started = found.groups()
+    if namespace != _pid_namespace() or os.geteuid() not in (0, int(uid)):
+        return True
+    return start_time(int(pid)) == int(started)
 
 
 def _boot() -> str:
