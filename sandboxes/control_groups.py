@@ -8,6 +8,7 @@ fall back to resource limits.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PREFIX = "ludus-"
+_serial = itertools.count()
 SLACK_BYTES = 16 << 20
 """Added to a run's memory limit: the warm interpreter's own pages live in the same group."""
 
@@ -38,7 +40,7 @@ class _Places:
 
 
 class ControlGroups:
-    """The groups of one driver process, in a folder named after it."""
+    """The groups of one sandbox, in a folder named after its process and its number there."""
 
     def __init__(self, places: _Places) -> None:
         self._places = places
@@ -50,7 +52,8 @@ class ControlGroups:
         if isinstance(places, str):
             return places
         remove_leftovers(places)
-        own = places.below(f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}")
+        pid = os.getpid()
+        own = places.below(f"{_PREFIX}{pid}-{start_time(pid)}-{next(_serial)}")
         try:
             for folder in own.folders():
                 folder.mkdir(exist_ok=True)
@@ -197,7 +200,7 @@ def remove_leftovers(places: _Places) -> None:
     """Remove the groups of drivers that died without doing it themselves."""
     for folder in places.folders():
         for own in folder.glob(_PREFIX + "*"):
-            found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)", own.name)
+            found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)(-\d+)?", own.name)
             if found and start_time(int(found[1])) != int(found[2]):
                 for group in own.iterdir():
                     for _ in range(100):
