@@ -8,6 +8,7 @@ What is drawn is measured: a batch of one token at each ratio, and the gradient 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ Curve = Callable[[Tensor], Tensor]
 
 
 def surrogates() -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
-    """Each with the bounds its paper uses, GSPO's and LUSPO's widened to be seen."""
+    """Rows of one token, with the bounds the papers use; those on sequences widened to be seen."""
 
     def topr(logp: Tensor, old: Tensor, a: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         return A.topr_loss(logp, old, a, a, m)
@@ -41,22 +42,42 @@ def surrogates() -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
         held = m.bool() & (a.unsqueeze(1) < 0)
         return A.lp_reg_loss(logp, old, old - 0.2, a, m, selected=held)
 
+    def decoupled(logp: Tensor, old: Tensor, a: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        return A.decoupled_ppo_loss(logp, old, old - math.log(1.5), a, m)
+
+    def kl_cov(logp: Tensor, old: Tensor, a: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        return A.kl_cov_loss(logp, old, a, m, marked=m.bool(), coefficient=0.5)
+
+    def hapo(logp: Tensor, old: Tensor, a: Tensor, m: Tensor, h: float) -> tuple[Tensor, Tensor]:
+        return A.hapo_loss(logp, old, m, a, m, scale=h * m)
+
     return {
         "reinforce": lambda logp, old, a, m: A.reinforce_loss(logp, a, m),
         "ppo_clip  0.2 / 0.2": A.ppo_clip_loss,
         "dapo  0.2 / 0.28": A.dapo_loss,
         "dual_clip  c = 2": partial(A.dual_clip_loss, dual_clip=2.0),
         "two_sided_clip  delta = 2": partial(A.two_sided_clip_loss, delta=2.0),
+        "decoupled_ppo  old / mu = 1.5": decoupled,
         "cispo  [0, 1.28]": A.cispo_loss,
         "cispo  [0.8, 1.28]": partial(A.cispo_loss, eps_low=0.2),
-        "gspo  0.2 / 0.28, one token": partial(A.gspo_loss, eps_low=0.2, eps_high=0.28),
+        "aipo_as_read  cap 2, mu = old": lambda logp, old, a, m: A.aipo_loss_as_read(
+            logp, old, a, m, cap=2.0
+        ),
+        "minpro  [0, 2]": partial(A.minpro_loss, eps_high=1.0),
+        "minirl  mu = old": minirl,
+        "topr": topr,
+        "gspo  0.2 / 0.28": partial(A.gspo_loss, eps_low=0.2, eps_high=0.28),
+        "gspo_token  0.2 / 0.28": partial(A.gspo_token_loss, eps_low=0.2, eps_high=0.28),
+        "luspo  0.2 / 0.28": partial(A.luspo_loss, eps_low=0.2, eps_high=0.28),
         "gmpo  0.4 / 0.4 in log space": A.gmpo_loss,
         "sapo  tau 1 / 1.05": A.sapo_loss,
-        "topr": topr,
-        "minirl  mu = old": minirl,
-        "minpro  [0, 2]": partial(A.minpro_loss, eps_high=1.0),
+        "vespo  k = 1, lam = 1": partial(A.vespo_loss, power=1.0, lam=1.0),
+        "hapo  h = 1 (undecided token)": partial(hapo, h=1.0),
+        "hapo  h = -1 (decided token)": partial(hapo, h=-1.0),
         "lp_reg  held token, proxy 0.82 old": lp_reg,
+        "kl_cov  marked token, c = 0.5": kl_cov,
         "kimi  tau = 0.5": partial(A.kimi_loss, tau=0.5),
+        "kimi_k25  tau = 0.5": partial(A.kimi_k25_loss, tau=0.5),
     }
 
 
@@ -72,7 +93,7 @@ def gradient_weight(loss: Callable[..., tuple[Tensor, Tensor]], sign: float) -> 
 
 def draw_surrogates() -> Figure:
     """Small multiples: ratio on x, gradient weight on y."""
-    figure, panels = _panels(5, 3, "gradient weight of one token over its ratio pi / old")
+    figure, panels = _panels(6, 4, "gradient weight of one token over its ratio pi / old")
     for axes, (name, loss) in zip(panels, surrogates().items(), strict=True):
         axes.plot(RATIOS, RATIOS, color=GREY, lw=0.8, ls=":")
         axes.plot(RATIOS, gradient_weight(loss, 1.0), color=GOOD, lw=1.8, label="A > 0")
@@ -84,19 +105,43 @@ def draw_surrogates() -> Figure:
 
 
 def draw_corrections() -> Figure:
-    """What a token's loss is multiplied by, over old / mu."""
+    """What a token's loss is multiplied by, over old / mu; a filter keeps (1) or drops (0)."""
     mask = torch.ones(len(RATIOS), 1)
+    ones = torch.ones(len(RATIOS), dtype=torch.float64)
     old, mu = RATIOS.log().unsqueeze(1), torch.zeros(len(RATIOS), 1, dtype=torch.float64)
-    curves = {
-        "importance_weights": A.importance_weights(old, mu, mask),
-        "tis_weights  cap 2": A.tis_weights(old, mu, mask, cap=2.0),
-        "tis_weights  cap 2, floor 0.5": A.tis_weights(old, mu, mask, cap=2.0, floor=0.5),
-        "mis_weights  [0.5, 2]": A.mis_weights(old, mu, mask, low=0.5, high=2.0),
+    third = math.log(1 / 3)  # so that a probability of 1 is at a ratio of 3
+    curves: dict[str, tuple[Tensor, ...]] = {
+        "importance_weights": (A.importance_weights(old, mu, mask),),
+        "tis_weights  cap 2": (A.tis_weights(old, mu, mask, cap=2.0),),
+        "tis_weights  cap 2, floor 0.5": (A.tis_weights(old, mu, mask, cap=2.0, floor=0.5),),
+        "mis_weights  [0.5, 2]": (A.mis_weights(old, mu, mask, low=0.5, high=2.0),),
+        "ratio_band_mask  [0.5, 2]": (A.ratio_band_mask(old, mu, mask, low=0.5, high=2.0),),
+        "trust_region_mask  0.1": tuple(
+            A.trust_region_mask(old, mu, mask, threshold=0.1, statistic=statistic)
+            for statistic in ("mean_k3", "max_k2")
+        ),
+        "opsm_mask  delta 0.5": tuple(
+            A.opsm_mask(old, mu, sign * ones, mask, delta=0.5) for sign in (1.0, -1.0)
+        ),
+        "dppo_mask  delta 0.2, mu = 1/3": tuple(
+            A.dppo_mask(old + third, mu + third, sign * ones, mask, delta=0.2)
+            for sign in (1.0, -1.0)
+        ),
     }
-    figure, panels = _panels(4, 1, "weight of one token over old / mu (trainer over sampler)")
-    for axes, (name, curve) in zip(panels, curves.items(), strict=True):
+    names = {
+        "trust_region_mask  0.1": ("mean k3", "max k2"),
+        "opsm_mask  delta 0.5": ("A > 0", "A < 0"),
+        "dppo_mask  delta 0.2, mu = 1/3": ("A > 0", "A < 0"),
+    }
+    figure, panels = _panels(4, 2, "weight of a row of one token over old / mu (trainer / sampler)")
+    for axes, (name, lines) in zip(panels, curves.items(), strict=True):
         axes.plot(RATIOS, RATIOS, color=GREY, lw=0.8, ls=":")
-        axes.plot(RATIOS, curve.squeeze(1), color=GOOD, lw=1.8)
+        for place, curve in enumerate(lines):
+            label = names[name][place] if name in names else None
+            style = {"color": (GOOD, BAD)[place], "ls": ("-", "--")[place], "label": label}
+            axes.plot(RATIOS, curve.reshape(-1).double(), lw=1.8, **style)
+        if name in names:
+            axes.legend(loc="upper left", frameon=False)
         axes.set(title=name, ylim=(-0.1, 3.1), xlim=(0, 3))
     return figure
 

@@ -11,13 +11,13 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import pytest
 import torch
 
 from ludus.trainer import algorithms, recipes
-from ludus.trainer.algorithms import experimental
+from ludus.trainer.algorithms import corrections, experimental, surrogates
 
 DOCS = Path(__file__).parents[3] / "docs"
 MODULES = sorted(
@@ -145,12 +145,18 @@ def test_no_recipe_uses_an_experimental_method() -> None:
         assert not [value for value in values if str(value).endswith("_as_read")]
 
 
-def test_the_index_in_the_docs_is_what_the_library_exports() -> None:
-    spec = importlib.util.spec_from_file_location("algorithms_index", DOCS / "algorithms_index.py")
+def load(path: Path) -> ModuleType:
+    """A script of the documentation, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
-    index = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(index)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_index_in_the_docs_is_what_the_library_exports() -> None:
+    index = load(DOCS / "algorithms_index.py")
     written = (DOCS / "algorithms_index.md").read_text(encoding="utf-8")
     assert written == index.render(), "run python docs/algorithms_index.py"
 
@@ -161,6 +167,21 @@ def test_every_picture_of_the_page_is_there() -> None:
     assert pictures
     for picture in pictures:
         assert (DOCS / picture).is_file(), picture
+
+
+def test_every_surrogate_and_correction_is_drawn() -> None:
+    pytest.importorskip("matplotlib")
+    pictures = load(DOCS / "pictures" / "algorithms.py")
+    drawn = {name.split()[0] for name in pictures.surrogates()}
+    # these read no ratio: a score or a value of the whole answer
+    of_answers = {"pacs", "rover", "drpo"}
+    losses = {n.removesuffix("_loss") for n in surrogates.__all__ if n.endswith("_loss")}
+    assert losses - of_answers <= drawn
+    shown = {axes.get_title().split()[0] for axes in pictures.draw_corrections().axes}
+    # these go by what a rollout is, not by a ratio
+    of_rollouts = {"overlong_mask", "mpt_mask"}
+    made = {n for n in corrections.__all__ if n.endswith(("_weights", "_mask"))}
+    assert made - of_rollouts <= shown
 
 
 def test_the_example_of_the_page_runs_and_gives_its_gradient() -> None:
