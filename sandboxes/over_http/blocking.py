@@ -29,7 +29,7 @@ class BlockingSandbox:
     Args:
         url: `http://host:port`.
         token: its bearer token; by default the environment variable LUDUS_TOKEN.
-        timeout_s: how long, beyond what a call itself may take, to go on trying.
+        timeout_s: how long to go on trying after the first failure.
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:

@@ -11,8 +11,7 @@ program's fault. Only what no other try can help raises: a wrong token, a reques
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -65,8 +64,8 @@ class SandboxCalls:
 
     Args:
         client: its address, token and transport.
-        timeout_s: how long, beyond what a call itself may take, to go on trying while the server
-            is overloaded, out of reach or starting again.
+        timeout_s: how long to go on trying after the first failure, while the server is
+            overloaded, out of reach or starting again.
     """
 
     def __init__(self, client: Client, *, timeout_s: float = 120.0) -> None:
@@ -104,11 +103,13 @@ class SandboxCalls:
         """
         answers: dict[int, Answer] = {}
         pending = list(range(len(bodies)))
-        retry = Retry(self._policy(max(map(work_s, bodies), default=1.0)), self.client.rng)
+        retry: Retry | None = None
         while pending:
             for at, answer in zip(pending, await self._batches(bodies, pending), strict=True):
                 answers[at] = answer
-            pending = [at for at in pending if _come_again(answers[at], bodies[at])]
+            before, pending = pending, [at for at in pending if _again(answers[at], bodies[at])]
+            if retry is None or len(pending) < len(before):  # as long as it gets on
+                retry = Retry(RetryPolicy(timeout_s=self._timeout_s), self.client.rng)
             if pending and not await self._wait(retry, answers[pending[0]]):
                 break
         return [_settled(answers[at]) for at in range(len(bodies))]
@@ -189,15 +190,39 @@ class SandboxCalls:
         Raises:
             LudusError: what the server met, or why it could not be asked.
         """
-        patient = replace(self.client, policy=self._policy(longest_s))
-        try:
-            return await patient.call(method, path, body, as_type, on=on)
-        finally:
-            self.client.met = self.client.met or patient.met
-
-    def _policy(self, longest_s: float) -> RetryPolicy:
+        request = self.client.build(method, path, body)
         attempt_s = QUEUE_S + PATIENCE * longest_s + MARGIN_S
-        return RetryPolicy(timeout_s=attempt_s + self._timeout_s, attempt_timeout_s=attempt_s)
+
+        async def attempt() -> T:
+            return await self.client.attempt(request, as_type, attempt_s)
+
+        return await insist(self.client, attempt, timeout_s=self._timeout_s, on=on)
+
+
+async def insist(
+    client: Client,
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    timeout_s: float,
+    on: type[LudusError] = LudusError,
+) -> T:
+    """Try until it succeeds, is hopeless, or `timeout_s` have passed since it first failed.
+
+    Args:
+        on: the errors to try again after, where that may help at all.
+
+    Raises:
+        LudusError: of the last attempt.
+    """
+    retry: Retry | None = None
+    while True:
+        try:
+            return await attempt()
+        except on as error:
+            retry = retry or Retry(RetryPolicy(timeout_s=timeout_s), client.rng)
+            wait_s = retry.wait_s(error, met=client.met)
+        client.traffic.retries += 1
+        await client.transport.sleep(wait_s)
 
 
 def work_s(body: ExecuteBody) -> float:
@@ -230,7 +255,7 @@ def _answer(item: ExecuteItem) -> Answer:
     return item.execution or nonsense(f"an item with status {item.status} and nothing in it")
 
 
-def _come_again(answer: Answer, body: ExecuteBody) -> bool:
+def _again(answer: Answer, body: ExecuteBody) -> bool:
     """Whether an item should be sent again."""
     if isinstance(answer, Overloaded):
         return True

@@ -10,13 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ludus.errors import ConfigError, LudusError, RemoteError, RequestRejected, ServerFault
 from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client, Retry, RetryPolicy
+from ludus.wire.client import Client
 from ludus.wire.codec import Format
 
 from ..languages import find_language
@@ -24,7 +22,7 @@ from ..paths import check_fetch, check_files
 from ..protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
 from ..tiers import REMOTE
 from . import fusion_wire as wire
-from .client import as_bytes
+from .client import as_bytes, insist
 
 CLIENT_EXTRA_S = 10.0
 """What one attempt waits beyond the limits of the program, as its other clients do."""
@@ -40,14 +38,13 @@ class FusionSandbox:
 
     Args:
         url: without `/run_code`.
-        timeout_s: how long, beyond what a call itself may take, to go on trying.
+        timeout_s: how long to go on trying after the first failure.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
         self._transport = AsyncTransport()
         self._client = Client(url, self._transport, format=Format.JSON)
         self._timeout_s = timeout_s
-        self._rng = random.Random()
         self.url = self._client.url
 
     @property
@@ -90,17 +87,16 @@ class FusionSandbox:
         Raises:
             RemoteError: it could not be run.
         """
+        request = self._client.build("POST", "/run_code", body)
         attempt_s = body.compile_timeout + body.run_timeout + CLIENT_EXTRA_S
-        policy = RetryPolicy(timeout_s=attempt_s + self._timeout_s, attempt_timeout_s=attempt_s)
-        patient = replace(self._client, policy=policy)
-        retry = Retry(policy, self._rng)
-        while True:
-            reply = await patient.post("/run_code", body, wire.RunCodeReply)
-            self._client.met = True
-            if reply.status != wire.SANDBOX_ERROR:
-                return reply
-            failed = ServerFault(f"it answers SandboxError: {reply.message[:400]}")
-            await self._transport.sleep(retry.wait_s(failed))
+
+        async def attempt() -> wire.RunCodeReply:
+            reply = await self._client.attempt(request, wire.RunCodeReply, attempt_s)
+            if reply.status == wire.SANDBOX_ERROR:
+                raise _failed(reply)
+            return reply
+
+        return await insist(self._client, attempt, timeout_s=self._timeout_s)
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
@@ -164,6 +160,12 @@ def execution_of(reply: wire.RunCodeReply, limits: Limits, fetch_files: Sequence
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail[:400])
     files, refused = _files(reply.files, fetch_files)
     return _ended(run, limits, files=files, refused=refused)
+
+
+def _failed(reply: wire.RunCodeReply) -> ServerFault:
+    error = ServerFault(f"it answers SandboxError: {reply.message[:400]}")
+    error.retryable = True
+    return error
 
 
 def _went_well(result: wire.CommandResult) -> bool:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ludus.errors import ConfigError, LudusError, Overloaded, RemoteError, SessionGone
+import msgspec
+
+from ludus.errors import (
+    ConfigError,
+    LudusError,
+    Overloaded,
+    RemoteError,
+    RequestRejected,
+    SessionGone,
+)
 from ludus.wire.client import nonsense
 from ludus.wire.faults import code_of
 
@@ -74,7 +83,7 @@ class RemoteRepl:
             output_bytes=output_bytes,
             idle_ttl_s=idle_ttl_s,
         )
-        await calls.call(OPEN_S, "POST", "/v1/repls", body, ReplReply)
+        await _ask(calls, OPEN_S, "/v1/repls", body, ReplReply)
         return cls(calls, name)
 
     async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
@@ -82,15 +91,13 @@ class RemoteRepl:
 
         Raises:
             SessionGone: the REPL has ended, was lost in a restart, or it is not known whether its
-                last cell ran.
+                last cell ran. ConfigError: it asks for more than is granted.
         """
         async with self._turn:
             self._check()
             body = CellBody(seq=self._seq, code=code, timeout_s=timeout_s)
             try:
-                reply = await self._calls.call(
-                    timeout_s, "POST", f"{self._path}/run", body, CellReply
-                )
+                reply = await _ask(self._calls, timeout_s, f"{self._path}/run", body, CellReply)
             except BaseException as error:
                 self._note(error)
                 raise
@@ -102,7 +109,7 @@ class RemoteRepl:
 
     def _note(self, error: BaseException) -> None:
         """What a failed cell means for the next one."""
-        if isinstance(error, (Overloaded, ConfigError)) or code_of(error) == "invalid":
+        if isinstance(error, (Overloaded, ConfigError)):
             return  # it was refused before anything was done
         self._over = str(error) if isinstance(error, SessionGone) else "its last cell is unknown"
 
@@ -120,7 +127,7 @@ class RemoteRepl:
     async def _move(self, verb: str, body: WriteBody | ReadBody, as_type: type[T]) -> T:
         self._check()
         try:
-            return await self._calls.call(FILE_S, "POST", f"{self._path}/{verb}", body, as_type)
+            return await _ask(self._calls, FILE_S, f"{self._path}/{verb}", body, as_type)
         except SessionGone as error:
             self._over = str(error)
             raise
@@ -151,3 +158,15 @@ class RemoteRepl:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def _ask(
+    calls: SandboxCalls, longest_s: float, path: str, body: msgspec.Struct, as_type: type[T]
+) -> T:
+    """One call; what the server finds wrong with it is the caller's mistake, as it is locally."""
+    try:
+        return await calls.call(longest_s, "POST", path, body, as_type)
+    except RequestRejected as error:
+        if code_of(error) == "invalid":
+            raise ConfigError(str(error)) from error
+        raise

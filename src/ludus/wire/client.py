@@ -206,9 +206,17 @@ class Client:
         request = self.build(method, path, body)
 
         async def attempt(timeout_s: float) -> T:
-            return read(await self._exchange(request, timeout_s), as_type)
+            return await self.attempt(request, as_type, timeout_s)
 
         return await self.insist(attempt, on=on)
+
+    async def attempt(self, request: HttpRequest, as_type: type[T], timeout_s: float) -> T:
+        """Send once.
+
+        Raises:
+            LudusError: the one the server met, or why it could not be asked.
+        """
+        return read(await self._exchange(request, timeout_s), as_type)
 
     async def insist(
         self, attempt: Callable[[float], Awaitable[T]], *, on: type[LudusError] = LudusError
