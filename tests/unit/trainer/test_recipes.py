@@ -287,6 +287,27 @@ def test_a_recipe_may_be_a_file_of_yours(tmp_path: Path) -> None:
         load_recipe(str(path))
 
 
+def test_a_recipe_may_start_from_another_and_say_what_differs(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text('base = "dapo"\nname = "first"\n[algorithm.loss_options]\neps_high = 0.3\n')
+    second.write_text(f'base = "{first}"\n[sampling]\ngroup_size = 4\n')
+    found = load_recipe(str(second))
+    assert found.name == "first"
+    assert found.algorithm.loss_options == {"eps_low": 0.2, "eps_high": 0.3}
+    assert (found.sampling.group_size, found.sampling.refill) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [("3", "base must name another recipe"), ('"{itself}"', "-> "), ('"grop"', "did you mean")],
+)
+def test_a_base_that_is_none_is_refused(tmp_path: Path, base: str, message: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"base = {base.format(itself=path)}\n")
+    with pytest.raises((ConfigError, UnknownRecipe), match=message):
+        load_recipe(str(path))
+
+
 def test_options_may_be_shares_of_the_longest_response() -> None:
     shaping = resolve(load_recipe("dapo"), max_tokens=1000).shaping[0][1]
     assert shaping.options == {"max_length": 1000.0, "buffer": 200.0}

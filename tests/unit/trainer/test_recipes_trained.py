@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
+from ludus.agent.context import ContextSettings
+from ludus.errors import ConfigError
 from ludus.trainer.algorithms import logit_gradient_proxy
 from ludus.trainer.batch import Batch, Row, pad
-from ludus.trainer.config import TrainerConfig
+from ludus.trainer.config import (
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    TrainConfig,
+    TrainerConfig,
+)
 from ludus.trainer.learner import Learner, Predicted
 from ludus.trainer.recipes import load_recipe, resolve
-from ludus.trainer.tiny import build_model
+from ludus.trainer.setup import assemble
+from ludus.trainer.tiny import build_model, write_tiny_policy
 
 ROWS = [
     Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0] * 4),
@@ -68,3 +79,21 @@ def test_the_value_loss_has_the_weight_of_the_policys() -> None:
         policy = algorithm.loss(logp=-ones, old_logp=-ones, advantages=ones, mask=ones)
         value = algorithm.value_loss(values=ones, old_values=ones, returns=ones, mask=ones)
         assert torch.equal(policy.weight, value[1])
+
+
+async def test_a_loss_that_compares_answers_is_refused_where_rows_are_no_answers(
+    tmp_path: Path,
+) -> None:
+    recipe = tmp_path / "pacs.toml"
+    recipe.write_text('base = "grpo"\n[algorithm]\nloss = "pacs_loss"\nagg = ""\n')
+    model = write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
+    config = TrainConfig(
+        env="ludus/ledger-v0",
+        recipe=str(recipe),
+        model=ModelConfig(path=str(model), device="cpu"),
+        rollout=RolloutConfig(window=600),
+        context=ContextSettings(manager="summarize", summary_tokens=32),
+        run=RunConfig(folder=str(tmp_path / "run"), tensorboard=False),
+    )
+    with pytest.raises(ConfigError, match="cuts rollouts into several rows"):
+        await assemble(config)
