@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -104,15 +104,15 @@ def completed(code: str, gold: Mapping[str, Any]) -> str:
     return "\n".join([*futures, context, _FUTURE.sub("", code)])
 
 
-def extract_code(response: str) -> str:
-    """The program of a response: its last fenced block (Python before others), the rest of a block
-    that was never closed, or the whole text where there is no fence.
+def extract_code(response: str, languages: Collection[str] = _PYTHON) -> str:
+    """The program of a response: its last fenced block (one of `languages` before others), the rest
+    of a block that was never closed, or the whole text where there is no fence.
 
     >>> extract_code("First\\n```python\\nx = 1\\n```\\nthen\\n```python\\nx = 2\\n```\\nDone.")
     'x = 2\\n'
     """
     blocks, unclosed = _blocks(response.rpartition("</think>")[2])
-    ours = [body for language, body in blocks if language in _PYTHON]
+    ours = [body for language, body in blocks if language in languages]
     if ours or blocks:
         return ours[-1] if ours else blocks[-1][1]
     return unclosed

@@ -1,0 +1,5 @@
+"""Small modules in Verilog, simulated against models in Python."""
+
+from .env import Verilog
+
+__all__ = ["Verilog"]

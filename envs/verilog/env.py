@@ -1,0 +1,130 @@
+"""`ludus/verilog-v0`: write a small module; simulation against a model in Python decides.
+
+    user       Write a Verilog module `top_module` with these ports: input [3:0] a, ...
+    assistant  ```verilog
+               module top_module(input [3:0] a, ...); ... endmodule
+               ```                                   reward 1
+
+One turn. The design is compiled and simulated by Icarus Verilog in a sandbox; what it should show
+never goes there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from ludus.errors import ConfigError, MissingExtra
+from ludus.messages import Message
+from ludus.rewards.coding import extract_code
+from ludus.sandboxes.inside.policy import ENVIRONMENT
+from ludus.sandboxes.settings import TIER_VARIABLE
+from ludus.sandboxes.slot_sandbox import SLOT_TIERS
+from ludus.verdict import Verdict
+
+from ..protocol import Info, TextEnv
+from ..tasks import TaskSet
+from .modules import KINDS, MOST_OUTPUTS, MOST_WIDTH, Module, ModuleTasks, draw, draw_stimuli
+from .simulation import PACKAGE, graded
+
+_LANGUAGES = ("verilog", "systemverilog", "sv", "v", "")
+_FEWEST_BITS = 4
+
+
+class Verilog(TextEnv):
+    """Write a Verilog module; simulation against a model in Python decides.
+
+    Args:
+        min_outputs: fewest outputs of a module.
+        max_outputs: most outputs.
+        kinds: of outputs: `combinational`, `clocked`, or both.
+        min_width: fewest bits of the inputs a and b, at least 4.
+        max_width: most bits, at most 8.
+        partial: reward the share of outputs that are right throughout, instead of all or nothing.
+        timeout_s: of compiling and simulating one design.
+
+    Raises:
+        ConfigError: a setting cannot be.
+        MissingExtra: Icarus Verilog is not installed.
+    """
+
+    system_prompt = (
+        "Write the module in plain synthesizable Verilog or SystemVerilog. System tasks, strings, "
+        "macros, hierarchical names and structs are not allowed; comments are."
+    )
+    answer_format = "Give the whole design in one ```verilog block."
+    max_turns = 1
+
+    def __init__(
+        self,
+        *,
+        min_outputs: int = 1,
+        max_outputs: int = 3,
+        kinds: str = ",".join(KINDS),
+        min_width: int = 4,
+        max_width: int = MOST_WIDTH,
+        partial: bool = False,
+        timeout_s: float = 10.0,
+    ) -> None:
+        chosen = [kind.strip() for kind in kinds.split(",")]
+        if not 1 <= min_outputs <= max_outputs <= MOST_OUTPUTS:
+            raise ConfigError(
+                f"need 1 <= min_outputs <= max_outputs <= {MOST_OUTPUTS}, got "
+                f"{min_outputs}, {max_outputs}"
+            )
+        if not set(chosen) <= set(KINDS):
+            raise ConfigError(f"kinds are some of {','.join(KINDS)}, got {kinds!r}")
+        if not _FEWEST_BITS <= min_width <= max_width <= MOST_WIDTH:
+            raise ConfigError(
+                f"need {_FEWEST_BITS} <= min_width <= max_width <= {MOST_WIDTH}, got "
+                f"{min_width}, {max_width}"
+            )
+        if not timeout_s > 0:
+            raise ConfigError(f"timeout_s must be above 0, got {timeout_s}")
+        _require_icarus()
+        self.outputs = (min_outputs, max_outputs)
+        self.kinds = chosen
+        self.widths = (min_width, max_width)
+        self.partial = partial
+        self.timeout_s = timeout_s
+        self.module = Module(_FEWEST_BITS, {})
+
+    def tasks(self, split: str) -> TaskSet:
+        """Endless; no module is in two splits."""
+        return ModuleTasks(split, self.outputs)
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Say what is asked for."""
+        count = ModuleTasks(self.task.split, self.outputs).outputs_of(self.task)
+        self.module = draw(self.task, count, self.kinds, self.widths)
+        return self.module.question, {}
+
+    async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
+        """Simulate the design; the episode ends."""
+        said = action if isinstance(action, str) else action.text
+        verdict = await graded(
+            self.module,
+            draw_stimuli(self.rng, self.module),
+            extract_code(said, _LANGUAGES),
+            partial=self.partial,
+            timeout_s=self.timeout_s,
+        )
+        return "", verdict, True, False, {}
+
+    def gold(self) -> str:
+        """A right design."""
+        return self.module.reference
+
+    def demonstrate(self) -> str:
+        """A right design."""
+        return f"```verilog\n{self.module.reference}```"
+
+
+def _require_icarus() -> None:
+    """Raises MissingExtra where programs run on this machine, and it has no Icarus Verilog."""
+    tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
+    if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
+        raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")
