@@ -134,6 +134,10 @@ class HostedSession:
                 self._session = self.served.session(self.served.build())
             return run_sync(perform(self._session, play, seq, self._instance))
 
+        if self._session is not None and self._session.env.never_blocks:
+            done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            done.set_result(self._guarded(work, play, seq))
+            return done
         return self._lanes.submit(
             self.name,
             lambda: self._guarded(work, play, seq),

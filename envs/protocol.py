@@ -65,6 +65,10 @@ class TextEnv(ABC):
     """Whether task, seed and actions fix the episode. False when a judge or a simulated user is
     inside.
     """
+    never_blocks: bool = False
+    """Whether reset, step and every tool return within about a millisecond, whatever the action.
+    They are then called on the event loop; otherwise plain methods run on threads of their own.
+    """
     most_calls: int | None = None
     """Calls of one turn that are run, the first ones; the others are answered and not run. None
     runs all.

@@ -77,6 +77,7 @@ class Arithmetic(TextEnv):
         ConfigError: a setting cannot be, or so few expressions are possible that a split has none.
     """
 
+    never_blocks = True
     system_prompt = "Work out the expression."
     answer_format = "Answer with a number or a fraction such as 7/3, nothing else."
     max_turns = 6

@@ -51,6 +51,10 @@ PASS = "n"
 OPENING = "go"
 
 
+WRITES_AT_ONCE = 512
+"""Most writes drawn by a reset that is quick enough for an event loop."""
+
+
 class Demonstrator(StrEnum):
     """How `demonstrate_summary` writes; the actions are always right for what it wrote."""
 
@@ -123,6 +127,7 @@ class LedgerRelay(TextEnv):
             )
         if demo not in list(Demonstrator):
             raise ConfigError(f"demo must be one of {', '.join(Demonstrator)}, got {demo!r}")
+        self.never_blocks = turns << doublings <= WRITES_AT_ONCE
         self.registers = registers
         self.turns = turns
         self.doublings = doublings

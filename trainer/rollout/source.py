@@ -111,7 +111,8 @@ class LocalSource:
         session = self._make()
         self._built += 1
         self._keys[id(session)] = str(self._built)
-        offload(session.env, partial(self._on_lane, str(self._built)))
+        if not session.env.never_blocks:
+            offload(session.env, partial(self._on_lane, str(self._built)))
         return session
 
     async def _on_lane(self, key: str, work: Callable[[], object]) -> object:
