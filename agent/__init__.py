@@ -1,7 +1,8 @@
 """One policy playing one environment: policies, loop, trajectories, chat and tool formats."""
 
 from .chat import ChatFormat
-from .chat_policy import ChatPlayer, ChatPolicy
+from .chat_player import ChatPlayer
+from .chat_policy import ChatPolicy
 from .engine import Engine, Generation, Sampling
 from .human_policy import HumanPlayer, HumanPolicy
 from .loop import Limits, opening_of, play

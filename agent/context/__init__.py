@@ -10,6 +10,7 @@ from .protocol import (
     Reopen,
     Sizes,
     WriteSummary,
+    add_to_prompt,
 )
 from .settings import MANAGERS, ContextSettings, ManagerName, make_context
 from .summarize import Summarize, read_summary
@@ -30,6 +31,7 @@ __all__ = [
     "Sizes",
     "Summarize",
     "WriteSummary",
+    "add_to_prompt",
     "make_context",
     "read_summary",
 ]

@@ -175,7 +175,7 @@ def _read_list(body: str) -> list[ToolCall]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # escapes Python does not know
             tree = ast.parse(body, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError) as error:
         raise _Unreadable(f"not a Python list of calls: {error}") from None
     if not isinstance(tree, ast.List):
         raise _Unreadable("not a Python list of calls")

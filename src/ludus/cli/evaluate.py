@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -16,9 +16,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ludus.agent import ChatPolicy, Episode, Limits, Policy, RandomPolicy, ScriptedPolicy
+from ludus.agent import (
+    ChatPolicy,
+    Episode,
+    Limits,
+    Policy,
+    RandomPolicy,
+    ScriptedPolicy,
+    opening_of,
+)
+from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.estimates import Estimate
-from ludus.agent.evaluation import Evaluation, evaluate, summarise
+from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
 from ludus.envs.tools.mcp_client import McpServer
@@ -53,6 +62,10 @@ class Options:
     """Further fields of each request, '{"top_p": 0.9}'; null leaves one out, "seed" too."""
     tool_format: str = ""
     """How the model writes calls, such as hermes, where its server knows no tools."""
+    window: int = 0
+    """The model's working context in tokens, about; 0 is what its server takes."""
+    context: ContextSettings = field(default_factory=ContextSettings)
+    """What happens when the window is full, as in a run's [context]."""
     cache: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
     """Keep the model's answers here, and read them from here."""
     budget: int = 0
@@ -119,8 +132,11 @@ async def _evaluate(options: Options, name: str) -> list[Episode]:
             _served(options) as policy,
             _added(options) as tools,
         ):
+            opened = with_tools(open_session, tools)
+            if policy is not None and options.window:
+                await _check_window(opened, policy, options.split)
             return await evaluate(
-                with_tools(open_session, tools),
+                opened,
                 _policies(options, policy),
                 split=options.split,
                 tasks=options.tasks,
@@ -200,6 +216,24 @@ def with_tools(
     return opened
 
 
+async def _check_window(
+    open_session: Callable[[], Playable], policy: ChatPolicy, split: str
+) -> None:
+    """Refuse a window in which nothing could be done.
+
+    Raises:
+        ConfigError: the first task of the split does not leave room for a step.
+    """
+    session = open_session()
+    try:
+        (task,) = await first_tasks(session, split, 1)
+        shown, info = await session.reset(options={"task": task.id, "split": split})
+        briefing = info["briefing"]
+        policy.check(opening_of(briefing, shown), briefing.tools)
+    finally:
+        await session.close()
+
+
 def _opened(path: str) -> BinaryIO:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -246,6 +280,8 @@ def _chat_policy(options: Options) -> ChatPolicy:
         send_seed=sampling.pop("seed", True) is not None,
         sampling=sampling,
         tool_format=options.tool_format,
+        window=options.window or None,
+        context=make_context(options.context),
         api_key=os.environ.get(options.api_key_env, ""),
         concurrency=options.concurrency,
         cache=options.cache or None,

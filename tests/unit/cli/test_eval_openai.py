@@ -109,6 +109,32 @@ def test_fields_of_the_request_are_added_and_left_out(capsys: pytest.CaptureFixt
     assert (requests[0]["top_p"], requests[0]["max_completion_tokens"]) == (0.5, 7)
 
 
+def test_the_context_manager_is_one_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "e.jsonl"
+
+    def silent(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        asked = request["messages"][-1]["content"].startswith("?")
+        reply = says("0" if asked else "n")
+        reply["usage"]["prompt_tokens"] = len(json.dumps(request["messages"])) // 4
+        return 200, reply
+
+    with model_server(silent) as (url, _):
+        model = ["--policy", "openai", "--base-url", url, "--model", "tiny", "--tasks", "2"]
+        env = "ludus/ledger-v0?turns=48"
+        window = ["--window", "250", "--out", str(out)]
+        for manager, windows in (("none", 1), ("discard", 3)):
+            assert main(["eval", env, *model, *window, "--context.manager", manager]) == 0
+            for line in out.read_text().splitlines():
+                segments = json.loads(line)["trajectories"][0]["segments"]
+                assert len(segments) >= windows
+                assert (len(segments) == 1) == (manager == "none")
+        full = ["--context.manager", "summarize", "--window", "60"]
+        assert main(["eval", env, *model, *full]) == 2
+    assert "no window would hold a step" in capsys.readouterr().err
+
+
 def test_a_model_that_cannot_answer_is_a_failure_and_no_zero(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -126,8 +152,8 @@ def test_a_model_that_cannot_answer_is_a_failure_and_no_zero(
     assert "mean reward" not in said
 
 
-OPENAI = ["eval", "ludus/arithmetic-v0", "--policy", "openai", "--model", "m"]
-OPENAI += ["--base-url", "http://127.0.0.1:9/v1"]
+ADDRESS = ["--base-url", "http://127.0.0.1:9/v1"]
+OPENAI = ["eval", "ludus/arithmetic-v0", "--policy", "openai", "--model", "m", *ADDRESS]
 
 
 @pytest.mark.parametrize(
