@@ -134,8 +134,10 @@ async def test_no_attack_is_rewarded_or_excused(sandbox: SlotSandbox) -> None:
 
 
 async def test_a_later_honest_grading_is_not_disturbed(sandbox: SlotSandbox) -> None:
-    verdicts = [(await grade_in_detail(sandbox, HONEST, TESTS)).verdict.reward for _ in range(5)]
-    assert verdicts == [1.0] * 5
+    verdicts = [(await grade_in_detail(sandbox, HONEST, TESTS)).verdict for _ in range(5)]
+    assert [(verdict.reward, verdict.detail) for verdict in verdicts] == [
+        (1.0, "3 of 3 tests passed")
+    ] * 5
 
 
 async def test_a_grader_in_one_process_is_fooled_by_some_of_them(sandbox: SlotSandbox) -> None:
