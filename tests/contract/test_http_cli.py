@@ -52,6 +52,14 @@ def test_a_port_in_use_is_one_line_with_what_to_do(capsys: pytest.CaptureFixture
         (["exact", "--port", "99999"], "0 to 65535"),
         (["exact", "--workers", "0"], "--workers"),
         (["exact", "--lease-s", "0"], "--lease-s"),
+        (["sandox"], "did you mean 'sandbox'"),
+        (["sandbox", "sandbox?slots=2"], "give 'sandbox' once"),
+        (["sandbox?slot=2"], "did you mean 'slots'"),
+        (["sandbox?slots=0"], "at least 1"),
+        (["sandbox?slots=many"], "$.slots"),
+        (["sandbox?max_queue=0"], "max_queue must be above 0"),
+        (["sandbox?tier=slots-rot"], "known: slots-root"),
+        (["sandbox", "--host", "0.0.0.0"], "without a token"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(

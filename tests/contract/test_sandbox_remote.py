@@ -5,11 +5,15 @@ speaks SandboxFusion's protocol.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import json
 import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -224,6 +228,33 @@ async def test_execute_and_grade_use_the_server_that_the_environment_names(
         env=environment,
     )
     assert done.stdout == "42\n1.0\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root")
+async def test_no_attack_succeeds_through_a_ludus_server(ludus: RemoteSandbox) -> None:
+    suite = attack_suite()
+    limits = Limits(timeout_s=5, cpu_s=3, memory_bytes=256 << 20)
+    results: dict[str, str] = {}
+    with suite.Targets() as targets:
+        for name, body in suite.ATTACKS.items():
+            program = suite.program(body)
+            done = await ludus.execute(program, argv=[json.dumps(targets)], limits=limits)
+            results[name] = f"{done.status}|{done.stdout}{done.stderr[-200:]}{done.detail}"
+    results["a run after all of them"] = (await run(ludus, "print('fine')")).stdout
+    suite.check_held((await ludus.card()).tier, results)
+
+
+def attack_suite() -> ModuleType:
+    """The table of attacks that every tier must hold against."""
+    path = Path(__file__).with_name("test_sandbox_attacks.py")
+    spec = importlib.util.spec_from_file_location("attacks", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # --- a SandboxFusion server -----------------------------------------------------------------------

@@ -30,7 +30,11 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, by_type)
     document: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": "ludus", "version": "1", "description": "Environments and verifiers."},
+        "info": {
+            "title": "ludus",
+            "version": "1",
+            "description": "Environments, verifiers, sandboxes.",
+        },
         "paths": paths,
         "components": {"schemas": components},
     }
