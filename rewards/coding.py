@@ -26,7 +26,7 @@ from ludus.errors import ConfigError
 from ludus.sandboxes import GradeOptions, grade_async
 from ludus.sandboxes.compare import Comparison
 from ludus.sandboxes.grading import KINDS
-from ludus.sandboxes.languages import UnknownLanguage, find_language
+from ludus.sandboxes.languages import ALIASES, UnknownLanguage, find_language
 from ludus.verdict import Verdict
 
 from .protocol import Sample
@@ -56,13 +56,13 @@ class CodingVerifier:
         gold = _gold(sample.gold)
         if isinstance(gold, str):
             return Verdict.invalid(gold)
-        code = extract_code(sample.text)
-        if not code.strip():
-            return Verdict.of(0.0, "there is no code in the response")
         try:
             kind, options = self._options(gold)
         except (ConfigError, UnknownLanguage, TypeError, ValueError) as error:
             return Verdict.invalid(f"the gold cannot be used: {error}")
+        code = extract_code(sample.text, _names_of(options.language))
+        if not code.strip():
+            return Verdict.of(0.0, "there is no code in the response")
         try:
             return await grade_async(
                 completed(code, gold), gold["tests"], kind=kind, options=options
@@ -86,6 +86,12 @@ class CodingVerifier:
         Comparison.parse(options.compare)
         find_language(options.language)
         return kind, options
+
+
+def _names_of(language: str) -> set[str]:
+    """What a block of this language may be marked with; a bare fence will do."""
+    canonical, _ = find_language(language)
+    return {canonical, "", *(alias for alias, name in ALIASES.items() if name == canonical)}
 
 
 def completed(code: str, gold: Mapping[str, Any]) -> str:

@@ -140,6 +140,8 @@ class CodingTools(Coding):
         if not verdict.ok:
             raise RewardUnavailable(verdict)
         self.submitted += 1
+        if self._over(verdict):
+            await self.bench.close()  # others may be waiting for a session
         return verdict
 
     def _over(self, verdict: Verdict) -> bool:

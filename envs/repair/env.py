@@ -209,6 +209,8 @@ class CodeRepair(TextEnv):
             files = [await self.bench.read(file) for file in self.repair.files]
         except ToolError as error:
             return Verdict.of(0.0, f"the files cannot be read: {error}")
+        finally:
+            await self.bench.close()  # others may be waiting for a session
         tests = self.repair.tests.values()
         verdicts = await asyncio.gather(*map(self._graded_file, files, tests))
         return self._together(verdicts)

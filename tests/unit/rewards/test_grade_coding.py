@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -103,6 +104,19 @@ def test_it_keeps_the_contract_of_verifiers() -> None:
         Sample(response="print(2 * int(input()))", gold={"tests": double, "kind": "stdin"}),
     ]
     check_verifier("coding", cases=cases)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+async def test_blocks_of_the_language_asked_for_come_first() -> None:
+    program = (
+        '#include <stdio.h>\nint main(void) { int n; scanf("%d", &n); printf("%d\\n", 2 * n); }'
+    )
+    said = f"```c\n{program}\n```\nIn Python:\n```python\nprint(2)\n```"
+    gold = {"tests": [{"input": "4", "output": "8"}], "kind": "stdin", "language": "c"}
+    verdict = await CodingVerifier().score(Sample(response=said, gold=gold))
+    assert verdict.reward == 1.0, verdict
 
 
 def completing(stub: str) -> dict[str, object]:
