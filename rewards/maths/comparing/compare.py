@@ -5,7 +5,7 @@ single values.
 from __future__ import annotations
 
 from ..proving.judge import EXACT, Judge
-from ..reading.nodes import SCALAR_OPS, Node, add, has, is_scalar, neg, shape, walk
+from ..reading.nodes import SCALAR_OPS, Node, has, is_scalar, shape, symbols, walk
 from .definitions import aligned, assigned, rounding, true_chain
 from .families import (
     aligned_family,
@@ -19,10 +19,12 @@ from .matrices import in_components, worked_out
 from .quantities import MARKS, same_number, same_value
 from .regions import is_regional, same_region, to_region
 from .relations import same_relation
+from .several import MAX_SIGNS, elements, signs
 from .wording import same_text
 
 MAX_ITEMS = 64
-MAX_SIGNS = 3
+_AXES = frozenset({"x", "y", "z"})
+"""Names that are never a matter of taste: `x = -3` is another line than `y = -3`."""
 _COMPOUND = frozenset({"add", "mul", "pow"})
 
 
@@ -39,6 +41,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     first, second = shape(gold), shape(answer)
     if first.ops <= SCALAR_OPS and second.ops <= SCALAR_OPS:
         if first.names != second.names:
+            if gold.note == f"set {answer.note}":
+                return judge.decided("named set", gold.op == answer.op)
             answer = same_parameter(gold, answer)
         return same_number(gold, answer, judge)
     if "text" in (gold.op, answer.op):
@@ -94,7 +98,7 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return _same_regions(gold, answer, judge)
     if "such" in (gold.op, answer.op):
         return _described(gold, answer, judge)
-    if _signs(gold) > MAX_SIGNS or _signs(answer) > MAX_SIGNS:
+    if signs(gold) > MAX_SIGNS or signs(answer) > MAX_SIGNS:
         return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
     first, second = elements(gold), elements(answer)
     if gold.op == "bracket" and answer.op == "list":
@@ -106,6 +110,8 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     named = _by_name(gold, answer, judge)
     if named is not None:
         return named
+    if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
+        return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
     return _unordered(first, second, judge)
 
 
@@ -124,65 +130,6 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
         _in_order(list(gold.args), list(answer.args), judge)
     )
-
-
-def elements(node: Node) -> list[Node]:
-    """The values of a list, set or plus-minus; others stand alone."""
-    if node.op == "rel" and node.note == "=" and has(node.args[1], "pm", "list", "set"):
-        return elements(node.args[1])
-    if node.op in {"list", "set"}:
-        items = _carry_name(node.args)
-        return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
-    if has(node, "pm"):
-        return _expanded(node)
-    return [node]
-
-
-def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """`x = 1, 2`: the name belongs to all that follow without one."""
-    if (
-        items
-        and items[0].op == "rel"
-        and items[0].note == "="
-        and not any(item.op == "rel" for item in items[1:])
-    ):
-        return (items[0].args[-1], *items[1:])
-    return items
-
-
-def _expanded(node: Node) -> list[Node]:
-    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most MAX_SIGNS of
-    them.
-    """
-    if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
-        return [_signed(node, [sign]) for sign in (-1, 1)]
-    count = sum(part.op == "pm" and part.note == "+-" for part in walk(node))
-    choices = [
-        [(1 if bits >> place & 1 else -1) for place in range(count)] for bits in range(2**count)
-    ]
-    return [_signed(node, choice) for choice in choices]
-
-
-def _signs(node: Node) -> int:
-    return sum(part.op == "pm" for part in walk(node))
-
-
-def _signed(node: Node, choice: list[int]) -> Node:
-    remaining = list(choice)
-    last = [choice[0]]
-
-    def choose(part: Node) -> Node:
-        args = tuple(choose(arg) for arg in part.args[:-1])
-        if part.op != "pm":
-            return part._replace(args=(*args, choose(part.args[-1]))) if part.args else part
-        if part.note == "+-":
-            sign = last[0] = remaining.pop(0)
-        else:
-            sign = -last[0]
-        right = choose(part.args[-1])
-        return add(*args, right if sign > 0 else neg(right))
-
-    return choose(node)
 
 
 def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -221,10 +168,6 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
 
 
 def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
-    first, second = (
-        list(dict.fromkeys(first)),
-        list(dict.fromkeys(second)) if len(first) != len(second) else (first, second)[1],
-    )
     if len(first) != len(second):
         first, second = _distinct(first, judge), _distinct(second, judge)
     if len(first) != len(second):
@@ -280,6 +223,8 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
         and gold.op != answer.op
     ):
         return judge.decided("set of reals", False, "an interval is not an inequality")
+    if gold.op == answer.op == "rel" and len(symbols(gold)) > 1:
+        return same_relation(gold, answer, judge)
     first, second = to_region(gold), to_region(answer)
     if first is None or second is None:
         if gold.op == answer.op == "rel":
@@ -369,21 +314,26 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
         return matches(gold, value, judge) or (
             rounded is not None and matches(gold, rounded, judge)
         )
-    if mine is None:
+    if mine is None or _is_equation_side(mine[0]):
         return judge.decided("relation", False, "a value where an equation or inequality is wanted")
     return matches(mine[1], answer, judge)
+
+
+def _is_equation_side(name: Node) -> bool:
+    """`x^2 + y^2` names nothing: with it on the left, a curve is wanted and not a value."""
+    return name.op == "add" and any(
+        part.op == "pow" and part.args[1].op == "num" and part.args[1].value > 1
+        for part in walk(name)
+    )
 
 
 def _names_fit(mine: Node, theirs: Node, value: Node, judge: Judge) -> bool:
     """`y = f(x)` is not `x = f(y)`; other names of the same value are a matter of taste."""
     if mine != theirs and {mine.op, theirs.op} <= _COMPOUND:
         return judge.equal(mine, theirs)
-    swapped = (
-        mine != theirs
-        and mine.op == theirs.op == "sym"
-        and any(part == mine for part in walk(value))
-    )
-    return judge.decided("named value", not swapped, "the variables are swapped")
+    axes = mine != theirs and {mine.note, theirs.note} <= _AXES
+    swapped = mine != theirs and mine.op == theirs.op == "sym" and mine in walk(value)
+    return judge.decided("named value", not (swapped or axes), "it is about another variable")
 
 
 def _is_curve(node: Node) -> bool:

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..proving.judge import EXACT, Judge
 from ..proving.probe import approximate
-from ..reading.nodes import Node, is_scalar, rename, symbols, walk
+from ..reading.nodes import Node, is_scalar, rename
 from .quantities import MARKS, same_value
 
 _EQUALS = frozenset({"=", "~=", "->"})
 
 
 def is_name(node: Node) -> bool:
-    """Whether `node` only names a thing: `x`, `f(x)`, `S_n`, `AB`, `a+b`, `(x, y)`; never `x+2`
-    or `2x`.
+    """Whether `node` only names a thing: `x`, `f(1) + f(2)`, `S_n`, `AB`, `a+b`, `(x, y)`,
+    `sin^2 A`; never `x+2` or `2x`.
     """
     if node.op in {"sym", "call", "text"}:
         return True
-    if node.op in {"bracket", "ratio", "list"}:
+    if node.op in {"bracket", "ratio", "list", "func"}:
         return all(is_name(item) for item in node.args)
-    if node.op == "func":
-        return all(is_name(item) for item in node.args)
-    if node.op == "such" or not is_scalar(node):
+    if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
+        return is_name(node.args[0])
+    parts = list(_parts(node))
+    if any(part.op not in _NAMING or (part.op == "num" and part.value not in {-1, 2, 3})
+           for part in parts):  # fmt: skip
         return False
-    if any(
-        part.op in {"dec", "const"} or (part.op == "num" and part.value not in {-1, 2, 3})
-        for part in walk(node)
-    ):
-        return False
-    return len(symbols(node)) >= 2 and not any(
-        part.op == "add" and any(term.op == "num" for term in part.args) for part in walk(node)
+    names = {part for part in parts if part.op in {"sym", "call"}}
+    return len(names) >= 2 and not any(
+        part.op == "add" and any(term.op == "num" for term in part.args) for part in parts
     )
+
+
+_NAMING = frozenset({"sym", "call", "num", "add", "mul", "pow", "func"})
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    """Every node below and including `node`, calls unopened."""
+    yield node
+    if node.op != "call":
+        for arg in node.args:
+            yield from _parts(arg)
 
 
 def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
@@ -39,6 +50,8 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
     *heads, value = exact_sides(node)
+    if len(heads) == 1 and value.op == "sym" and not is_name(heads[0]):
+        return value, heads[0]
     if not heads or not is_name(heads[0]):
         return None
     true = all(is_name(head) or _same_side(head, value, judge) for head in heads[1:])

@@ -13,6 +13,8 @@ def worked_out(node: Node) -> Node:
     """`2 A + B C` as one matrix, cells left as formulas; anything that does not fit comes back
     unchanged.
     """
+    if node.op == "pow" and node.args[0].op in {"bracket", "matrix"}:
+        return _transposed(node)
     if node.op not in {"add", "mul"} or not any(
         arg.op in {"matrix", "add", "mul"} for arg in node.args
     ):
@@ -29,6 +31,17 @@ def worked_out(node: Node) -> Node:
             return node
         total = combined
     return total
+
+
+def _transposed(node: Node) -> Node:
+    matrix, exponent = node.args
+    if exponent.op != "sym" or exponent.note not in {"T", "t", "top"}:
+        return node
+    if matrix.op == "bracket":
+        return matrix
+    rows, columns = _shape(matrix)
+    cells = tuple(matrix.args[r * columns + c] for c in range(columns) for r in range(rows))
+    return matrix._replace(args=cells, value=rows)
 
 
 def _sum(left: Node, right: Node) -> Node | None:

@@ -12,15 +12,16 @@ _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _LEAD = re.compile(
     r"^(?:it|this|that|there|they|the (?:limit|answer|equation|system|value|function|series|"
     r"sequence|statement|problem|integral|graph|curve|figure|shape|triangle|day))?\s*"
-    r"(?:is|are|was|falls on|has|have|will be|must be)\s+"
+    r"(?:is|are|was|falls on|has|have|will be|must be|on)\s+"
 )
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
-        (r"(?:there (?:is|are) )?no (?:\w+ )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set",
+        (r"(?:there (?:is|are) )?no (?:\w+ )?(?:solutions?|roots?)(?: exists?)?"
+         r"|(?:the )?empty set|无(?:实数)?解",
          "no solution"),
-        (r"(?:the )?(?:limit )?(?:dne|does ?n[o']t exist|does not exist)", "does not exist"),
+        (r"(?:the )?(?:limit )?(?:dne|does ?n[o']t exist|does not exist)|不存在", "does not exist"),
         (r"(?:there are )?(?:infinitely many|(?:an )?infinite number of)(?: \w+)?",
          "infinitely many"),
         (r"positive infinity|infinite", "infinity"),

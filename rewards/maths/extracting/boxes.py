@@ -122,4 +122,5 @@ def _hedges(body: str, first: _Box, second: _Box) -> bool:
     """Whether the second box is offered only in case the first is wrong."""
     if squeeze(body[first.open : first.close]) == squeeze(body[second.open : second.close]):
         return False
-    return HEDGE.search(body[first.end : second.start][-300:]) is not None
+    around = body[max(0, first.start - 40) : first.start] + body[first.end : second.start][-300:]
+    return HEDGE.search(around) is not None

@@ -14,7 +14,8 @@ MAX_WHOLE = 200
 NUMBER_TAIL = 1200
 """Characters at the end of a response in which a bare last number is looked for."""
 _NUMBER = re.compile(
-    r"(?<![\w.,])[-+−]?(?:[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?(?![\w])"
+    r"(?<![A-Za-z0-9_.,])[-+−]?(?:[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?![A-Za-z0-9_])"
 )
 _POINT = re.compile(r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]")
 _BOLD = re.compile(r"\*\*([^*\n]{1,120})\*\*[\s.!,]*(?:\([^()\d]{0,40}\))?[\s.!]*$")
@@ -35,7 +36,7 @@ def last_expression(body: str) -> Extraction:
     found = _stressed(body[base:]) or _last_formulas(body[base:])
     formula = None if found is None else (base + found[0], base + found[1])
     base = max(0, len(body) - NUMBER_TAIL)
-    number = _last_number(HOPE.sub("", body[base:]))
+    number = _last_number(_without_remark(HOPE.sub("", body[base:])))
     if formula is not None and (number is None or base + number[0] <= formula[1]):
         return Extraction(body[slice(*formula)], "last formula", *formula)
     if number is None:
@@ -48,6 +49,18 @@ def _stressed(tail: str) -> tuple[int, int] | None:
     """What the last words of a response set in bold, if it holds a value: `are **(3, -2)**.`"""
     found = _BOLD.search(tail, max(0, tail.rfind("\n", 0, len(tail.rstrip()))))
     return found.span(1) if found and _HOLDS_ANSWER.search(found[1]) else None
+
+
+_REMARK = re.compile(r"\s*\([^()\n]{1,80}\)[\s.!]*$")
+
+
+def _without_remark(tail: str) -> str:
+    """Without a last `(6 x 7)`, if its line holds a number before it."""
+    found = _REMARK.search(tail)
+    if found is None or _POINT.match(found[0].strip(" .!\n")):
+        return tail
+    line = tail[tail.rfind("\n", 0, found.start()) + 1 : found.start()]
+    return tail[: found.start()] if any(map(str.isdigit, line)) else tail
 
 
 def _last_number(tail: str) -> tuple[int, int] | None:
@@ -103,14 +116,23 @@ def _formulas(tail: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in spans[-8:] if tail[start:end].strip()]
 
 
+_IDEOGRAPHS = re.compile("[一-鿿]")
+_OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
+"""`In conclusion, $x = 7/2$.`"""
+
+
 def _is_prose(text: str) -> bool:
     """Whether text reads as sentences rather than as one answer."""
+    if len(_IDEOGRAPHS.findall(text)) > 2:
+        return any(map(str.isdigit, text))
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     found = [word for word in PROSE.findall(bare) if word.lower() not in _KNOWN]
     holds = _HOLDS_ANSWER.search(text) is not None
     return (
         len(found) > 5
+        or (holds and re.search(r"[.!?]\s+[A-Z]", text) is not None)
         or (holds and any(word.lower() in _NARRATIVE for word in found))
         or (len(found) > 2 and "$" in text)
         or (len(found) > 1 and re.search(r"\$.+\$", text) is not None)
+        or (len(found) > 0 and _OPENED.search(text) is not None)
     )

@@ -10,7 +10,7 @@ TAIL = 3000
 MAX_ANSWER = 4096
 """Characters of an answer, beyond which it is no answer."""
 HEDGE = re.compile(
-    r"\b(?:if (?:that|this|it|the above|i)\b[^.]{0,60}?"
+    r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
     r"alternatively|or (?:maybe|perhaps|else|possibly)|(?:could|might) also be|second guess|"
     r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",

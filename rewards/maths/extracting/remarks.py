@@ -14,22 +14,24 @@ _LABEL = re.compile(
     r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?",
     re.IGNORECASE,
 )
+_LINK = re.compile(r"^[\s*]*(?:so|thus|hence|therefore|then)(?:,\s*|\s+)(?=\S)", re.IGNORECASE)
 _CLOSING = re.compile(
     r"\s*(?:\\text\s*\{\s*)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
     r"(?:answer|solution|result)\s*[.}]*\s*$",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\s*\(\s*(?:\\text\s*\{\s*)?(?:or\s+)?(?:about|approximately|approx\.?|roughly|≈|\\approx)"
-    r"(?![a-z])[^()]{0,60}\)[\s$.]*$"
+    r"\s*\(\s*(?:\\text\s*\{\s*)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly|equivalently)"
+    r"|since|because|as|where|which|i\.e\.|that is|≈|\\approx)(?![a-z])[^()]{0,80}\)[\s$.]*$"
 )
+_OR_ELSE = re.compile(r"\(\s*(?:\\text\s*\{\s*)?or (?=[^()]*\)[\s$.]*$)")
 _STATED = re.compile(
     r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be)\b\s*"
     r"(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
     re.DOTALL,
 )
 _ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)")
-_PLAIN = re.compile(r"[\w\s.,:;$*()!-]*")
+_PLAIN = re.compile(r"(?:[\w\s.,:;$*()!-]|\\\$)*")
 _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
     r"|perhaps|instead|wrong|incorrect|between|up to"
@@ -48,9 +50,24 @@ def answer_alone(answer: str) -> str:
         opened = label[0].count("{") - label[0].count("}")
         answer = answer[label.end() :]
         answer = answer.replace("}", " ", 1) if opened else answer
+    answer = _LINK.sub("", answer)
     if "answer" in answer or "solution" in answer or "result" in answer:
         answer = _CLOSING.sub("", answer)
-    return _ASIDE.sub("", answer) if answer.rstrip("$. ").endswith(")") else answer
+    if not answer.rstrip("$.} ").endswith(")"):
+        return answer
+    without = _ASIDE.sub("", answer)
+    return without if without != answer else _alternative(answer)
+
+
+def _alternative(answer: str) -> str:
+    """`0.5 (or 1/2)` offers two values, which have to be the same."""
+    found = _OR_ELSE.search(answer)
+    if found is None:
+        return answer
+    rest = answer[found.end() :].replace(")", "", 1)
+    if rest.count("}") > rest.count("{"):
+        rest = rest.replace("}", "", 1)
+    return f"{answer[: found.start()]} or {rest}"
 
 
 def stated(prose: str) -> str | None:

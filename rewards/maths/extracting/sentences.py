@@ -10,12 +10,12 @@ from .excerpt import HEDGE, HOPE, PROSE, SEVERAL_OFFERED, TAIL, Extraction
 MAX_SENTENCES = 40
 _MARKER = re.compile(
     r"(?:\b(?:final answers?|answers?|(?P<weak>results?|solutions?|roots)"
-    r"|correct (?:option|choice)|option|choice)\**\s*"
+    r"|correct (?:option|choice)|option|choice)[\"'*]*\s*"
     r"(?:is|are|would be|will be|=|:)\s*:?\**\s*"
     r"(?:therefore|thus|simply|given by|equal to|that|indeed)?\s*:?"
     r"|\#{1,6}\s*(?:final )?answer\b\s*:?|\banswer\s*(?=\$|\\\(|\\\[)"
     r"|\*\*\s*(?:final )?answer\s*\**\s*:?\s*\**"
-    r"|答案\s*(?:是|为|：|:)|(?:故|应)?选择?\s*[：:]?\s*(?=[A-J])|\#\#\#\#)",
+    r"|答案\**\s*(?:是|为|：|:)|(?:故|应)?选择?\s*[：:]?\s*(?=[A-J])|\#\#\#\#)",
     re.IGNORECASE,
 )
 _MARKER_WORDS = ("answer", "result", "solution", "roots", "option", "choice", "答案", "选", "####")

@@ -9,10 +9,12 @@ from .commands import CommandParser
 from .lexer import Token
 from .nodes import Node, Unreadable
 from .numerals import exact_numeral, from_words
-from .vocabulary import NUMBER_WORDS
+from .vocabulary import FRACTION_WORDS, NUMBER_WORDS
 
 _FUNCTION_LETTERS = frozenset({"f", "g", "h", "F", "G", "H", "phi", "varphi", "psi"})
 _EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
+_LISTING = frozenset({"sep", "setop"})
+"""What stands in no product: `d(P, Q)`."""
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 
@@ -100,30 +102,33 @@ class AtomParser(CommandParser):
         return nodes.sym(f"{name} {letters}".strip())
 
     def _application(self, name: str) -> Node:
-        """`f(x)` is a call; `x(y)` is a product, `P(A)` a call only when it holds one name."""
-        head = name.split("_")[0].rstrip("'")
-        one_name = self.ahead().kind == "sym" and self.ahead(2).kind == "close"
-        if (
-            name == "C"
-            and self.ahead().kind == self.ahead(3).kind == "num"
-            and self.ahead(2).kind == "sep"
-        ):
-            self.take()
-            return self.count(nodes.func("binom", *self._closed_items()))
+        """`f(x)`, `P(A)`, `d(P, Q)` and `n(A \\cup B)` are calls; `x(y)` is a product."""
         if name == "Gamma":
             argument = self.deeper(self.atom)
             return self.count(nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE)))
-        if head in _FUNCTION_LETTERS or (head in _EVENT_LETTERS and one_name):
-            self.take()
-            arguments = self._items()
-            self.closing("(")
-            return self.count(Node("call", tuple(arguments), 0, name))
-        return nodes.sym(name)
-
-    def _closed_items(self) -> list[Node]:
-        items = self._items()
+        inside = self._kinds_inside()
+        one_name = inside == ["sym"] and name.split("_")[0].rstrip("'") in _EVENT_LETTERS
+        function = name.split("_")[0].rstrip("'") in _FUNCTION_LETTERS
+        if not (function or one_name or _LISTING.intersection(inside)):
+            return nodes.sym(name)
+        self.take()
+        arguments = self._items()
         self.closing("(")
-        return items
+        if name == "C" and len(arguments) == 2:
+            return self.count(nodes.func("binom", *arguments))
+        return self.count(Node("call", tuple(arguments), 0, name))
+
+    def _kinds_inside(self) -> list[str]:
+        """The kinds of the tokens directly inside the bracket in front."""
+        kinds: list[str] = []
+        depth = 0
+        for token in self.tokens[self.position :]:
+            depth += {"open": 1, "group": 1, "close": -1, "endgroup": -1}.get(token.kind, 0)
+            if depth == 0:
+                return kinds
+            if depth == 1 and token.kind != "open":
+                kinds.append(token.kind)
+        return []
 
     def _word(self) -> Node:
         words: list[str] = []
@@ -132,6 +137,8 @@ class AtomParser(CommandParser):
         ):
             words.append(self.take().value.lower())
             if self.here == ("op", "-", False) and self.ahead().kind == "word":
+                self.take()
+            if self.here.value == "a" and self.ahead().value in FRACTION_WORDS:
                 self.take()
         node = from_words(words)
         if node is not None:
@@ -144,11 +151,11 @@ class AtomParser(CommandParser):
         raise Unreadable(f"the word {self.here.value!r}")
 
     def _hyphen_or_and(self) -> bool:
-        return (
-            self.here.value == "and"
-            and self.ahead().kind == "word"
-            and self.ahead().value in NUMBER_WORDS
-        )
+        """`one hundred and five`, `two and a half`."""
+        if self.here.value != "and":
+            return False
+        half = self.ahead().value == "a" and self.ahead(2).value in FRACTION_WORDS
+        return half or (self.ahead().kind == "word" and self.ahead().value in NUMBER_WORDS)
 
     # --- functions ---
 
@@ -174,6 +181,9 @@ class AtomParser(CommandParser):
         ]
 
     def _applied(self, name: str, arguments: list[Node], base: Node | None) -> Node:
+        if name == "cis":
+            angle = nodes.mul(nodes.const("i"), *arguments)
+            return nodes.power(nodes.const("e"), angle)
         if name == "exp":
             return nodes.power(nodes.const("e"), nodes.mul(*arguments))
         if base is not None:

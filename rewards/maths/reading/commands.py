@@ -43,8 +43,6 @@ class CommandParser(NumeralParser):
                 return nodes.sym(f"line {self.subscript()}")
             case "sum" | "prod":
                 return self._series(name)
-            case "not" if self.here.kind == "rel":
-                raise Unreadable("a struck-out relation")
             case _:
                 raise Unreadable(f"the command \\{name}")
 
@@ -91,9 +89,9 @@ class CommandParser(NumeralParser):
                 bounds["high"] = self.argument()
         if not variable or "high" not in bounds:
             raise Unreadable(f"\\{name} without both bounds")
-        return self.count(
-            nodes.func(name, self.term(), nodes.sym(variable), bounds["low"], bounds["high"])
-        )
+        index = nodes.sym(variable)
+        body = nodes.replaced(self.term(), nodes.const(variable), index)
+        return self.count(nodes.func(name, body, index, bounds["low"], bounds["high"]))
 
     def _lower_bound(self) -> tuple[str, Node]:
         self.expect("group")

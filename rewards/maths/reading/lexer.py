@@ -135,7 +135,7 @@ def _digits(written: str) -> str:
 
 def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     lowered = run.lower()
-    if not worded and lowered in SPELLED:
+    if lowered == "mod" or (not worded and lowered in SPELLED):
         tokens.append(Token(*SPELLED[lowered], spaced))
     elif not worded and (run in FUNCTIONS or run in ALIASES):
         tokens.append(Token("func", ALIASES.get(run, run), spaced))
@@ -171,6 +171,9 @@ def _text_command(
     start, end, after = _argument(source, position)
     inside = source[start:end]
     plain = _STYLING.sub("", inside)
+    if name == "bar" and plain.isdigit():
+        tokens += [Token("cmd", "bar"), Token("num", plain)]
+        return after
     if name in DECORATED and plain:
         tokens.append(Token("sym", f"{name} {plain}", spaced))
         return after

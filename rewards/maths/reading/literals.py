@@ -92,7 +92,7 @@ class NumeralParser(ExpressionParser):
 
     def based(self, digits: str) -> Node:
         """The number with these digits and the base in front."""
-        named = self.subscript().replace(" ", "").lower()
+        named = self.subscript().strip("() ").lower()
         base = _BASE_NAMES.get(named)
         if base is None:
             if not named.isdigit() or len(named) > 3:

@@ -173,6 +173,13 @@ def rename(node: Node, names: dict[str, str]) -> Node:
     return node._replace(args=tuple(rename(arg, names) for arg in node.args))
 
 
+def replaced(node: Node, old: Node, new: Node) -> Node:
+    """`node` with every `old` in it made `new`: the i of a sum is no square root of -1."""
+    if node == old:
+        return new
+    return node._replace(args=tuple(replaced(arg, old, new) for arg in node.args))
+
+
 MINUS_ONE = num(-1)
 HALF = num(Fraction(1, 2))
 INFINITY = const("inf")

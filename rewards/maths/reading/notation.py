@@ -13,6 +13,7 @@ _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "01
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_CIRCLED = re.compile(r"[①-⑳](?:[\s,、，]*(?:and\s*)?[①-⑳])*")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
 _SYMBOLS: dict[str, str] = {
@@ -34,10 +35,12 @@ _SYMBOLS: dict[str, str] = {
     "ℂ": r"\mathbb{C}",
     "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
     "⌉": r"\rceil ",
-    "∧": r"\land ", "∨": r"\lor ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "（": "(",
+    "∧": r"\land ", "∨": r"\lor ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "∶": ":",
+    "（": "(",
     "）": ")",
     "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'", "⟨": "(", "⟩": ")",
     "∥": r"\parallel ",
+    "或": " or ", "和": " and ", "与": " and ", "及": " and ", "且": " and ",
     "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ",
     "\u3000": " ",
     "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "",
@@ -70,6 +73,7 @@ def to_latex(text: str) -> str:
         text = _CROSS.sub(r"\\times ", text)
     if text.isascii():
         return text
+    text = _CIRCLED.sub(_numbered, text)
     text = _SUPERSCRIPT_RUN.sub(
         lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text
     )
@@ -78,6 +82,11 @@ def to_latex(text: str) -> str:
     )
     text = _VULGAR.sub(_vulgar, text).translate(_TABLE)
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_TABLE)
+
+
+def _numbered(found: re.Match[str]) -> str:
+    """Statements by their circled numbers: `②③` is `2, 3`."""
+    return ", ".join(str(ord(mark) - ord("①") + 1) for mark in found[0] if "①" <= mark <= "⑳")
 
 
 def _vulgar(found: re.Match[str]) -> str:
@@ -92,6 +101,7 @@ _ORDINAL = re.compile(
     r"|\\(?:text|mathrm|textsuperscript)\s*\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th)(?![A-Za-z]))"
 )
 _DOLLARS = re.compile(r"(?<!\\)\$")
+_AMOUNT = re.compile(r"(?<!\\)\$(?=\s?-?\d[\d,]*(?:\.\d+)?[A-Za-z ]*[.!]?$)")
 _DELIMITERS = re.compile(r"\\[()\[\]]")
 _ORNAMENT = re.compile(
     r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}|\\(?:checkmark|square|blacksquare|qed|Box|therefore|implies|Rightarrow)(?![a-zA-Z])"
@@ -125,7 +135,8 @@ def strip_delimiters(text: str) -> str:
     '42'
     """
     if "$" in text:
-        text = _DOLLARS.sub(" ", text)
+        amount = text.count("$") == 1 and _AMOUNT.search(text)
+        text = _AMOUNT.sub(r"\\$", text) if amount else _DOLLARS.sub(" ", text)
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     if "\\" in text:
@@ -133,7 +144,7 @@ def strip_delimiters(text: str) -> str:
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
     if "**" in text:
-        text = _EMPHASIS.sub(r"\1", text)
+        text = _EMPHASIS.sub(r"\1", text.removeprefix("> "))
     if "d" in text or "t" in text:
         text = _ORDINAL.sub("", text)
     return _trim(text)

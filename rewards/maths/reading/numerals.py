@@ -79,6 +79,11 @@ def from_words(words: list[str]) -> Node | None:
 
 
 def _fraction(words: list[str]) -> Node | None:
+    if "and" in words:
+        place = words.index("and")
+        whole, part = from_words(words[:place]), _fraction(words[place + 1 :])
+        fits = whole is not None and part is not None and part.value < 1
+        return Node("num", (), whole.value + part.value) if whole and part and fits else None
     bottom = FRACTION_WORDS[words[-1]]
     if words[:-1] in ([], ["a"], ["one"]):
         return Node("num", (), Fraction(1, bottom))

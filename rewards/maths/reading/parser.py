@@ -23,7 +23,7 @@ _SET_OPS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
 _ATOM_KINDS = frozenset(
     {"num", "sym", "func", "const", "open", "group", "cmd", "emptyset", "currency"}
 )
-_ROW_ENDS = frozenset({"end", "hline", "forall", "Rightarrow", "implies", "quad", "choose"})
+_ROW_ENDS = frozenset({"end", "hline", "forall", "Rightarrow", "implies", "quad", "choose", "not"})
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 _CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
 
@@ -78,6 +78,10 @@ class ExpressionParser(Cursor, ABC):
             raise Unreadable(f"a term is missing before {self.here.value or 'the end'!r}")
         if dots:
             return nodes.func("series", terms[0], terms[-1])
+        if terms[-1].op == "given":
+            last = terms.pop()
+            terms.append(last.args[0])
+            return last._replace(args=(nodes.add(*terms), last.args[1]))
         return self.count(nodes.add(*terms))
 
     # --- products ---
@@ -91,7 +95,7 @@ class ExpressionParser(Cursor, ABC):
             token = self.here
             if token.kind == "op" and token.value in "*/":
                 self._explicit_factor(factors)
-            elif self._starts_factor(factors[-1]):
+            elif self._starts_factor(factors[-1]) and not self._ends_in_unit(factors):
                 factors.append(self.power())
                 if factors[-1].op == "rel":
                     return Node("given", (nodes.mul(*factors[:-1]), factors[-1]))
@@ -99,7 +103,7 @@ class ExpressionParser(Cursor, ABC):
                 break
         node = self.count(nodes.mul(*factors))
         if self._ends_in_unit(factors):
-            return Node("quantity", (factors[0],), 0, factors[1].note)
+            return self._compound(Node("quantity", (factors[0],), 0, factors[1].note))
         if self._words_in_brackets():
             self.take()
             node = self._with_unit(node)
@@ -119,7 +123,9 @@ class ExpressionParser(Cursor, ABC):
 
     def _ends_in_unit(self, factors: list[Node]) -> bool:
         """`1.73 m`: a number, a space and a letter that names a unit are a quantity."""
-        if len(factors) != 2 or self.here.kind != "end" or self.tokens[0].kind != "num":
+        if len(factors) != 2 or self.here.kind not in {"end", "num"}:
+            return False
+        if self.tokens[0].kind != "num":
             return False
         token, (value, letter) = self.tokens[self.position - 1], factors
         spaced = token.spaced and token.value in UNIT_LETTERS
@@ -170,8 +176,10 @@ class ExpressionParser(Cursor, ABC):
         token = self.here
         if token.kind == "num":
             return last.op not in {"num", "dec"}
-        if token.kind == "open" and token.value == "[" and self.french:
+        if token.kind == "open" and self.ahead().kind == "mod":
             return False
+        if token.kind == "open" and token.value == "[":
+            return not self.french and self.ahead().kind not in {"end", "setop"}
         if token.kind == "bar":
             return self.bars == 0 and token.value == "|"
         if token.kind == "sym" and token.value == "U" and last.op in _SET_OPS:
@@ -189,7 +197,7 @@ class ExpressionParser(Cursor, ABC):
             return node
         if self.here.value in {"degree", "degrees", "deg"}:
             self.take()
-            return Node("degree", (node,))
+            return self._scale(Node("degree", (node,)))
         if self.here.value in {"percent", "percentage", "pct"}:
             self.take()
             return Node("percent", (node,))
@@ -221,7 +229,7 @@ class ExpressionParser(Cursor, ABC):
 
     def _exponent(self, base: Node) -> Node:
         if self._accept_circle():
-            return self._minutes(Node("degree", (base,)))
+            return self._scale(self._minutes(Node("degree", (base,))))
         if self.here.kind == "prime" or (
             self.here.kind == "group" and self.ahead().kind == "prime"
         ):
@@ -253,6 +261,13 @@ class ExpressionParser(Cursor, ABC):
             self.position += 3
             return True
         return False
+
+    def _scale(self, node: Node) -> Node:
+        """`25 degrees C`: a temperature."""
+        scale = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "degF"}
+        if self.here.kind not in {"sym", "word"} or self.here.value not in scale:
+            return node
+        return Node("quantity", node.args, 0, scale[self.take().value])
 
     def _minutes(self, node: Node) -> Node:
         """`60^\\circ 30'`: minutes and seconds of arc after degrees."""
@@ -294,7 +309,9 @@ class ExpressionParser(Cursor, ABC):
             elif self.accept("percent"):
                 node = Node("percent", (node,))
             elif self.accept("degree"):
-                node = self._minutes(Node("degree", (node,)))
+                node = self._scale(self._minutes(Node("degree", (node,))))
+            elif self.here.kind == "group" and self.ahead().kind == "endgroup":
+                self.position += 2
             elif self._trailing_currency(node):
                 node = Node("quantity", (node,), 0, self.take().value)
             elif self.here.kind == "prime" and node.op == "sym":

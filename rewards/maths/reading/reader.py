@@ -42,6 +42,9 @@ _FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _SPLITTING = frozenset({"if", "otherwise", "whenever", "when"})
 """Words before a condition that leave room for another value elsewhere."""
+_OPPOSITE = {"=": "!=", "in": "notin", "<": ">=", ">": "<=", "<=": ">", ">=": "<"}
+_BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
+_DENIED = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
 _SEPARATORS = frozenset({"sep", "row"})
 
 
@@ -82,7 +85,26 @@ def read_cleaned(cleaned: str) -> Node:
     except TooBig:
         raise
     except Unreadable:
-        return read_words(cleaned)
+        return _labelled(cleaned) or read_words(cleaned)
+
+
+def _labelled(cleaned: str) -> Node | None:
+    """`\\lim f(x) = 5`: what cannot be read before an equals sign is the name of the value."""
+    depth = 0
+    for found in _BRACKETS_AND_EQUALS.finditer(cleaned):
+        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(found[0], 0)
+        label, rest = cleaned[: found.start()], cleaned[found.end() :]
+        if found[0] != "=" or depth or not any(map(str.isalpha, label)) or _DENIED.search(label):
+            continue
+        try:
+            value = read_formula(rest)
+        except Unreadable:
+            return None
+        chain = value.op == "rel" and set(value.note.split()) <= {"=", "~="}
+        sides, note = (value.args, f"= {value.note}") if chain else ((value,), "=")
+        name = nodes.text(as_words(label).casefold())
+        return Node("rel", (name, *sides), 0, note) if chain or value.op != "rel" else None
+    return None
 
 
 def read_words(cleaned: str) -> Node:
@@ -181,7 +203,7 @@ class AnswerParser(AtomParser):
         self._quantifier()
         sides = [self._named_in_words() or self.ratio()]
         signs: list[str] = []
-        while self.here.kind == "rel":
+        while self.here.kind == "rel" or self._struck_out():
             signs.append(self.take().value)
             self.accept("rel", "=")
             sides.append(self._right_side())
@@ -190,6 +212,15 @@ class AnswerParser(AtomParser):
         if self.here.kind == "word" and self.here.value in QUALIFIERS:
             return self._given(node)
         return node
+
+    def _struck_out(self) -> bool:
+        """`\\not=`: the next sign is turned into its opposite."""
+        sign = self.ahead()
+        if self.here[:2] != ("cmd", "not") or sign.value not in _OPPOSITE:
+            return False
+        self.take()
+        self.tokens[self.position] = sign._replace(value=_OPPOSITE[sign.value])
+        return True
 
     def condition(self) -> Node:
         """What follows the bar in a set-builder: relations joined by commas or words."""

@@ -10,7 +10,7 @@ def words(written: str) -> frozenset[str]:
 
 FUNCTIONS = words(
     "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot asin acos atan ln "
-    "log lg exp max min gcd lcm det deg dim arg sgn sign floor ceil Re Im abs erf"
+    "log lg exp max min gcd lcm det deg dim cis arg sgn sign floor ceil Re Im abs erf"
 )
 ALIASES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sgn": "sign", "cosec": "csc",
@@ -21,7 +21,7 @@ GREEK = words(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
     "rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma "
     "Upsilon Phi Psi Omega ell hbar partial nabla aleph Re Im imath jmath angle triangle prime "
-    "square triangledown bigtriangleup star"
+    "square triangledown bigtriangleup star top"
 )
 UNITS_OF_NUMBER = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
@@ -81,7 +81,7 @@ _UNIT_WORDS = {
     "hertz": "Hz",
     "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph",
     "kph": "kph",
-    "radian": "rad", "unit": "unit",
+    "radian": "rad", "unit": "unit", "celsius": "degC", "fahrenheit": "degF",
 }  # fmt: skip
 # symbol -> (factor to the base unit, base dimension)
 UNITS: dict[str, tuple[float, str]] = {
@@ -104,7 +104,7 @@ UNITS: dict[str, tuple[float, str]] = {
     "Hz": (1.0, "Hz"), "kHz": (1e3, "Hz"), "MHz": (1e6, "Hz"), "K": (1.0, "K"), "Pa": (1.0, "Pa"),
     "kPa": (1e3, "Pa"),
     "C": (1.0, "C"), "mol": (1.0, "mol"), "eV": (1.0, "eV"), "rad": (1.0, "rad"),
-    "unit": (1.0, "unit"),
+    "unit": (1.0, "unit"), "degC": (1.0, "degC"), "degF": (1.0, "degF"),
     "mph": (1609.344 / 3600, "m/s"), "kph": (1000 / 3600, "m/s"),
 }  # fmt: skip
 
