@@ -162,12 +162,12 @@ class SandboxService:
 
     async def write(self, path: Path, body: WriteBody) -> Written:
         """`POST /v1/repls/{repl}/write`."""
-        await self.repls.files(path["repl"], lambda session: session.write(body.files))
+        await self.repls.session(path["repl"], lambda session: session.write(body.files))
         return Written(repl=path["repl"], written=list(body.files))
 
     async def read(self, path: Path, body: ReadBody) -> FileReply:
         """`POST /v1/repls/{repl}/read`."""
-        data = await self.repls.files(path["repl"], lambda session: session.read(body.path))
+        data = await self.repls.session(path["repl"], lambda session: session.read(body.path))
         return FileReply(repl=path["repl"], path=body.path, data=data)
 
     async def delete(self, path: Path, query: Nothing) -> Ended:
