@@ -15,6 +15,10 @@ _ANSWER = re.compile(
     re.IGNORECASE,
 )
 _LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
+_TAKEN_BACK = re.compile(
+    r"^[^,.;]*\b(?:wrong|incorrect|except|false)\b|^\(?[A-J]\)?(?:\s*[,/]?\s*\(?[A-J]\)?)+$"
+)
+"""Letters that are denied, or several of them."""
 _MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!]")
 _OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
 MAX_OPTION = 200
@@ -72,6 +76,8 @@ def chosen_letter(answer: str) -> str | None:
     (`for sure D, it can't be A`).
     """
     said = " ".join(bare(answer).replace("\\", "").split())
+    if _TAKEN_BACK.search(said):
+        return None
     if found := _ANSWER.match(said):
         return found[1].upper()
     clause = re.split(r"[,.;]|\bnot\b|\bbecause\b", said, maxsplit=1)[0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ..proving.judge import EXACT, Judge
 from ..reading.nodes import SCALAR_OPS, Node, has, is_scalar, shape, symbols, walk
-from .definitions import aligned, assigned, rounding, true_chain
+from .definitions import aligned, assigned, true_chain
 from .families import (
     aligned_family,
     generated,
@@ -310,10 +310,7 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
             return judge.decided(
                 "relation", False, "an equation or inequality where a value is wanted"
             )
-        rounded = rounding(answer)
-        return matches(gold, value, judge) or (
-            rounded is not None and matches(gold, rounded, judge)
-        )
+        return matches(gold, value, judge)
     if mine is None or _is_equation_side(mine[0]):
         return judge.decided("relation", False, "a value where an equation or inequality is wanted")
     return matches(mine[1], answer, judge)

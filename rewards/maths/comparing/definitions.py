@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..proving.judge import EXACT, Judge
-from ..proving.probe import approximate
+from ..proving.judge import Judge
 from ..reading.nodes import Node, is_scalar, rename
 from .quantities import MARKS, same_value
 
@@ -59,15 +58,18 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
 
 
 def exact_sides(node: Node) -> list[Node]:
-    """The sides up to an approximation of a value: `x = 5/9 ~= 0.556` claims 5/9. A whole number
-    needs none: `8 ~= 7` is an equation, and false.
+    """The sides that count before and after an approximation: `x = 5/9 ~= 0.556` claims 5/9, but
+    `24.3 ~= 24` claims 24. A whole number needs none: `8 ~= 7` is an equation, and false.
     """
     kept = [node.args[0]]
     for sign, side in zip(node.note.split(), node.args[1:], strict=True):
-        whole = kept[-1].op == "num" and kept[-1].value.denominator == 1
-        if sign == "~=" and not is_name(kept[-1]) and not whole:
+        exact = kept[-1]
+        if sign != "~=" or is_name(exact) or (exact.op == "num" and exact.value.denominator == 1):
+            kept.append(side)
+        elif exact.op == "dec" and side.op == "num" and abs(exact.value - side.value) * 2 <= 1:
+            kept[-1] = side
+        else:
             break
-        kept.append(side)
     return kept
 
 
@@ -77,17 +79,6 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
         return None
     *heads, value = exact_sides(node)
     return value if all(_same_side(head, value, judge) for head in heads) else None
-
-
-def rounding(node: Node) -> Node | None:
-    """The last side of `24.3 ~= 24`, if the one before does round to it."""
-    if node.op != "rel" or node.note.split()[-1] != "~=":
-        return None
-    exact, rounded = approximate(node.args[-2]), node.args[-1]
-    if exact is None or rounded.op not in EXACT:
-        return None
-    unit = 10.0 ** -len(rounded.note.partition(".")[2])
-    return rounded if abs(exact - float(rounded.value)) <= unit / 2 * (1 + 1e-9) else None
 
 
 def _same_side(head: Node, value: Node, judge: Judge) -> bool:

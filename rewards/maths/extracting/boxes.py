@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from ..reading.notation import squeeze
 from .excerpt import HEDGE, MAX_ANSWER, SEVERAL_OFFERED, Extraction
 
+MAX_BOXES = 20
+_AFTERWARDS = re.compile(
+    r"^\W{0,6}(?:text\s*\{\s*)?if\b[^.]{0,40}\b(?:wrong|incorrect|not)\b", re.IGNORECASE
+)
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -26,38 +30,34 @@ class _Box:
 
 
 def boxed(body: str) -> Extraction | None:
+    """What the last box holds, or the last boxes that stand side by side; None without a box."""
     last = _box_before(body, len(body))
     if last is None:
         return None
     content = body[last.open : last.close]
     if not content.strip(" {}$~"):
         return Extraction(None, "box", last.start, last.end, "the last box is empty")
-    boxes = [last]
-    joined = False
-    while last.closed and len(boxes) < 20:
-        previous = _box_before(body, boxes[0].start)
-        if previous is None or not previous.closed:
-            break
-        between = body[previous.end : boxes[0].start]
-        if not _joins(between):
-            if _hedges(body, previous, boxes[0]):
-                return Extraction(
-                    None,
-                    "box",
-                    last.start,
-                    last.end,
-                    SEVERAL_OFFERED,
-                )
-            break
-        boxes.insert(0, previous)
-        joined = True
-    if not joined:
-        return Extraction(content, "box", last.open, last.close)
+    boxes, previous = _side_by_side(body, last)
+    if previous is not None and _hedges(body, previous, boxes[0]):
+        return Extraction(None, "box", last.start, last.end, SEVERAL_OFFERED)
     texts = [body[box.open : box.close] for box in boxes]
-    distinct = {squeeze(text): text for text in texts}
-    if len(distinct) == 1:
+    if len({squeeze(text) for text in texts}) == 1:
         return Extraction(content, "box", last.open, last.close)
     return Extraction(" , ".join(texts), "boxes", boxes[0].open, last.close)
+
+
+def _side_by_side(body: str, last: _Box) -> tuple[list[_Box], _Box | None]:
+    """The boxes that make one list with the last, and the one before them."""
+    boxes = [last]
+    previous: _Box | None = None
+    while last.closed and len(boxes) < MAX_BOXES:
+        previous = _box_before(body, boxes[0].start)
+        if previous is None or not previous.closed:
+            return boxes, None
+        if not _joins(body[previous.end : boxes[0].start]):
+            break
+        boxes.insert(0, previous)
+    return boxes, previous
 
 
 def _box_before(body: str, end: int) -> _Box | None:
@@ -108,7 +108,7 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> _Bo
 
 
 _JOINT = re.compile(
-    r"(?:\s|[$,;.]|\\[,;:! ()\[\]]|\\q?quad|\\text\{\s*(?:and|,|or)\s*\}|\b(?:and|or)\b|&|\\\\"
+    r"(?:\s|[$,;./|]|\\[,;:! ()\[\]]|\\q?quad|\\text\{\s*(?:and|,|or)\s*\}|\b(?:and|or)\b|&|\\\\"
     r"|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$"
 )
 
@@ -119,8 +119,12 @@ def _joins(between: str) -> bool:
 
 
 def _hedges(body: str, first: _Box, second: _Box) -> bool:
-    """Whether the second box is offered only in case the first is wrong."""
+    """Whether the second box is offered only in case the first is wrong, as the words before,
+    between or behind them say.
+    """
     if squeeze(body[first.open : first.close]) == squeeze(body[second.open : second.close]):
         return False
-    around = body[max(0, first.start - 40) : first.start] + body[first.end : second.start][-300:]
-    return HEDGE.search(around) is not None
+    before = body[max(0, first.start - 40) : first.start]
+    between = body[first.end : second.start][-300:]
+    behind = body[second.end : second.end + 60].partition("\n")[0]
+    return HEDGE.search(f"{before} {between}") is not None or _AFTERWARDS.search(behind) is not None

@@ -30,11 +30,11 @@ _STATED = re.compile(
     r"(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
     re.DOTALL,
 )
-_ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)")
-_PLAIN = re.compile(r"(?:[\w\s.,:;$*()!-]|\\\$)*")
+_ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w|\.\.)")
+_PLAIN = re.compile(r"(?:[\w\s.,:;$()]|(?<=\w)-(?=\w)|(?<=\s)-(?=\d)|\\\$)*[*!]*")
 _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
-    r"|perhaps|instead|wrong|incorrect|between|up to"
+    r"|perhaps|instead|wrong|incorrect|between|up to|never|cannot|fails?|too|false|without|but"
     r"|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
     re.IGNORECASE,
 )

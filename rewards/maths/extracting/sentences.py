@@ -75,7 +75,8 @@ def announced(body: str) -> Extraction | None:
     if not marks:
         return None
     mark = marks[-1]
-    if len(marks) > 1 and HEDGE.search(tail[marks[-2].end() : mark.start()][-300:]):
+    between = tail[marks[-2].end() : mark.start()][-300:] if len(marks) > 1 else ""
+    if HEDGE.search(between) or between.endswith(" or "):
         return Extraction(None, "sentence", base + mark.end(), len(body), SEVERAL_OFFERED)
     start = mark.end()
     text, length = _phrase(tail[start:])

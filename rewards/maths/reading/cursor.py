@@ -32,6 +32,10 @@ class Cursor:
         """A token further on (the last one when past the end)."""
         return self.tokens[min(self.position + offset, len(self.tokens) - 1)]
 
+    def rest(self) -> list[Token]:
+        """The tokens up to the end."""
+        return self.tokens[self.position : -1]
+
     def take(self) -> Token:
         """Consume the token in front."""
         token = self.tokens[self.position]

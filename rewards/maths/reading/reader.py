@@ -296,16 +296,14 @@ class AnswerParser(AtomParser):
             raise
         except Unreadable:
             self.position = start
-            if qualifier in _SPLITTING:
+            if qualifier in _SPLITTING or any(token.kind == "num" for token in self.rest()):
                 raise Unreadable("it depends on a condition in words") from None
             condition = nodes.text(self._remaining_words())
         return Node("given", (node, condition), 0, qualifier)
 
     def _remaining_words(self) -> str:
-        words: list[str] = []
-        while self.here.kind != "end":
-            token = self.take()
-            words.append(token.value or token.kind)
+        words = [token.value or token.kind for token in self.rest()]
+        self.position = len(self.tokens) - 1
         return " ".join(words)
 
 

@@ -49,7 +49,7 @@ CONNECTIVES = {"and": "and", "or": "or", "lor": "or", "land": "and"}
 QUALIFIERS = words("for where if when with given whenever such otherwise as")
 DENIALS = words(
     "not is are was isn't than least most unless else wrong incorrect maybe perhaps possibly but "
-    "except instead false"
+    "except instead false fail fails cannot never"
 )
 """Words after a value that take it back."""
 SHORT_WORDS = words(
