@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -45,6 +46,8 @@ async def play(
     seed: int = 0,
     sampling_seed: int = 0,
     limits: Limits | None = None,
+    options: Mapping[str, Any] | None = None,
+    role: str = "policy",
 ) -> Episode:
     """Play one episode to its end, whatever that is.
 
@@ -56,6 +59,8 @@ async def play(
         seed: of the environment; rollouts of a group share it.
         sampling_seed: of the policy; rollouts of a group differ in it.
         limits: bounds on turns and time.
+        options: reset options the environment declares.
+        role: whose part the trajectory is, where several play.
     """
     started = time.perf_counter()
     bounds = limits or Limits()
@@ -63,7 +68,7 @@ async def play(
     clock = asyncio.timeout(bounds.episode_timeout_s)
     try:
         async with clock:
-            stop = await game.run(_options(task, split), seed)
+            stop = await game.run({**(options or {}), **_options(task, split)}, seed)
     except Exception as error:
         if isinstance(error, TimeoutError) and clock.expired():  # and not a timeout of the env's
             late = f"no end within {bounds.episode_timeout_s:g} s"
@@ -75,7 +80,7 @@ async def play(
         task=game.task or task or "",
         seed=seed,
         split=split or "train",
-        trajectories=[game.trajectory(stop)],
+        trajectories=[msgspec.structs.replace(game.trajectory(stop), role=role)],
         wall_s=time.perf_counter() - started,
     )
 
