@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -38,6 +39,8 @@ LIGHT, NUMERIC, NETWORK, PROVING, SESSION = "light", "numeric", "network", "prov
 """Kinds of slot: with the usual standard-library modules loaded; with numpy as well (a dearer
 fork); with a way out to a network; for the tests' side of gradings; for sessions.
 """
+
+_POOLS = (LIGHT, NUMERIC, NETWORK, PROVING, SESSION)
 
 NETWORK_TIERS = (ROOT, USERNS, DOCKER)
 """Those whose slots have a network of their own, which can be given one way out."""
@@ -77,6 +80,9 @@ class SlotSandbox:
         network: what runs with `network=True` may reach; without it there are none.
     """
 
+    _numbers_taken: ClassVar[int] = 0
+    """Slot numbers given out in this process: two sandboxes share no identity."""
+
     def __init__(
         self,
         tier: str = ROOT,
@@ -109,6 +115,8 @@ class SlotSandbox:
         self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
         self._size = size or default_size()
         self._max_sessions = max_sessions
+        self._first = SlotSandbox._numbers_taken
+        SlotSandbox._numbers_taken += len(_POOLS) * self._size + max_sessions
         self._pools: dict[str, SlotPool] = {}
         self._provers: Provers | None = None
         self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
@@ -131,7 +139,7 @@ class SlotSandbox:
     def pool(self, kind: str = LIGHT) -> SlotPool:
         """The slots of one kind, started as they are needed."""
         if kind not in self._pools:
-            first = (LIGHT, NUMERIC, NETWORK, PROVING, SESSION).index(kind) * self._size
+            first = self._first + _POOLS.index(kind) * self._size
             size = self._max_sessions if kind == SESSION else self._size
             self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), size)
         return self._pools[kind]
@@ -354,7 +362,7 @@ def _uid(number: int) -> int:
     return (
         1_000_000_000 + os.getpid() * 512 + number % 512
         if count > 4_000_000_000
-        else 50_000 + number
+        else 50_000 + number % 512
     )
 
 

@@ -202,6 +202,21 @@ async def test_a_program_whose_slot_is_killed_is_run_again_in_another() -> None:
                 assert done.stdout == "done\n", done
 
 
+async def test_two_sandboxes_of_one_process_share_nothing_and_end_apart() -> None:
+    async with in_process(Bounds()) as stays, remote(stays.url) as sandbox:
+        running = asyncio.create_task(sandbox.execute("import time; time.sleep(1); print('kept')"))
+        async with in_process(Bounds()) as ends, remote(ends.url) as other:
+            mine, theirs = await asyncio.gather(
+                *(one.execute("import os; print(os.getuid())") for one in (sandbox, other))
+            )
+            assert os.getuid() != 0 or mine.stdout != theirs.stdout
+        assert (await running).stdout == "kept\n"
+        bounded = await sandbox.execute(
+            "x = bytearray(1 << 30)", limits=Limits(memory_bytes=128 << 20)
+        )
+        assert bounded.status is ExecutionStatus.OOM
+
+
 # --- overload -----------------------------------------------------------------------------------
 
 SLEEP = "import time; time.sleep(1)"
