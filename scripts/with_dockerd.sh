@@ -22,7 +22,8 @@ clean_up() {
     kill "$engine" 2>/dev/null || true
     wait "$engine" 2>/dev/null || true
     # what a killed engine, or a container that does not end, leaves behind names the folder
-    grep -lsa "$folder" /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs -r kill -9 2>/dev/null || true
+    processes=(/proc/[0-9]*/cmdline)
+    grep -lsa "$folder" "${processes[@]}" | cut -d/ -f3 | xargs -r kill -9 2>/dev/null || true
     grep -o " $folder[^ ]*" /proc/mounts | sort -r | while read -r place; do umount -l "$place"; done || true
     rm -rf "$folder"
     find /sys/fs/cgroup -depth -type d -path "*/$groups*" -exec rmdir {} + 2>/dev/null || true

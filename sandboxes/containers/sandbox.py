@@ -31,6 +31,7 @@ from .config import Container, inside_mount, line_mount
 from .engine import Engine, EngineFault
 from .interpreter import Interpreter, of_image
 from .slot import ContainerSlot
+from .suspects import Suspects
 
 _PREFIX = "ludus-docker-"
 _FIRST_UID = 100_000
@@ -81,6 +82,7 @@ class DockerSandbox(SlotSandbox):
             settings["packages"] = ()
         super().__init__(DOCKER, **settings)
         self._engine, self._image, self._runtime = engine, image, runtime
+        self._suspects = Suspects()
         self._has_numpy = self._has_numpy or image.has_own_python
         remove_stale_folders()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_folder_name()}-"))
@@ -133,7 +135,8 @@ class DockerSandbox(SlotSandbox):
         plan = self._container_plan(kind, self._uid(number))
         if self._image.is_host:
             host_image.write_etc(folder / "etc", plan.uid, plan.gid)
-        return ContainerSlot(plan, self._engine, folder, self._container(plan, folder))
+        described = self._container(plan, folder)
+        return ContainerSlot(plan, self._engine, folder, described, self._suspects)
 
     def _uid(self, number: int) -> int:
         """An identity of its own for each slot, since some kernel limits are counted by user."""

@@ -23,6 +23,7 @@ from ..protocol import ExecutionStatus, Limits, Usage
 from ..slots import START_TIMEOUT_S, Outcome, Slot, SlotLost
 from .config import LINE_FOLDER, SOCKET, Container
 from .engine import Engine, EngineFault
+from .suspects import Suspects
 
 _LOOK_EVERY_S = 0.25
 _CREDENTIALS = struct.Struct("3i")
@@ -66,10 +67,14 @@ class ContainerSlot(Slot):
     Args:
         folder: a folder of its own for what the container is shown of the driver.
         described: the container to make.
+        suspects: shared by the containers of one sandbox.
     """
 
-    def __init__(self, plan: Plan, engine: Engine, folder: Path, described: Container) -> None:
+    def __init__(
+        self, plan: Plan, engine: Engine, folder: Path, described: Container, suspects: Suspects
+    ) -> None:
         super().__init__(plan, None)
+        self._suspects = suspects
         self._engine, self._folder, self._described = engine, folder, described
         self._container = ""
         self._borrowed: BorrowedGroup | None = None
@@ -153,7 +158,7 @@ class ContainerSlot(Slot):
         """Run one request to its end; see `Slot.run`.
 
         Some runtimes (gVisor) end the whole container at a bound, not one process: if the kernel
-        says that a bound was reached, that is the program's doing, and no lost slot.
+        says that a bound was reached, and twice, that is the program's doing, and no lost slot.
         """
         try:
             await self._limit_memory(limits.memory_bytes + self._described.overhead_bytes)
@@ -163,12 +168,16 @@ class ContainerSlot(Slot):
             raise
         before = self._bounds_reached()
         try:
-            return await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
+            done = await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
         except SlotLost:
             outcome = _ended_at_a_bound(before, self._bounds_reached())
-            if outcome is None:
+            if outcome is None or not self._suspects.is_second_time(request):
                 raise
             return outcome
+        self._suspects.clear(request)
+        if self._described.runtime and self._bounds_reached() != before:
+            self.give_up()  # it may end yet, and must not take the next run with it
+        return done
 
     def _bounds_reached(self) -> tuple[int, int]:
         """How often memory and processes ran out in this container, as far as can be told."""
