@@ -1,6 +1,8 @@
 """LedgerRelay: what was written long ago is asked for, and only a summary can carry it there."""
 
-from .entries import Ledger, draw_ledger
-from .env import Demonstrator, LedgerRelay
+from .demonstrator import Demonstrator
+from .drawing import Tier, draw_ledger
+from .entries import Ledger
+from .env import LedgerRelay
 
-__all__ = ["Demonstrator", "Ledger", "LedgerRelay", "draw_ledger"]
+__all__ = ["Demonstrator", "Ledger", "LedgerRelay", "Tier", "draw_ledger"]

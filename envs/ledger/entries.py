@@ -1,9 +1,9 @@
-"""Random ledgers: writes to registers, and a question whose answer was written long before."""
+"""Ledgers: what is written to registers, a turn at a time, and a question about the last state."""
 
 from __future__ import annotations
 
-import random
 import string
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 DIGITS = string.digits
@@ -14,7 +14,9 @@ class Ledger:
     """A sequence of writes and the register that is asked for after them."""
 
     writes: tuple[tuple[str, str], ...]
-    """(register, digit), one a turn."""
+    """(register, value), one a turn. A value is a digit (`5`), what is added modulo 10 (`+5`), or
+    the name of a register (`b`).
+    """
     asked: str
     """The register of the question, which comes at turn `len(writes)`."""
     last_write: int
@@ -22,31 +24,52 @@ class Ledger:
 
     @property
     def answer(self) -> str:
-        """The digit last written to the register that is asked for."""
-        return self.writes[self.last_write][1]
+        """The digit of the register that is asked for, or at the end of the chain from it."""
+        return digit_of(self.state, self.asked)
+
+    @property
+    def deciding(self) -> int:
+        """The turn of the last write to the register that holds the answer."""
+        holder = chain_from(self.state, self.asked)[-1]
+        return max(turn for turn, (name, _) in enumerate(self.writes) if name == holder)
+
+    @property
+    def state(self) -> dict[str, str]:
+        """What every register holds at the question."""
+        return state_after(self.writes)
 
 
-def draw_ledger(rng: random.Random, *, registers: int, turns: int, gap: int) -> Ledger:
-    """Draw a ledger of `turns` writes.
+def state_after(writes: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What the registers hold after `writes`, that last written last.
 
-    The first `registers` turns write each register once, in random order. The last write of the
-    register asked for is uniform over turns 0 .. turns - gap; the other writes are uniform over the
-    registers that may still be written. Digits are independent and uniform.
+    >>> state_after([("a", "7"), ("b", "a"), ("a", "+5")])
+    {'b': 'a', 'a': '2'}
     """
-    names = rng.sample(string.ascii_lowercase[:registers], registers)
-    asked = names[0]
-    others = names[1:]
-    last = rng.randint(0, turns - gap)
-    first = last if last < registers else rng.randrange(registers)
-    opening = [*others[:first], asked, *others[first:]]
-    written = [
-        opening[turn] if turn < registers else _later(rng, names, asked, turn, last)
-        for turn in range(turns)
-    ]
-    return Ledger(tuple((name, rng.choice(DIGITS)) for name in written), asked, last)
+    state: dict[str, str] = {}
+    for name, value in writes:
+        write(state, name, value)
+    return state
 
 
-def _later(rng: random.Random, names: list[str], asked: str, turn: int, last: int) -> str:
-    if turn == last:
-        return asked
-    return rng.choice(names if turn < last else names[1:])
+def write(state: dict[str, str], name: str, value: str) -> None:
+    """Change one register, which becomes the last in the order of the dict."""
+    held = state.pop(name, "0")
+    state[name] = str((int(held) + int(value[1:])) % 10) if value.startswith("+") else value
+
+
+def chain_from(state: Mapping[str, str], name: str) -> list[str]:
+    """The registers from `name` along the names they hold; the last one holds none.
+
+    >>> chain_from({"a": "c", "b": "5", "c": "b"}, "a")
+    ['a', 'c', 'b']
+    """
+    chain = [name]
+    while (held := state.get(chain[-1], "")) in state and held not in chain:
+        chain.append(held)
+    return chain
+
+
+def digit_of(state: Mapping[str, str], name: str) -> str:
+    """The digit at the end of the chain from `name`; `0` where nothing is known of it."""
+    held = state.get(chain_from(state, name)[-1], "0")
+    return held if held in DIGITS else "0"

@@ -14,6 +14,10 @@ Before the question the one legal action is `n`; anything else ends the episode 
 register asked for was last written at least `gap` turns before the question, at a turn drawn
 uniformly.
 
+That is the tier `copy`. In `sum` later writes add (`a+5`), in `pointer` registers may hold names of
+registers (`ab`), in `fetch` writes are asked for one by one (`g3`). `drawing.py` and `courses.py`
+say how, and why the proposition holds there too (in `fetch` where no line can be asked for again).
+
 **Proposition.** A policy that acts from the first prompt and at most the last `gap` observations,
 with the actions between them, succeeds with probability at most 1/10.
 
@@ -32,45 +36,40 @@ so a tokenizer that has several encodings of `n`, or a free-text action, would l
 notes to itself into its own actions; the trainer's tiny tokenizer has one.
 
 With summaries 2 R characters carry all registers, and with the whole episode in view the answer is
-there to be copied: success 1 is reached either way.
+there to be worked out: success 1 is reached either way.
 """
 
 from __future__ import annotations
 
 import random
-from enum import StrEnum
+from fractions import Fraction
 from typing import Any
+
+import msgspec
 
 from ludus.errors import ConfigError
 
-from ..protocol import TextEnv
+from ..protocol import Briefing, TextEnv
 from ..tasks import GeneratedTasks, Task, TaskSet
-from .entries import DIGITS, Ledger, draw_ledger
+from .courses import Course, Fetched, Told
+from .demonstrator import Demonstrator, Memory
+from .drawing import Tier, draw_ledger, earliest_last_write
+from .entries import DIGITS, Ledger
 
-PASS = "n"
 OPENING = "go"
-
 
 WRITES_AT_ONCE = 512
 """Most writes drawn by a reset that is quick enough for an event loop."""
 
-
-class Demonstrator(StrEnum):
-    """How `demonstrate_summary` writes; the actions are always right for what it wrote."""
-
-    CLEAN = "clean"
-    """Every register with its digit."""
-    NOISY = "noisy"
-    """Demo A: each digit is right with probability 0.6, else random."""
-    RECENCY = "recency"
-    """Demo B: right with probability 0.35, else mostly the digit written last, whatever the
-    register: the most likely summary is a wrong one.
-    """
-
-
-RIGHT = {Demonstrator.CLEAN: 1.0, Demonstrator.NOISY: 0.6, Demonstrator.RECENCY: 0.35}
-RECENT = 0.8
-"""Of the wrong digits of `recency`, the share that are the digit written last."""
+PROMPTS = {
+    Tier.COPY: "Each line sets a register to a digit: say n. When asked ?r, say its digit.",
+    Tier.SUM: "Each line sets a register to a digit, or adds to it modulo 10: say n. "
+    "When asked ?r, say its digit.",
+    Tier.POINTER: "Each line sets a register to a digit or to a register: say n. "
+    "When asked ?r, follow it to a digit and say that.",
+    Tier.FETCH: "Each line #k is an item: say gk to see it, then n. Say n to see a line again. "
+    "An item sets a register to a digit. When asked ?r, say its digit.",
+}
 
 
 class LedgerTasks(GeneratedTasks):
@@ -96,48 +95,68 @@ class LedgerRelay(TextEnv):
     """Remember what was written to registers until one of them is asked for.
 
     Args:
-        registers: R, from 2 to 26.
+        tier: copy, sum, pointer or fetch.
+        registers: R, from 2 to 26; at least 3 in pointer.
         turns: T, writes before the question.
         doublings: T is drawn from turns, 2 turns, 4 turns ... up to this many doublings.
-        gap: fewest turns from the last write of the register asked for to the question; no window
-            that shows at most this many observations can hold the answer.
+        gap: fewest turns from the write that decides the answer to the question; no window that
+            shows at most `hidden_from` observations can hold the answer.
+        requeries: in fetch, how often an episode may have a line shown again. 0 is for context
+            managers that drop nothing unseen (`last_pair = "carry"`), and the demonstrator then
+            takes what it has not summed up as seen.
         demo: how the demonstrator sums up: clean, noisy or recency.
     """
 
-    system_prompt = "Each line sets a register to a digit: say n. When asked ?r, say its digit."
+    system_prompt = PROMPTS[Tier.COPY]
     answer_format = ""
 
     def __init__(
         self,
         *,
+        tier: str = Tier.COPY,
         registers: int = 3,
         turns: int = 16,
         doublings: int = 0,
         gap: int = 8,
+        requeries: int = 16,
         demo: str = Demonstrator.CLEAN,
     ) -> None:
-        if not 2 <= registers <= 26:
-            raise ConfigError(f"registers must be from 2 to 26, got {registers}")
-        if not 0 <= doublings <= 16:
-            raise ConfigError(f"doublings must be from 0 to 16, got {doublings}")
-        if not 1 <= gap <= turns or turns < registers:
-            raise ConfigError(
-                f"need turns >= registers and 1 <= gap <= turns, got turns={turns}, "
-                f"registers={registers}, gap={gap}"
-            )
+        if tier not in list(Tier):
+            raise ConfigError(f"tier must be one of {', '.join(Tier)}, got {tier!r}")
         if demo not in list(Demonstrator):
             raise ConfigError(f"demo must be one of {', '.join(Demonstrator)}, got {demo!r}")
-        self.never_blocks = turns << doublings <= WRITES_AT_ONCE
+        if not 0 <= doublings <= 16:
+            raise ConfigError(f"doublings must be from 0 to 16, got {doublings}")
+        if requeries < 0:
+            raise ConfigError(f"requeries must be at least 0, got {requeries}")
+        self.tier = Tier(tier)
+        _check_sizes(self.tier, registers, turns, gap)
+        drawn = (turns << doublings) * (registers if self.tier is Tier.POINTER else 1)
+        self.never_blocks = drawn <= WRITES_AT_ONCE
         self.registers = registers
         self.turns = turns
         self.doublings = doublings
         self.gap = gap
+        self.requeries = requeries
         self.demo = Demonstrator(demo)
-        self.ledger = Ledger((("a", "0"),), "a", 0)
-        self.turn = -1
-        self._learned = -1
-        self.known: dict[str, str] = {}
-        """What the demonstrator knows, the newest observation left out."""
+        self._open(Ledger((("a", "0"),), "a", 0))
+
+    @property
+    def bound(self) -> Fraction | None:
+        """Most that a policy can reach which sees the first prompt and at most the last
+        `hidden_from` observations; None where nothing is proved (fetch with `requeries`).
+        """
+        proved = self.tier is not Tier.FETCH or self.requeries == 0
+        return Fraction(1, 10) if proved else None
+
+    @property
+    def hidden_from(self) -> int:
+        """Observations, the question the last of them, that never show what decides the answer."""
+        return 2 * self.gap - 1 if self.tier is Tier.FETCH else self.gap
+
+    def briefing(self) -> Briefing:
+        """The rules of the tier."""
+        return msgspec.structs.replace(super().briefing(), system_prompt=PROMPTS[self.tier])
 
     def tasks(self, split: str) -> TaskSet:
         """Endless, disjoint by split."""
@@ -146,66 +165,81 @@ class LedgerRelay(TextEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Say go; the first write follows the first action."""
+        """Say go; the first line follows the first action."""
         tasks = LedgerTasks(self.task.split, self.turns, self.doublings)
-        self.ledger = draw_ledger(
+        ledger = draw_ledger(
             random.Random(f"ledger/{self.task.seed}"),
             registers=self.registers,
             turns=tasks.turns_of(self.task),
             gap=self.gap,
+            tier=self.tier,
         )
-        self.turn, self.known, self._learned = -1, {}, -1
+        self._open(ledger)
         return OPENING, {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """The next write, or the question; its answer is scored and ends the episode."""
-        if self._asking:
-            return "", float(action == self.ledger.answer), True, False, {}
-        if action != PASS:
-            return "", 0.0, True, False, {}
+        """The next line, or the question; its answer is scored and ends the episode."""
         self._learn_newest()
-        self.turn += 1
-        return self._shown, 0.0, False, False, {}
+        self._lost = False
+        observation, reward, over = self.course.act(action)
+        return observation, reward, over, False, {}
 
     def gold(self) -> str:
         """The digit asked for."""
         return self.ledger.answer
 
     def demonstrate(self) -> str:
-        """Say n, and in the end the digit as far as the demonstrator's summaries have kept it."""
-        return self.known.get(self.ledger.asked, "0") if self._asking else PASS
+        """The right action, and in the end the digit as far as the summaries have kept it."""
+        lost = self._lost and self._may_repeat
+        if self.course.turn == len(self.ledger.writes) and not lost:
+            return self.memory.answer(self.ledger.asked)
+        return self.course.expected(lost=lost)
 
     def demonstrate_summary(self, *, newest: bool) -> str:
-        """Registers with their digits, such as `a7b4c1`, as well as the demonstrator can; the
-        question too, if it has been seen.
+        """Registers with what they hold, such as `a7b4c1`, as well as the demonstrator can; then
+        the question, or the number of an item that is still to be fetched.
         """
         if newest:
             self._learn_newest()
-        recent = next(reversed(self.known.values()), "0")
-        self.known = {
-            name: self._recalled(digit, recent) for name, digit in sorted(self.known.items())
-        }
-        text = "".join(name + digit for name, digit in self.known.items())
-        return f"{text}?{self.ledger.asked}" if newest and self._asking else text
+        self._lost = not newest and self.tier is Tier.FETCH and self.requeries > 0
+        return self.memory.sum_up(self.rng) + self.course.pending(newest=newest)
+
+    def _open(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.memory = Memory(self.demo)
+        """What the demonstrator knows, the newest observation left out."""
+        self._learned = -1
+        self._lost = False
+        self.course: Course = self._course()
+
+    def _course(self) -> Course:
+        if self.tier is not Tier.FETCH:
+            return Told(self.ledger)
+        rng = random.Random(f"numbers/{self.task.seed}")  # apart from the ledger: see courses.py
+        numbers = "".join(rng.choices(DIGITS, k=len(self.ledger.writes)))
+        return Fetched(self.ledger, numbers, self.requeries)
 
     @property
-    def _asking(self) -> bool:
-        return self.turn == len(self.ledger.writes)
-
-    @property
-    def _shown(self) -> str:
-        return f"?{self.ledger.asked}" if self._asking else "".join(self.ledger.writes[self.turn])
+    def _may_repeat(self) -> bool:
+        return isinstance(self.course, Fetched) and self.course.requeries > 0
 
     def _learn_newest(self) -> None:
-        if self._learned < self.turn < len(self.ledger.writes):
-            self._learned = self.turn
-            name, digit = self.ledger.writes[self.turn]
-            self.known.pop(name, None)  # the newest is the last in the order of the dict
-            self.known[name] = digit
+        if not self._lost and self.course.shows_write and self._learned < self.course.turn:
+            self._learned = self.course.turn
+            self.memory.learn(*self.ledger.writes[self._learned])
 
-    def _recalled(self, digit: str, recent: str) -> str:
-        if self.demo is Demonstrator.CLEAN or self.rng.random() < RIGHT[self.demo]:
-            return digit
-        if self.demo is Demonstrator.RECENCY and self.rng.random() < RECENT:
-            return recent
-        return self.rng.choice(DIGITS)
+
+def _check_sizes(tier: Tier, registers: int, turns: int, gap: int) -> None:
+    fewest = 3 if tier is Tier.POINTER else 2
+    if not fewest <= registers <= 26:
+        raise ConfigError(f"registers must be from {fewest} to 26 in {tier}, got {registers}")
+    if not 1 <= gap <= turns or turns < registers:
+        raise ConfigError(
+            f"need turns >= registers and 1 <= gap <= turns, got turns={turns}, "
+            f"registers={registers}, gap={gap}"
+        )
+    if turns - gap < earliest_last_write(tier, registers):
+        raise ConfigError(
+            f"{tier} needs turns - gap >= registers, got turns={turns}, gap={gap}, "
+            f"registers={registers}"
+        )

@@ -1,0 +1,60 @@
+"""What a demonstrator knows of a ledger, and how well its summaries keep it."""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+
+from .entries import DIGITS, digit_of, write
+
+
+class Demonstrator(StrEnum):
+    """How `demonstrate_summary` writes; the actions are always right for what it wrote."""
+
+    CLEAN = "clean"
+    """Every register with what it holds."""
+    NOISY = "noisy"
+    """Demo A: each digit is right with probability 0.6, else random."""
+    RECENCY = "recency"
+    """Demo B: right with probability 0.35, else mostly the digit of the register written last: the
+    most likely summary is a wrong one.
+    """
+
+
+RIGHT = {Demonstrator.CLEAN: 1.0, Demonstrator.NOISY: 0.6, Demonstrator.RECENCY: 0.35}
+RECENT = 0.8
+"""Of the wrong digits of `recency`, the share that are the digit of the register written last."""
+
+
+class Memory:
+    """The registers as far as they are known; it errs in digits, not in names."""
+
+    def __init__(self, demo: Demonstrator) -> None:
+        self.demo = demo
+        self.known: dict[str, str] = {}
+        """Register to digit or register, that written last at the end."""
+
+    def learn(self, name: str, value: str) -> None:
+        """Take in one write."""
+        write(self.known, name, value)
+
+    def answer(self, asked: str) -> str:
+        """The digit asked for, by what is known."""
+        return digit_of(self.known, asked)
+
+    def sum_up(self, rng: random.Random) -> str:
+        """Write all registers down, such as `a7b4c1`; from here on that is what is known."""
+        digits = [value for value in self.known.values() if value in DIGITS]
+        recent = digits[-1] if digits else "0"
+        self.known = {
+            name: self._recalled(rng, value, recent) for name, value in sorted(self.known.items())
+        }
+        return "".join(name + value for name, value in self.known.items())
+
+    def _recalled(self, rng: random.Random, value: str, recent: str) -> str:
+        right = self.demo is Demonstrator.CLEAN or value not in DIGITS
+        if right or rng.random() < RIGHT[self.demo]:
+            return value
+        if self.demo is Demonstrator.RECENCY and rng.random() < RECENT:
+            return recent
+        return rng.choice(DIGITS)
