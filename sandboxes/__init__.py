@@ -8,9 +8,10 @@ from .facade import close_default, execute, execute_async, grade, grade_async
 from .grading import GradeOptions, Grading, TestResult, grade_in_detail
 from .languages import LANGUAGES, UnknownLanguage
 from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
-from .sessions import Session
+from .sessions import Session, Snapshot
 from .slot_sandbox import SlotSandbox
 from .tiers import TIERS, Finding, examine, open_sandbox
+from .warden import NotSnapshotable
 
 __all__ = [
     "LANGUAGES",
@@ -24,9 +25,11 @@ __all__ = [
     "Limits",
     "NetworkNotAllowed",
     "NetworkPolicy",
+    "NotSnapshotable",
     "Sandbox",
     "Session",
     "SlotSandbox",
+    "Snapshot",
     "TestResult",
     "UnknownLanguage",
     "Usage",

@@ -11,9 +11,9 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from .grade_options import GradeOptions, TestResult, UnusableTests
 from .grading_sources import test_sources
@@ -22,8 +22,6 @@ from .protocol import MIB, ExecutionStatus, Limits
 from .runs import Outcome, SlotLost
 from .slot_sandbox import SlotSandbox
 from .slots import Slot
-
-_Proved = TypeVar("_Proved")
 
 _REPORT_BYTES = 4 * MIB
 _GRACE_S = 0.05
@@ -88,12 +86,13 @@ class _Grading:
                     begun = await prover.begin(self._job, far.fileno(), report)
                 if not begun:
                     return None
-                async with self._sandbox.pool(self._kind).take() as (solver,):
-                    serving = self._serve(solver, near.detach())
+                async with (
+                    self._sandbox.pool(self._kind).take() as (solver,),
+                    self._serving(solver, near.detach()) as serving,
+                ):
                     serving.add_done_callback(lambda _: prover.hurry(_TEST_SIDE_EXTRA_S))
-                    over = await _beside(serving, prover.over())
-                    served = await _end(solver, serving)
-            return _read_report(report, served, "") if over else None
+                    over = await prover.over()
+            return _read_report(report, await serving, "") if over else None
         except SlotLost:
             return None
         finally:
@@ -109,46 +108,49 @@ class _Grading:
             memory_bytes=max(limits.memory_bytes, 1024 * MIB),
         )
         report = os.memfd_create("report")
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            async with self._sandbox.pool(self._kind).take(2) as (solver, other):
-                near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-                serving = self._serve(solver, near.detach())
-                lines = [("peer", far.detach()), ("report", os.dup(report))]
+            async with (
+                self._sandbox.pool(self._kind).take(2) as (solver, other),
+                self._serving(solver, near.detach()) as serving,
+            ):
                 request = Request(mode=mode, options=self._job)
-                proved = await _beside(serving, other.run(request, patient, peers=lines))
-                served = await _end(solver, serving)
+                lines = [("peer", far.detach()), ("report", os.dup(report))]
+                proved = await other.run(request, patient, peers=lines)
             if proved.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(proved.detail)
-            return _read_report(report, served, f"{proved.status} {proved.detail}".strip())
+            return _read_report(report, await serving, f"{proved.status} {proved.detail}".strip())
         finally:
+            near.close()
+            far.close()
             os.close(report)
 
-    def _serve(self, solver: Slot, line: int) -> asyncio.Future[Outcome]:
+    @asynccontextmanager
+    async def _serving(self, solver: Slot, line: int) -> AsyncGenerator[asyncio.Future[Outcome]]:
+        """Run the solution beside the block; it has ended when the block is left, however that
+        was.
+        """
         request = Request(mode=SERVE, blobs=[self._code])
-        return asyncio.ensure_future(solver.run(request, self._limits, peers=[("peer", line)]))
+        run = solver.run(request, self._limits, peers=[("peer", line)])
+        serving = asyncio.ensure_future(run)
+        try:
+            await asyncio.sleep(0)  # it begins: loading the solution takes longer than the tests
+            yield serving
+            await _end(solver, serving)
+        except BaseException:
+            serving.cancel()
+            with suppress(asyncio.CancelledError, SlotLost):
+                await serving
+            raise
 
 
-async def _beside(
-    serving: asyncio.Future[Outcome], proving: Coroutine[None, None, _Proved]
-) -> _Proved:
-    """Run the tests; if that fails, take the solution's run back as well."""
-    await asyncio.sleep(0)  # let the solution begin: loading it takes longer than the tests
-    try:
-        return await proving
-    except BaseException:
-        serving.cancel()
-        with suppress(asyncio.CancelledError, SlotLost):
-            await serving
-        raise
-
-
-async def _end(solver: Slot, serving: asyncio.Future[Outcome]) -> Outcome:
+async def _end(solver: Slot, serving: asyncio.Future[Outcome]) -> None:
     """See that the solution ends, now that the tests are over."""
     if not serving.done():
         await asyncio.wait([serving], timeout=_GRACE_S)
     if not serving.done():
         solver.kill_run()
-    return await serving
+    await serving
 
 
 def _read_report(report: int, served: Outcome, ended: str) -> list[TestResult]:

@@ -19,9 +19,10 @@ INSIDE = os.path.dirname(os.path.abspath(__file__))
 _BOOT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from inside.launch import main
+from importlib import import_module
+main = import_module("inside." + sys.argv[2]).main
 sys.path.pop(0)
-main(int(sys.argv[2]), int(sys.argv[3]))
+main(*map(int, sys.argv[3:]))
 """
 
 
@@ -51,9 +52,16 @@ def spawn(
     control: socket.socket, requests: socket.socket, python: str = PYTHON
 ) -> subprocess.Popen[bytes]:
     """Start a guardian that inherits these two ends and nothing else."""
-    numbers = control.fileno(), requests.fileno()
+    return start("launch", control, requests, python=python)
+
+
+def start(module: str, *lines: socket.socket, python: str = PYTHON) -> subprocess.Popen[bytes]:
+    """Start a process that runs `main` of a module of `inside` with these ends of lines, and
+    inherits nothing else.
+    """
+    numbers = [line.fileno() for line in lines]
     return subprocess.Popen(
-        [python, "-I", "-S", "-E", "-c", _BOOT, INSIDE, *map(str, numbers)],
+        [python, "-I", "-S", "-E", "-c", _BOOT, INSIDE, module, *map(str, numbers)],
         env={**policy.ENVIRONMENT, "LD_BIND_NOW": "1"},
         pass_fds=numbers,
         stdin=subprocess.DEVNULL,

@@ -22,20 +22,32 @@ class TreeUsage:
     processes: int
 
 
+def children_of(parent: int) -> list[int]:
+    """The processes whose parent it is; none if it is gone."""
+    try:
+        text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    except OSError:
+        return []
+    return [int(pid) for pid in text.split()]
+
+
 def descendants(root: int) -> list[int]:
     """All live processes below `root`, which is left out."""
     found: list[int] = []
     waiting = [root]
     while waiting:
-        parent = waiting.pop()
-        try:
-            text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-        except OSError:
-            continue
-        children = [int(pid) for pid in text.split()]
+        children = children_of(waiting.pop())
         found += children
         waiting += children
     return found
+
+
+def threads_of(pid: int) -> int:
+    """How many threads it has; 0 if it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
 
 
 def usage(pids: list[int]) -> TreeUsage:

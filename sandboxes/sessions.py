@@ -3,9 +3,14 @@
     async with await Session.open(sandbox) as session:
         await session.run("x = 6")
         (await session.run("x * 7")).stdout          # "42\\n"
+        async with await session.snapshot() as snapshot:
+            branches = [await snapshot.restore() for _ in range(8)]
 
 A session holds one slot from `open` to `close`, with its own files and limits. It ends by itself
 when it is idle for too long, and with the process behind it, whoever ended that: `SessionGone`.
+
+A snapshot keeps a session's memory and files as they are, stopped; restoring it gives a session
+that goes on from there, as often as asked. Branches share nothing and cannot reach each other.
 """
 
 from __future__ import annotations
@@ -14,9 +19,10 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -24,17 +30,18 @@ from typing import Any, Self
 from ludus.errors import SessionGone
 
 from .inside.repl import LENGTH
-from .inside.request import REPL, Request
 from .paths import check_files, check_path
 from .protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from .residents import Family, FirstResident, Holder, Resident, copyable, others_in
 from .slot_sandbox import SESSION, SlotSandbox
-from .slots import Slot, SlotLost
+from .warden import NotSnapshotable
 
 INTERRUPT_GRACE_S = 1.0
 """How long an interrupted cell may take to stop before the session is ended."""
 
 _MOST_ANSWER_BYTES = 48 * MIB
 _READ_BYTES = 1 << 16
+_ANSWER_TIMEOUT_S = 30.0
 
 SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
 
@@ -71,25 +78,25 @@ class _Output:
 class Session:
     """A running session; make one with `open`. Calls are taken one at a time."""
 
-    def __init__(self, slot: Slot, held: AsyncExitStack, limits: Limits, idle_ttl_s: float) -> None:
-        self._limits = limits
-        self._idle_ttl_s = idle_ttl_s
-        self._slot, self._held = slot, held
+    def __init__(
+        self,
+        resident: Resident,
+        line: socket.socket,
+        outputs: Sequence[int],
+        limits: Limits,
+        idle_ttl_s: float,
+    ) -> None:
+        self._limits, self._idle_ttl_s = limits, idle_ttl_s
+        self._resident = resident
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._reason = "it was closed"
         self._expired = False
         self._idle: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._line = line
         self._line.setblocking(False)
-        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
-        for writer in writers:
-            os.fchmod(writer, 0o622)
-        self._outputs = [_Output(reader) for reader in readers]
-        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
-        self._run = asyncio.ensure_future(slot.run(Request(mode=REPL), limits, peers=peers))
-        self._run.add_done_callback(self._on_end)
+        self._outputs = [_Output(reader) for reader in outputs]
         self._rest()
 
     @classmethod
@@ -108,21 +115,55 @@ class Session:
         """
         held = AsyncExitStack()
         (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
-        return cls(slot, held, limits, idle_ttl_s)
+        line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
+        for writer in writers:
+            os.fchmod(writer, 0o622)
+        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
+        family = Family(slot, held, sandbox.groups, sandbox.warden)
+        return cls(FirstResident(family, limits, peers), line, readers, limits, idle_ttl_s)
 
     @property
     def lost(self) -> bool:
         """Whether the sandbox or waiting too long ended it, not what ran in it."""
-        if self._expired or not self._run.done() or self._run.cancelled():
+        ended = self._resident.ended
+        if self._expired or not ended.done() or ended.cancelled():
             return self._expired
-        if self._run.exception() is not None:
+        if ended.exception() is not None:
             return True
-        return self._run.result().status is ExecutionStatus.INFRA_ERROR
+        return ended.result().status is ExecutionStatus.INFRA_ERROR
 
-    def _on_end(self, run: asyncio.Future[Any]) -> None:
-        if not run.cancelled() and not run.exception():
-            outcome = run.result()
-            self._reason = f"its process ended: {outcome.status} {outcome.detail}".rstrip()
+    def _why(self) -> str:
+        """Why there is no session any more."""
+        ended = self._resident.ended
+        if ended.done() and not ended.cancelled() and not ended.exception():
+            outcome = ended.result()
+            return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
+        return self._reason
+
+    async def snapshot(self, *, idle_ttl_s: float = 600.0) -> Snapshot:
+        """Keep this session as it is now; it goes on itself.
+
+        Args:
+            idle_ttl_s: ends the snapshot after this long without a `restore`.
+
+        Raises:
+            NotSnapshotable: it has threads, children, open files, sockets or shared memory, or this
+                tier offers none; `reason` says which. SessionGone: the session has ended.
+        """
+        async with self._turn:
+            self._check()
+            copyable(self._resident)
+            answer = await self._ask_in_time({"do": "snapshot"})
+            copies = others_in(self._resident)
+            if answer.get("ok") is not True or len(copies) != 1:
+                reason = str(answer.get("reason") or "it did not leave one copy of itself")[:200]
+                for copy in copies:
+                    os.kill(copy, signal.SIGKILL)
+                raise NotSnapshotable("fault", reason)
+            self._resident.outlived()
+            holder = await Holder.of(self._resident, copies[0], self._limits.memory_bytes)
+        return Snapshot(holder, self._limits, idle_ttl_s)
 
     async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
         """Run one cell; a last expression is shown as at the prompt.
@@ -169,7 +210,7 @@ class Session:
                 verdict = ExecutionStatus.TIMEOUT
         if asking.done():
             return await asking, ExecutionStatus.OK
-        self._slot.interrupt_run()
+        self._resident.interrupt()
         await asyncio.wait([asking], timeout=INTERRUPT_GRACE_S)
         if not asking.done():
             asking.cancel()
@@ -188,7 +229,7 @@ class Session:
         data = check_files(files, room_bytes=_MOST_ANSWER_BYTES // 2)
         encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
         async with self._turn:
-            answer = await self._ask({"do": "write", "files": encoded})
+            answer = await self._ask_in_time({"do": "write", "files": encoded})
         if answer.get("ok") is not True:
             raise OSError(f"the files cannot be written: {str(answer.get('reason'))[:200]}")
 
@@ -201,12 +242,25 @@ class Session:
         """
         room = self._limits.output_bytes
         async with self._turn:
-            answer = await self._ask({"do": "read", "path": check_path(path), "limit_bytes": room})
+            request = {"do": "read", "path": check_path(path), "limit_bytes": room}
+            answer = await self._ask_in_time(request)
         try:
             data = base64.b64decode(answer["data"], validate=True)
         except (KeyError, ValueError, TypeError) as error:
             raise OSError(f"{path!r} {str(answer.get('reason'))[:200]}") from error
         return data[:room]
+
+    async def _ask_in_time(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A request that takes the session no time of its own; ends a session that does not
+        answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                return await self._ask(message)
+        except TimeoutError as error:
+            self._reason = "it did not answer"
+            await self.close()
+            raise SessionGone(f"the session has ended: {self._reason}") from error
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """One request and its answer, which untrusted code gives: bounded, and JSON at most."""
@@ -217,7 +271,8 @@ class Session:
             (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
             answer = json.loads(await self._exactly(min(length, _MOST_ANSWER_BYTES)))
         except (OSError, EOFError, ValueError, RecursionError) as error:
-            await asyncio.wait([self._run], timeout=0.5)
+            await asyncio.wait([self._resident.ended], timeout=0.5)
+            self._reason = self._why()
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}") from error
         self._rest()
@@ -236,6 +291,9 @@ class Session:
     def _busy(self) -> None:
         if self._idle:
             self._idle.cancel()
+        self._check()
+
+    def _check(self) -> None:
         if self._line.fileno() < 0:
             raise SessionGone(f"the session has ended: {self._reason}")
 
@@ -254,15 +312,62 @@ class Session:
         if self._line.fileno() < 0:
             return
         self._line.close()
-        self._run.remove_done_callback(self._on_end)
-        if not self._run.done():  # else it would be the slot's next run that is killed
-            self._slot.kill_run()
-        with suppress(SlotLost):
-            await self._run
         for output in self._outputs:
             self._loop.remove_reader(output.descriptor)
             os.close(output.descriptor)
-        await self._held.aclose()
+        await self._resident.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Snapshot:
+    """A session as it was at one moment; make one with `Session.snapshot`."""
+
+    def __init__(self, holder: Holder, limits: Limits, idle_ttl_s: float) -> None:
+        self._holder, self._limits, self._idle_ttl_s = holder, limits, idle_ttl_s
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Task[None] | None = None
+        self._gone = ""
+        self._idle = self._loop.call_later(idle_ttl_s, self._expire)
+
+    async def restore(self, *, limits: Limits | None = None, idle_ttl_s: float = 600.0) -> Session:
+        """A new session that goes on from here, with files, limits and chance of its own.
+
+        Raises:
+            SessionGone: the snapshot has ended. NotSnapshotable: the sandbox failed.
+        """
+        if self._gone:
+            raise SessionGone(f"the snapshot has ended: {self._gone}")
+        self._idle.cancel()
+        self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
+        chosen = limits or self._limits
+        try:
+            resident, (line, *outputs) = await self._holder.branch(chosen)
+        except NotSnapshotable as error:
+            if error.reason != "gone":
+                raise
+            self._gone = error.text
+            raise SessionGone(f"the snapshot has ended: {self._gone}") from error
+        return Session(resident, socket.socket(fileno=line), outputs, chosen, idle_ttl_s)
+
+    def _expire(self) -> None:
+        self._gone = f"it was idle for {self._idle_ttl_s:g} s"
+        self._ending = self._loop.create_task(self._holder.close())
+
+    async def close(self) -> None:
+        """Forget it; sessions restored from it go on. Idempotent."""
+        self._idle.cancel()
+        self._gone = self._gone or "it was closed"
+        await self._holder.close()
 
     async def __aenter__(self) -> Self:
         return self

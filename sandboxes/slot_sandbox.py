@@ -32,6 +32,7 @@ from .pool import SlotPool, default_size
 from .protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
 from .provers import Provers
 from .slots import Outcome, Slot, SlotLost
+from .warden import Warden
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
@@ -119,6 +120,7 @@ class SlotSandbox:
         SlotSandbox._numbers_taken += len(_POOLS) * self._size + max_sessions
         self._pools: dict[str, SlotPool] = {}
         self._provers: Provers | None = None
+        self.warden = Warden()
         self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
 
     @property
@@ -320,6 +322,7 @@ class SlotSandbox:
             else 0,
             address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
             network=kind == NETWORK,
+            strangers=kind == SESSION,
         )
 
     def _readable(self, kind: str) -> list[str]:
@@ -343,6 +346,7 @@ class SlotSandbox:
         """End every slot and remove what they used. Idempotent."""
         if self._provers:
             await self._provers.close()
+        self.warden.close()
         for pool in self._pools.values():
             await pool.close()
         if self._egress:

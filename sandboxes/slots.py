@@ -94,6 +94,8 @@ class Slot:
         Raises:
             SlotLost: the slot broke; the run's outcome is unknown.
         """
+        if self._waiter:
+            self._lose("that was still going when the slot was used again")
         if not self.alive:
             for _, descriptor in peers:
                 os.close(descriptor)
@@ -137,12 +139,22 @@ class Slot:
         with suppress(OSError):
             self._control.send(ORDER.pack(b"I", self.number))
 
+    def hold_run(self) -> None:
+        """The present run ends when it is killed, even if its first process has ended before."""
+        with suppress(OSError):
+            self._control.send(ORDER.pack(b"H", self.number))
+
     def new_oom_kills(self) -> int:
         """Kills for want of memory since the last call."""
         if self.group is None:
             return 0
         before, self._oom_kills = self._oom_kills, self.group.oom_kills()
         return self._oom_kills - before
+
+    @property
+    def pid(self) -> int:
+        """Its guardian, as this machine counts."""
+        return self._guardian.pid
 
     def look(self) -> process_tree.TreeUsage:
         """What the processes of the present run have used."""

@@ -49,6 +49,10 @@ class Plan(NamedTuple):
     """Programs may use internet sockets in the slot's own, otherwise empty network; the one way out
     is the driver's proxy.
     """
+    strangers: bool = False
+    """Programs of one identity are strangers to each other (branches of a session): the calls that
+    set another's limits, priority or cores may name only the caller itself.
+    """
     own_packages: bool = False
     """Programs may import what the interpreter's own site-packages hold (the image's, in a
     container).

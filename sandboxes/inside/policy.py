@@ -14,6 +14,12 @@ PACKAGES = "/packages"
 WORK = "/sandbox"
 """The one directory a program may write; `/tmp` and `/dev/shm` are links to it."""
 
+BRANCHES = "/branches"
+"""Where the files of a session's snapshots and branches are mounted; out of bounds for others."""
+
+FILES = "files"
+"""The directory of one branch or snapshot, below its mount."""
+
 CONTAINER_FOLDERS = (WORK, "/tmp")
 """What a program may write in a container, where `/tmp` cannot be made a link."""
 
@@ -85,8 +91,9 @@ def seccomp_program(
             is visible. Without it only connected `socketpair`s are left, since a datagram pair may
             send to a name.
         network: IPv4 sockets are let through; only safe in a network namespace of the slot's own.
-        shared_identity: programs run as the slot's own user, so the calls that set limits,
-            priority or cores of a process may name only the caller itself.
+        shared_identity: programs run as the slot's own user, or as that of others who are no
+            concern of theirs, so the calls that set limits, priority or cores of a process may name
+            only the caller itself.
     """
     allowed = set(ALLOWED.values())
     allowed |= {

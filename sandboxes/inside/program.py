@@ -79,8 +79,8 @@ def report(error: BaseException, source: bytes) -> None:
     lines = source.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[NAME] = (len(source), None, lines, NAME)
     frames = error.__traceback__
-    hidden = __file__
-    while frames is not None and frames.tb_frame.f_code.co_filename == hidden:
+    hidden = os.path.dirname(__file__)
+    while frames is not None and os.path.dirname(frames.tb_frame.f_code.co_filename) == hidden:
         frames = frames.tb_next
     error.__traceback__ = frames
     flush(sys.stdout)

@@ -31,8 +31,10 @@ def run(request: Request) -> int:
     gc.enable()
     program.give_full_depth()
     while (message := _receive(line)) is not None:
-        answer = json.dumps(_DO[str(message["do"])](message, namespace)).encode()
-        line.sendall(LENGTH.pack(len(answer)) + answer)
+        answer = _DO[str(message["do"])](message, namespace)
+        if answer is not None:
+            data = json.dumps(answer).encode()
+            line.sendall(LENGTH.pack(len(data)) + data)
     return 0
 
 
@@ -106,4 +108,49 @@ def _read(message: dict[str, object], _: dict[str, object]) -> dict[str, object]
     return {"ok": True, "data": base64.b64encode(data).decode()}
 
 
-_DO = {"cell": _cell, "write": _write, "read": _read}
+def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] | None:
+    """Leave a copy of this process behind, stopped.
+
+    What returns from that stop is a copy of the copy: a branch, which finds another line to the
+    driver behind its descriptor, and answers nothing to a question it was not asked.
+    """
+    _reap_copies()
+    try:
+        copy = os.fork()
+    except OSError as error:
+        return {"ok": False, "reason": str(error)}
+    if copy:
+        _copies.append(copy)
+        return {"ok": True}
+    _copies.clear()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    _begin_anew()
+    return None
+
+
+_copies: list[int] = []
+"""Copies of this process that may have been ended since."""
+
+
+def _reap_copies() -> None:
+    for copy in tuple(_copies):
+        try:
+            over = os.waitpid(copy, os.WNOHANG)[0] == copy
+        except ChildProcessError:
+            over = True
+        if over:
+            _copies.remove(copy)
+
+
+def _begin_anew() -> None:
+    """Chance and places of its own for a branch."""
+    for name in ("random", "numpy.random"):
+        if module := sys.modules.get(name):
+            module.seed()
+    here = os.getcwd()
+    os.environ.update(HOME=here, TMPDIR=here)
+    if tempfile := sys.modules.get("tempfile"):
+        vars(tempfile).update(tempdir=None)
+
+
+_DO = {"cell": _cell, "write": _write, "read": _read, "snapshot": _snapshot}

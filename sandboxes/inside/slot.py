@@ -28,7 +28,9 @@ leftovers killed.
 """
 
 ORDER = struct.Struct("<cI")
-"""kind (b"K" kill the run, b"I" interrupt its first process, b"P" preserve its files), number."""
+"""kind (b"K" kill the run, b"I" interrupt its first process, b"P" preserve its files, b"H" hold: it
+is over when it is killed, not when its first process ends), number.
+"""
 
 READY, READY_FOR = b"ready", b"ready for run"
 
@@ -43,6 +45,8 @@ class Slot:
         self.number = 0
         self.child = 0
         self.preserved: set[int] = set()
+        self.held = 0
+        """The run that is not over before it is killed."""
         self.alone = plan.tier != UNSAFE
         """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or
         Landlock domain ends there.
@@ -77,6 +81,8 @@ class Slot:
         ended = self.child_end.expect(child)
         while not self._wait(ended, child):
             pass
+        while self.held == self.number:
+            self._obey(self.control.recv(64))
         _, status, usage = os.wait4(child, 0)
         killed = self._kill_rest()
         times = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6), usage.ru_maxrss << 10
@@ -97,9 +103,12 @@ class Slot:
         if number != self.number:
             return  # meant for a run that ended meanwhile
         if kind == b"K":
+            self.held = 0
             self._kill_all()
         elif kind == b"I":
             os.kill(self.child, signal.SIGINT)
+        elif kind == b"H":
+            self.held = number
         else:
             self.preserved.add(number)
 

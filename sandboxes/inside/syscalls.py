@@ -39,7 +39,17 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
 
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_SYSCALL = 0x4206, 0x4207, 17, 24
+PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_GETEVENTMSG = 12, 13, 0x4201
+PTRACE_O_TRACESYSGOOD, PTRACE_O_TRACEFORK, PTRACE_O_EXITKILL = 1, 2, 1 << 20
+PTRACE_EVENT_FORK, PTRACE_EVENT_STOP = 1, 128
+
 _NR_PIVOT_ROOT, _NR_SECCOMP, _NR_MOUNT_SETATTR, _NR_LANDLOCK_CREATE = 155, 317, 442, 444
+_NR_PIDFD_GETFD, _NR_KCMP = 438, 312
+_KCMP_VM, _KCMP_FILES, _KCMP_FS, _KCMP_SIGHAND = 1, 2, 3, 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SECCOMP_SET_MODE_FILTER = 1
 _CAPABILITY_VERSION_3 = 0x2008_0522
@@ -99,6 +109,42 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
 def current_core() -> int:
     """The number of the core this process is running on."""
     return _check(_libc.sched_getcpu(), "sched_getcpu()")
+
+
+def setns(namespace: int, kind: int) -> None:
+    """Enter the namespace behind a descriptor."""
+    _check(_libc.setns(namespace, kind), f"setns({kind:#x})")
+
+
+def pidfd_getfd(process: int, descriptor: int) -> int:
+    """A copy of a descriptor of another process."""
+    taken = _libc.syscall(_NR_PIDFD_GETFD, process, descriptor, 0)
+    return _check(taken, f"pidfd_getfd({descriptor})")
+
+
+def share_anything(one: int, other: int) -> bool:
+    """Whether two processes share memory, descriptors, directories or signal handlers."""
+    kinds = (_KCMP_VM, _KCMP_FILES, _KCMP_FS, _KCMP_SIGHAND)
+    compared = [_libc.syscall(_NR_KCMP, one, other, kind, 0, 0) for kind in kinds]
+    return any(_check(result, "kcmp()") == 0 for result in compared)
+
+
+def ptrace(request: int, pid: int, data: int = 0) -> None:
+    """Control a process that this one traces, or begin to trace it."""
+    _check(_libc.ptrace(request, pid, None, data), f"ptrace({request:#x}, {pid})")
+
+
+def ptrace_read(request: int, pid: int, size: int) -> bytes:
+    """What a request answers into memory."""
+    answer = ctypes.create_string_buffer(size)
+    ptrace(request, pid, ctypes.addressof(answer))
+    return answer.raw
+
+
+def ptrace_write(request: int, pid: int, data: bytes) -> None:
+    """A request that takes what it needs from memory."""
+    given = ctypes.create_string_buffer(data, len(data))
+    ptrace(request, pid, ctypes.addressof(given))
 
 
 def drop_capabilities() -> None:

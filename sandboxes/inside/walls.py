@@ -92,7 +92,7 @@ def build(plan: Plan) -> None:
         mounts=plan.tier in (ROOT, USERNS),
         named_sockets=plan.tier != LANDLOCK,
         network=plan.network,
-        shared_identity=plan.uid == os.getuid(),
+        shared_identity=plan.strangers or plan.uid == os.getuid(),
     )
     sc.install_seccomp(filter_)
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
@@ -124,6 +124,7 @@ def _build_root(plan: Plan) -> None:
     _link_system_folders(root)
     _fill_etc(plan, root)
     _fill_dev(root)
+    os.mkdir(root + policy.BRANCHES, 0o711)
     os.mkdir(root + policy.WORK)
     _mount_work(plan, root + policy.WORK)
     os.symlink(policy.WORK, root + "/tmp")

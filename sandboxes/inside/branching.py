@@ -1,0 +1,186 @@
+"""What the warden does to the processes of a session, all of it by calls made in stopped ones.
+
+A *holder* is a copy of a session's process that never runs again: it is stopped for good. A
+*branch* is a copy of a holder; before it runs its first instruction it has been given descriptors,
+a directory and a Landlock domain of its own, in which no other branch can be reached.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+
+from . import policy, syscalls as sc
+from .tracee import Tracee
+
+_READ, _ALL, _OF_A_FILE = 0b1101, 0xFFFF, 0b100_0000_0000_0111
+_SCOPED = 0b11  # Landlock: abstract sockets and signals
+_OPEN, _CLOSE, _DUP2, _SOCKETPAIR, _PIPE2 = 257, 3, 33, 53, 293
+_CHDIR, _SETSID, _SIGACTION = 80, 112, 13
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_AT_FDCWD, _SIGCHLD, _SIG_IGN = -100, 17, 1
+_ANSWER = -1
+"""Stands for the address of what a call answers into."""
+
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/etc", policy.PACKAGES)
+"""What no program can change, besides the readable places a slot is told of."""
+
+LINE = 3
+"""The descriptor of a session's line to the driver; below it are input, output and errors."""
+
+
+class NotSnapshotable(Exception):
+    """Copies of this process would share something, or miss something."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(reason, text)
+        self.reason, self.text = reason, text
+
+
+def examine(pid: int, session: int, readable: list[str]) -> None:
+    """See that a stopped process has nothing its copies would share, with each other or with the
+    session it was copied from.
+
+    Raises:
+        NotSnapshotable: it has.
+    """
+    if len(os.listdir(f"/proc/{pid}/task")) != 1:
+        raise NotSnapshotable("threads", "other threads are running")
+    if sc.share_anything(pid, session):
+        raise NotSnapshotable("shared_memory", "the copy is not a process of its own")
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        if int(number) > LINE:
+            _examine_descriptor(pid, number, readable)
+    with open(f"/proc/{pid}/maps") as maps:
+        for line in maps:
+            fields = line.split(maxsplit=5)
+            _examine_mapping(fields[1], fields[5].rstrip("\n") if len(fields) > 5 else "", readable)
+
+
+def _examine_descriptor(pid: int, number: str, readable: list[str]) -> None:
+    place = os.readlink(f"/proc/{pid}/fd/{number}")
+    mode = os.stat(f"/proc/{pid}/fd/{number}").st_mode
+    if place.startswith("/dev/") and stat.S_ISCHR(mode):
+        return
+    if stat.S_ISREG(mode) and _is_below(place, readable):
+        return
+    if stat.S_ISSOCK(mode):
+        raise NotSnapshotable("sockets", f"descriptor {number} is a socket")
+    raise NotSnapshotable("files", f"descriptor {number} is open ({place}); close it first")
+
+
+def _examine_mapping(rights: str, place: str, readable: list[str]) -> None:
+    if not place or place.startswith("[") or _is_below(place, readable):
+        return  # memory of its own, or a file nobody can change
+    if "s" in rights:
+        raise NotSnapshotable("shared_memory", f"memory is shared ({place})")
+    raise NotSnapshotable("files", f"a file is mapped ({place})")
+
+
+def _is_below(place: str, readable: list[str]) -> bool:
+    folders = (*readable, *_SYSTEM)
+    return any(place == folder or place.startswith(folder + "/") for folder in folders)
+
+
+def settle_holder(holder: Tracee) -> None:
+    """Take from it the session's line and outputs, and let the ends of its copies pass without a
+    trace: nobody will wait for them.
+    """
+    _occupy(holder)
+    _handle_child_signal(holder, _SIG_IGN)
+
+
+def _handle_child_signal(process: Tracee, handler: int) -> None:
+    process.call(_SIGACTION, _SIGCHLD, process.put(struct.pack("<4Q", handler, 0, 0, 0)), 0, 8)
+    process.forget()
+
+
+def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
+    """Take from a stopped process every directory but `own` and what all may read, and every
+    process outside its new domain.
+
+    Args:
+        root: where this process sees the root of that one.
+    """
+    attributes = process.put(struct.pack("<QQQ", _ALL, 0, _SCOPED))
+    ruleset = process.call(_LANDLOCK_CREATE, attributes, 24, 0)
+    for place, rights in _rules(readable, own):
+        if not os.path.isdir(root + place):
+            rights &= _OF_A_FILE
+        if os.path.exists(root + place):
+            _add_rule(process, ruleset, place, rights)
+    process.call(_LANDLOCK_RESTRICT, ruleset, 0)
+    process.call(_CLOSE, ruleset)
+    process.forget()
+
+
+def _rules(readable: list[str], own: str) -> list[tuple[str, int]]:
+    rules = [(place, _READ) for place in dict.fromkeys((*readable, *_SYSTEM))]
+    # which files of /proc it may open is decided by its domain
+    return [*rules, ("/dev", _READ | 0b10), ("/proc", _READ | 0b10), (own, _ALL)]
+
+
+def _add_rule(process: Tracee, ruleset: int, place: str, rights: int) -> None:
+    process.forget()
+    path = process.put(os.fsencode(place) + b"\0")
+    folder = process.call(_OPEN, _AT_FDCWD, path, os.O_PATH | os.O_CLOEXEC)
+    rule = process.put(struct.pack("<Qi", rights, folder))
+    process.call(_LANDLOCK_ADD, ruleset, 1, rule, 0)
+    process.call(_CLOSE, folder)
+
+
+def settle_branch(branch: Tracee, own: str) -> list[int]:
+    """Give a new copy its own descriptors, directory, session and signals; returns the driver's
+    ends: line, output, errors.
+    """
+    _occupy(branch)
+    process = os.pidfd_open(branch.pid)
+    try:
+        ends = [_new_line(branch, process), *(_new_pipe(branch, process, at) for at in (1, 2))]
+    finally:
+        os.close(process)
+    branch.call(_CHDIR, branch.put(os.fsencode(own) + b"\0"))
+    branch.call(_SETSID)
+    _handle_child_signal(branch, 0)
+    return ends
+
+
+def _occupy(branch: Tracee) -> None:
+    """Have /dev/null behind all standard descriptors, so that new ones come after them."""
+    null = branch.call(_OPEN, _AT_FDCWD, branch.put(b"/dev/null\0"), os.O_RDWR)
+    for number in range(LINE + 1):
+        branch.call(_DUP2, null, number)
+    if null > LINE:
+        branch.call(_CLOSE, null)
+    branch.forget()
+
+
+def _new_line(branch: Tracee, process: int) -> int:
+    here, there = _two(branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
+    return _keep(branch, process, LINE, here, there)
+
+
+def _new_pipe(branch: Tracee, process: int, number: int) -> int:
+    reader, writer = _two(branch, _PIPE2, _ANSWER, 0)
+    end = _keep(branch, process, number, writer, reader)
+    os.fchmod(end, 0o622)  # as of every program's output: it may be opened by its name
+    return end
+
+
+def _two(branch: Tracee, call: int, *arguments: int) -> tuple[int, int]:
+    answer = branch.put(bytes(8))
+    branch.call(call, *(answer if value == _ANSWER else value for value in arguments))
+    first, second = struct.unpack("<2i", branch.take(answer, 8))
+    branch.forget()
+    return first, second
+
+
+def _keep(branch: Tracee, process: int, number: int, kept: int, taken: int) -> int:
+    """Leave `kept` to the branch as `number`, and take `taken` out of it."""
+    end = sc.pidfd_getfd(process, taken)
+    branch.call(_DUP2, kept, number)
+    branch.call(_CLOSE, kept)
+    branch.call(_CLOSE, taken)
+    return end
