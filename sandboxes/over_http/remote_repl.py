@@ -23,15 +23,20 @@ from ludus.wire.client import nonsense
 from ludus.wire.faults import code_of
 
 from ..protocol import Execution
+from ..warden import NotSnapshotable
 from .client import MARGIN_S, SandboxCalls, encode_files
 from .wire import (
     CellBody,
     CellReply,
     Ended,
     FileReply,
+    Forgotten,
     ReadBody,
     ReplBody,
     ReplReply,
+    RestoreBody,
+    SnapshotBody,
+    SnapshotReply,
     WriteBody,
     Written,
 )
@@ -124,7 +129,7 @@ class RemoteRepl:
         async with self._turn:
             return (await self._move("read", ReadBody(path=path), FileReply)).data
 
-    async def _move(self, verb: str, body: WriteBody | ReadBody, as_type: type[T]) -> T:
+    async def _move(self, verb: str, body: msgspec.Struct, as_type: type[T]) -> T:
         self._check()
         try:
             return await _ask(self._calls, FILE_S, f"{self._path}/{verb}", body, as_type)
@@ -134,7 +139,22 @@ class RemoteRepl:
         except LudusError as error:
             if code_of(error) == "file_refused":
                 raise OSError(str(error)) from error
+            if code_of(error) == "not_snapshotable":
+                raise _not_snapshotable(str(error)) from error
             raise
+
+    async def snapshot(self, *, name: str = "", idle_ttl_s: float | None = None) -> RemoteSnapshot:
+        """Keep it as it is now; see `Session.snapshot`.
+
+        Raises:
+            NotSnapshotable: it has threads, children, sockets and the like; the message says which.
+            SessionGone: it has ended.
+        """
+        name = name or secrets.token_hex(12)
+        body = SnapshotBody(snapshot=name, idle_ttl_s=idle_ttl_s)
+        async with self._turn:
+            await self._move("snapshot", body, SnapshotReply)
+        return RemoteSnapshot(self._calls, name)
 
     def _check(self) -> None:
         if self._over:
@@ -158,6 +178,50 @@ class RemoteRepl:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class RemoteSnapshot:
+    """A REPL as it was at one moment; make one with `RemoteRepl.snapshot`."""
+
+    def __init__(self, calls: SandboxCalls, name: str) -> None:
+        self.name = name
+        self._calls = calls
+        self._path = f"/v1/snapshots/{name}"
+
+    async def restore(self, *, name: str = "", idle_ttl_s: float | None = None) -> RemoteRepl:
+        """A new REPL that goes on from here; see `Snapshot.restore`.
+
+        Raises:
+            SessionGone: the snapshot has ended. RemoteError: it cannot be had.
+        """
+        name = name or secrets.token_hex(12)
+        body = RestoreBody(repl=name, idle_ttl_s=idle_ttl_s)
+        await _ask(self._calls, OPEN_S, f"{self._path}/restore", body, ReplReply)
+        return RemoteRepl(self._calls, name)
+
+    async def close(self) -> None:
+        """Forget it; REPLs restored from it go on. Safe to call twice."""
+        try:
+            await self._calls.client.within(MARGIN_S).delete(self._path, Forgotten)
+        except RemoteError as error:
+            logger.info("snapshot %s is left to its idle time: %s", self.name, error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _not_snapshotable(message: str) -> NotSnapshotable:
+    """The error that was met over there, from its message."""
+    reason, _, text = message.partition("(")[2].partition("): ")
+    return NotSnapshotable(reason, text)
 
 
 async def _ask(

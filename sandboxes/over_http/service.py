@@ -17,6 +17,7 @@ from ..sessions import Session
 from ..slot_sandbox import SESSION, SlotSandbox
 from .repls import Repls
 from .runner import Runner
+from .snapshots import Snapshots
 from .wire import (
     Bounds,
     CellBody,
@@ -28,13 +29,17 @@ from .wire import (
     ExecuteBody,
     ExecuteItem,
     FileReply,
+    Forgotten,
     GradeBody,
     GradeReply,
     GradeResult,
     ReadBody,
     ReplBody,
     ReplReply,
+    RestoreBody,
     SandboxCard,
+    SnapshotBody,
+    SnapshotReply,
     WriteBody,
     Written,
 )
@@ -55,6 +60,7 @@ class SandboxService:
         self.runner = runner
         self._instance = ""
         self._repls: Repls | None = None
+        self._snapshots: Snapshots | None = None
 
     @property
     def repls(self) -> Repls:
@@ -62,9 +68,15 @@ class SandboxService:
         assert self._repls is not None, "start the server first"
         return self._repls
 
+    @property
+    def snapshots(self) -> Snapshots:
+        """The table of snapshots; there once the server runs."""
+        assert self._snapshots is not None, "start the server first"
+        return self._snapshots
+
     def routes(self) -> list[Route]:
         """The table of `docs/http.md`."""
-        repl = "/v1/repls/{repl}"
+        repl, snapshot = "/v1/repls/{repl}", "/v1/snapshots/{snapshot}"
         return [
             get("/v1/sandbox", self.card, Nothing, SandboxCard, "What runs code here"),
             post("/v1/execute", self.execute, ExecuteBody, Execution, "Run a program"),
@@ -82,6 +94,9 @@ class SandboxService:
             post(f"{repl}/write", self.write, WriteBody, Written, "Put files into a REPL"),
             post(f"{repl}/read", self.read, ReadBody, FileReply, "Get a file of a REPL"),
             delete(repl, self.delete, Nothing, Ended, "End a REPL"),
+            post(f"{repl}/snapshot", self.snapshot, SnapshotBody, SnapshotReply, "Keep a REPL"),
+            post(f"{snapshot}/restore", self.restore, RestoreBody, ReplReply, "Branch from it"),
+            delete(snapshot, self.forget, Nothing, Forgotten, "Forget a snapshot"),
         ]
 
     async def start(self, context: Context) -> None:
@@ -95,12 +110,16 @@ class SandboxService:
             instance=context.instance,
             count=self.runner.count,
         )
+        self._snapshots = Snapshots(self._repls, self.runner.bounds, instance=context.instance)
         self.runner.metrics.watch("repls", "Open REPLs", partial(len, self._repls))
+        self.runner.metrics.watch("snapshots", "Snapshots", partial(len, self._snapshots))
         await self._repls.start()
+        await self._snapshots.start()
 
     async def stop(self) -> None:
         """End every REPL and the sandbox."""
-        if self._repls is not None:
+        if self._repls is not None and self._snapshots is not None:
+            await self._snapshots.stop()
             await self._repls.stop()
         await self.runner.stop()
 
@@ -173,6 +192,21 @@ class SandboxService:
     async def delete(self, path: Path, query: Nothing) -> Ended:
         """`DELETE /v1/repls/{repl}`."""
         return Ended(repl=path["repl"], ended=self.repls.delete(path["repl"]))
+
+    async def snapshot(self, path: Path, body: SnapshotBody) -> SnapshotReply:
+        """`POST /v1/repls/{repl}/snapshot`."""
+        await self.snapshots.take(path["repl"], body)
+        return SnapshotReply(snapshot=body.snapshot, repl=path["repl"], instance=self._instance)
+
+    async def restore(self, path: Path, body: RestoreBody) -> ReplReply:
+        """`POST /v1/snapshots/{snapshot}/restore`."""
+        await self.snapshots.restore(path["snapshot"], body)
+        return ReplReply(repl=body.repl, instance=self._instance)
+
+    async def forget(self, path: Path, query: Nothing) -> Forgotten:
+        """`DELETE /v1/snapshots/{snapshot}`."""
+        name = path["snapshot"]
+        return Forgotten(snapshot=name, ended=self.snapshots.forget(name))
 
     def _most_repls(self) -> int:
         sandbox, most = self.runner.sandbox, self.runner.bounds.max_repls

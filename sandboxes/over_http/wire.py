@@ -47,10 +47,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How long a request waits for a slot, unless it asks for less or more; then 429."""
     max_repls: int = 32
     """Past it, creating one is refused with 429."""
+    max_snapshots: int = 64
     repl_ttl_s: float = 600.0
-    """A REPL nobody uses for so long is ended."""
+    """A REPL or snapshot nobody uses for so long is ended."""
     repl_lifetime_s: float = 6 * 3600.0
-    """No REPL lives longer."""
+    """No REPL and no snapshot lives longer."""
 
     def __post_init__(self) -> None:
         for name in Bounds.__struct_fields__:
@@ -244,6 +245,38 @@ class FileReply(msgspec.Struct, frozen=True, kw_only=True):
     repl: str
     path: str
     data: bytes
+
+
+class SnapshotBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/repls/{repl}/snapshot`."""
+
+    snapshot: ReplName
+    idle_ttl_s: Seconds | None = None
+    """Ends it after so long without a restore; at most, and by default, the server's bound."""
+
+
+class SnapshotReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot that is there."""
+
+    snapshot: str
+    repl: str
+    instance: str
+
+
+class RestoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/snapshots/{snapshot}/restore`."""
+
+    repl: ReplName
+    """Of the new REPL, which goes on from the snapshot; its first cell has seq 0."""
+    idle_ttl_s: Seconds | None = None
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot is no more, whether it was this request that ended it or not."""
+
+    snapshot: str
+    ended: bool
+    """Whether it was there."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ CODES: dict[str, Code] = {
     "invalid_action": Code(422, InvalidAction),
     "invalid_option": Code(422, ConfigError),
     "file_refused": Code(422, RequestRejected),
+    "not_snapshotable": Code(422, RequestRejected),
     "reward_unavailable": Code(424, RewardUnavailable),
     "overloaded": Code(429, Overloaded, retryable=True),
     "chaos": Code(500, ServerFault, retryable=True),

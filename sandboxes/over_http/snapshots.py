@@ -1,0 +1,90 @@
+"""The snapshots of a server's REPLs, made under the caller's name.
+
+A group of rollouts branches from one: each restore is a REPL of its own that goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ludus.wire.faults import Refused
+
+from ..sessions import Session, Snapshot
+from ..warden import NotSnapshotable
+from .leases import Leases, Terms
+from .repls import TTL_BACKSTOP_S, Repls
+from .wire import Bounds, RestoreBody, SnapshotBody
+
+T = TypeVar("T")
+
+
+class Snapshots:
+    """The table of snapshots.
+
+    Args:
+        repls: what they are taken of, and where what is restored is kept.
+    """
+
+    def __init__(self, repls: Repls, bounds: Bounds, *, instance: str) -> None:
+        self._repls = repls
+        self._backstop_s = bounds.repl_ttl_s + TTL_BACKSTOP_S
+        terms = Terms("snapshot", bounds.max_snapshots, bounds.repl_ttl_s, bounds.repl_lifetime_s)
+        self._leases: Leases[Snapshot] = Leases(terms, Snapshot.close, instance=instance)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    async def start(self) -> None:
+        """Start watching over them."""
+        await self._leases.start()
+
+    async def stop(self) -> None:
+        """Forget every snapshot."""
+        await self._leases.stop()
+
+    async def take(self, repl: str, body: SnapshotBody) -> None:
+        """Keep a REPL as it is now; the same request again finds it kept.
+
+        Raises:
+            SessionGone: no such REPL. Refused: it cannot be copied; the message says why.
+            SequenceConflict, QueueFull: see `Leases.make`.
+        """
+
+        async def copy(session: Session) -> Snapshot:
+            return await session.snapshot(idle_ttl_s=self._backstop_s)
+
+        async def start() -> Snapshot:
+            try:
+                return await self._repls.session(repl, copy)
+            except NotSnapshotable as error:
+                raise _refusal(error) from error
+
+        await self._leases.make(body.snapshot, (repl, body), start, ttl_s=body.idle_ttl_s)
+
+    async def restore(self, name: str, body: RestoreBody) -> None:
+        """Make a REPL that goes on from a snapshot; the same request again finds it made.
+
+        Raises:
+            SessionGone: no such snapshot. Refused: the sandbox failed.
+            SequenceConflict, QueueFull: see `Leases.make`.
+        """
+
+        async def branch(snapshot: Snapshot) -> Session:
+            return await snapshot.restore(idle_ttl_s=self._backstop_s)
+
+        async def start() -> Session:
+            try:
+                return await self._leases.use(name, branch)
+            except NotSnapshotable as error:
+                raise _refusal(error) from error
+
+        await self._repls.adopt(body.repl, (name, body), start, ttl_s=body.idle_ttl_s)
+
+    def forget(self, name: str) -> bool:
+        """End a snapshot; whether it was there. What was restored from it goes on."""
+        return self._leases.release(name, "it was deleted")
+
+
+def _refusal(error: NotSnapshotable) -> Refused:
+    ours = error.reason == "fault"
+    return Refused(str(error), "sandbox_failed" if ours else "not_snapshotable")
