@@ -131,6 +131,7 @@ def grade(
     entry_point: str = "",
     prelude: str = "",
     compare: str = "exact",
+    checker: str = "",
     language: str = "python",
 ) -> Verdict:
     """Grade `solution` by `tests` it never sees; see `GradeOptions` and `grade_in_detail` for what
@@ -144,6 +145,7 @@ def grade(
         entry_point=entry_point,
         prelude=prelude,
         compare=compare,
+        checker=checker,
         language=language,
     )
     return run_on_loop(_grade(solution, tests, kind, options))

@@ -31,6 +31,10 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Outputs of stdin tests: `exact` (lines, ignoring space at their ends), `tokens`,
     `float:1e-6`.
     """
+    checker: str = ""
+    """Of stdin tests, instead of `compare`: trusted Python that defines `check(input, output,
+    expected)`; an output passes if that is true. It runs in a slot of its own.
+    """
     module: str = "solution"
     """What pytest tests import the solution as."""
     language: str = "python"

@@ -1,9 +1,11 @@
 """Grades a program by what it writes for what it reads: one run per input, outputs compared here,
-outside every sandbox.
+outside every sandbox, or by a checker in a run of its own.
 """
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -25,9 +27,9 @@ async def grade_outputs(
     Raises:
         UnusableTests: one has no input or output. SlotLost: a run failed for reasons of ours.
     """
-    comparison = Comparison.parse(options.compare)
     limits = options.limits(output_bytes=MIB)
     pairs = [_texts(test) for test in tests]
+    judge = _Checker(sandbox, options) if options.checker else _Compared(options)
     results: list[TestResult] = []
     code = solution.encode("utf-8", "replace").decode()
     for given, expected in pairs:
@@ -36,12 +38,65 @@ async def grade_outputs(
         if done.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(done.detail)
         problem = "" if done.ok else f"{done.status} {done.detail or done.stderr[-200:]}".strip()
-        if not problem and not comparison.same(done.stdout, expected):
-            problem = f"wrong output: {done.stdout[:100]!r}"
+        problem = problem or await judge.problem(given, done.stdout, expected)
         results.append(TestResult(not problem, problem, done.usage.wall_s))
         if problem and options.stops_early:
             break
     return results
+
+
+class _Compared:
+    """Compares an output with the expected one."""
+
+    def __init__(self, options: GradeOptions) -> None:
+        self._comparison = Comparison.parse(options.compare)
+
+    async def problem(self, given: str, output: str, expected: str) -> str:
+        """Why the output does not pass; empty if it does."""
+        same = self._comparison.same(output, expected)
+        return "" if same else f"wrong output: {output[:100]!r}"
+
+
+class _Checker:
+    """Has a program of the tests' author judge an output.
+
+    Whatever ends it but a true answer is the output's fault: a checker that fails on junk, or does
+    not get through with it in time, has not been shown a right one.
+
+    Raises:
+        UnusableTests: it does not compile, or defines no `check`.
+    """
+
+    def __init__(self, sandbox: Sandbox, options: GradeOptions) -> None:
+        try:
+            tree = ast.parse(options.checker)
+        except (SyntaxError, ValueError) as error:
+            raise UnusableTests(f"the checker does not compile: {error}") from error
+        if not any(
+            isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body
+        ):
+            raise UnusableTests("the checker defines no function check(input, output, expected)")
+        self._sandbox, self._program = sandbox, options.checker + _ASK_CHECKER
+        self._limits = options.limits(output_bytes=MIB)
+
+    async def problem(self, given: str, output: str, expected: str) -> str:
+        """Why the output does not pass; empty if it does."""
+        case = json.dumps({"input": given, "output": output, "expected": expected})
+        done = await self._sandbox.execute(self._program, limits=self._limits, stdin=case)
+        if done.status is ExecutionStatus.INFRA_ERROR:
+            raise SlotLost(done.detail)
+        if done.ok:
+            return ""
+        said = done.detail or done.stderr.strip()[-200:]
+        return f"refused by the checker: {said or repr(output[:100])}"
+
+
+_ASK_CHECKER = """
+
+import json as _json, sys as _sys
+_case = _json.load(_sys.stdin)
+_sys.exit(not check(_case["input"], _case["output"], _case["expected"]))
+"""
 
 
 def _texts(test: object) -> tuple[str, str]:

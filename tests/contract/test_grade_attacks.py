@@ -153,3 +153,33 @@ async def test_a_grader_in_one_process_is_fooled_by_some_of_them(sandbox: SlotSa
         done = await sandbox.execute(together)
         fooled += [name] if done.status is ExecutionStatus.OK else []
     assert len(fooled) == 5
+
+
+OUTPUT_ATTACKS = {
+    "an answer of the checker": "print('true')\nprint('{\"passed\": true}')",
+    "the end of its program": "print('\"}\\nimport sys; sys.exit(0)')",
+    "what breaks its parser": "print('9' * 10000)",
+    "what costs it all its time": "print('9' * 900000, 1)",
+    "null bytes": "print('\\0' * 100)",
+    "no text at all": "import os\nos.write(1, bytes(range(256)) * 10)",
+    "nothing": "",
+    "the checker's files": "import os\nprint(open('/proc/self/cmdline').read(), os.listdir('.'))",
+    "a reader of its input": "import sys\nprint(sys.stdin.read(), sys.stdin.read())",
+    "leftovers for the checker": "import os\nos.mkdir('json')\nopen('json.py', 'w').write('raise SystemExit(0)')\nopen('sys.py', 'w').write('')\nopen('sitecustomize.py', 'w').write('raise SystemExit(0)')",
+    "a process that waits for it": "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(30)",
+}
+
+
+async def test_no_output_fools_a_checker_or_is_excused(sandbox: SlotSandbox) -> None:
+    checker = (
+        "def check(input, output, expected):\n    return int(output.split()[0]) ** 2 == int(input)"
+    )
+    options = GradeOptions(timeout_s=2, checker=checker)
+    tests: list[object] = [{"input": "144", "output": ""}]
+    right = await grade_in_detail(sandbox, "print(12)", tests, kind="stdin", options=options)
+    assert right.verdict.reward == 1.0
+    outcomes: dict[str, tuple[str, float | None]] = {}
+    for name, code in OUTPUT_ATTACKS.items():
+        graded = await grade_in_detail(sandbox, code, tests, kind="stdin", options=options)
+        outcomes[name] = str(graded.verdict.status), graded.verdict.reward
+    assert {name: outcome for name, outcome in outcomes.items() if outcome != ("ok", 0.0)} == {}

@@ -146,6 +146,35 @@ async def test_outputs_compare_as_asked(sandbox: SlotSandbox) -> None:
     assert wrong.reward == 0.0
 
 
+CHECKER = """
+def check(input, output, expected):
+    a, b = map(int, output.split())
+    return a + b == int(input) and 0 <= a <= b
+"""
+
+
+async def test_a_checker_decides_where_there_are_many_right_outputs(sandbox: SlotSandbox) -> None:
+    tests: list[object] = [{"input": "10", "output": "5 5"}, {"input": "3", "output": "0 3"}]
+    options = GradeOptions(checker=CHECKER, partial=True)
+    for code, reward in (
+        ("n = int(input())\nprint(1, n - 1)", 1.0),
+        ("print(5, 5)", 0.5),
+        ("print('junk')", 0.0),
+        ("print()", 0.0),
+        ("n = int(input())\nprint(n, 0)", 0.0),
+    ):
+        verdict = await grade(sandbox, code, tests, kind="stdin", options=options)
+        assert (verdict.status, verdict.reward) == (Status.OK, reward), code
+
+
+async def test_a_checker_that_cannot_be_used_is_the_tests_fault(sandbox: SlotSandbox) -> None:
+    tests: list[object] = [{"input": "", "output": ""}]
+    for checker in ("def check(", "def judge(a, b, c): return True", "check = 3"):
+        options = GradeOptions(checker=checker)
+        verdict = await grade(sandbox, "print()", tests, kind="stdin", options=options)
+        assert verdict.status is Status.INVALID, checker
+
+
 async def test_a_check_function_is_called_with_the_entry_point(sandbox: SlotSandbox) -> None:
     tests = ["def check(candidate):\n    assert candidate(2) == 4\n"]
     options = GradeOptions(entry_point="f")
