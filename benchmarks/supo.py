@@ -1,6 +1,8 @@
 """SUPO against truncation at equal working context, on ludus/ledger-v0.
 
-python benchmarks/supo.py --seeds 3 --json supo.json
+    python benchmarks/supo.py --seeds 3 --json supo.json     # the main table
+    python benchmarks/supo.py --tiers                        # SUPO and keep_last_k, tier by tier
+    python benchmarks/supo.py --ablations                    # Eq. 4 statistics; no overlong mask
 
 One warm start a seed for every arm of window W (a clean demonstrator first, then the recency-biased
 one), another from the same clean stage for the arm that sees everything. Arms differ in the context
@@ -24,81 +26,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-TURN_TOKENS = 6
-"""n, end of turn, user mark, two characters, end of turn with assistant mark."""
-INSTRUCTION, CONTINUATION = "Sum up.", "Summary: {summary}"
-PHRASES = (
-    "go",
-    "\n<|im_start|>user\n",
-    "<|im_end|>\n<|im_start|>assistant\n",
-    INSTRUCTION,
-    "\n\nSummary: ",
-)
-"""What every episode repeats, one token each."""
-SHAPE = {"hidden": 64, "layers": 2, "heads": 4}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One size of the task."""
-
-    registers: int = 3
-    turns: int = 16
-    doublings: int = 0
-    window: int = 56
-    threshold: float = 0.79
-    """L = 44: with an action, the instruction and the summary after it a row stays within W."""
-    demo: str = "recency"
-    clean_steps: int = 700
-    demo_steps: int = 120
-    long_steps: int = 250
-    """For the arm that sees everything: windows twice as long, then whole episodes."""
-    steps: int = 60
-    lr: float = 1e-3
-    tasks: int = 32
-    group: int = 8
-    eval_tasks: int = 256
-    longer: int = 4
-
-    @property
-    def gap(self) -> int:
-        """Turns between the last write that counts and the question."""
-        return self.window // TURN_TOKENS
-
-    @property
-    def longest(self) -> int:
-        """Tokens that hold the longest episode whole."""
-        return TURN_TOKENS * ((self.turns << self.doublings) * self.longer + 4)
-
-    def env(self, *, turns: int | None = None, demo: str = "clean") -> str:
-        """The environment as an id with arguments."""
-        return (
-            f"ludus/ledger-v0?registers={self.registers}&turns={turns or self.turns}"
-            f"&doublings={self.doublings}&gap={self.gap}&demo={demo}"
-        )
-
-
-ARMS = ("supo", "masked", "full", "keep_last_k", "discard", "none")
-
-
-def context_of(setting: Setting, arm: str):
-    """The context manager of an arm."""
-    from ludus.agent.context import ContextSettings
-
-    if arm in ("none", "full"):
-        return ContextSettings()
-    turns = setting.turns << setting.doublings
-    return ContextSettings(
-        manager=arm if arm in ("keep_last_k", "discard") else "summarize",
-        threshold=setting.threshold,
-        keep=max(1, (setting.window // TURN_TOKENS) // 2),
-        max_summaries=turns,
-        summary_tokens=2 * setting.registers + 2,
-        last_pair="carry",
-        train_summaries=arm != "masked",
-        instruction=INSTRUCTION,
-        continuation=CONTINUATION,
-    )
+from supo_rows import ABLATION, ABLATIONS, TIERS, rows_table, write_recipes
+from supo_setting import ARMS, PHRASES, SHAPE, Setting, context_of
 
 
 def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tuple[str, str, float]:
@@ -110,10 +39,12 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
     """
     from ludus.envs import make_async
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
+    from ludus.wire.arguments import parse_served
 
     started = time.process_time()
     one_thread()
-    phrases = [*briefing_phrases(make_async("ludus/ledger-v0").env.briefing()), *PHRASES]
+    name, arguments = parse_served(setting.env())
+    phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *PHRASES]
     model = write_tiny_policy(
         folder / "model", phrases=phrases, seed=seed, max_length=4096, **SHAPE
     )
@@ -179,7 +110,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
         rollout=RolloutConfig(
             tasks_per_step=setting.tasks,
             group_size=setting.group,
-            max_tokens=2,
+            max_tokens=setting.action_tokens,
             window=window,
             max_turns=4096,
             concurrency=setting.tasks * setting.group,
@@ -193,6 +124,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
     rows = read_metrics(folder / "metrics.jsonl")
     evals = [row["eval/mean"] for row in rows if "eval/mean" in row]
     sampled = [row["reward/mean"] for row in rows if "reward/mean" in row]
+    overlong = [row["context/overlong"] for row in rows if "context/overlong" in row]
     made = {
         "arm": arm,
         "seed": seed,
@@ -201,13 +133,14 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
         "evals": evals,
         "sampled_before": sampled[0],
         "sampled": statistics.fmean(sampled[-3:]),
+        "overlong": statistics.fmean(overlong) if overlong else None,
         "row_tokens": longest_row(folder),
         "cpu_s": time.process_time() - started,
         "step_s": statistics.median(
             row["time/generate_s"] + row["time/update_s"] for row in rows if "reward/mean" in row
         ),
     }
-    if arm in ("supo", "full"):
+    if setting.longer and arm in ("supo", "full"):
         turns = setting.turns * setting.longer
         longer = asyncio.run(test(config, result.checkpoint, setting.env(turns=turns), turns))
         made["longer"] = longer
@@ -262,6 +195,8 @@ class Job:
     recipe: str = "supo"
     warm: str = ""
     warm_cpu_s: float = 0.0
+    row: str = ""
+    """Of the tables by tier and by ablation."""
 
 
 def prepare(job: Job) -> tuple[str, str, float]:
@@ -271,8 +206,9 @@ def prepare(job: Job) -> tuple[str, str, float]:
 
 def execute(job: Job) -> dict:
     """Train and test."""
-    made = run_arm(job.setting, job.folder / job.arm, job.warm, job.arm, job.seed, job.recipe)
-    made["warm_cpu_s"] = job.warm_cpu_s
+    folder = job.folder / f"{job.row}-{job.arm}".lstrip("-")
+    made = run_arm(job.setting, folder, job.warm, job.arm, job.seed, job.recipe)
+    made |= {"warm_cpu_s": job.warm_cpu_s, "row": job.row, "bound": job.setting.bound(job.arm)}
     print(json.dumps(made), flush=True)
     return made
 
@@ -281,10 +217,10 @@ def run_table(jobs: list[Job], processes: int) -> list[dict]:
     """Every warm start once, then every arm, `processes` at a time."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        seeds = {job.seed: job for job in sorted(jobs, key=lambda job: job.arm == "full")}
-        warm = dict(zip(seeds, pool.map(prepare, seeds.values()), strict=True))
+        starts = {job.folder: job for job in sorted(jobs, key=lambda job: job.arm == "full")}
+        warm = dict(zip(starts, pool.map(prepare, starts.values()), strict=True))
         ready = [
-            replace(job, warm=warm[job.seed][job.arm == "full"], warm_cpu_s=warm[job.seed][2])
+            replace(job, warm=warm[job.folder][job.arm == "full"], warm_cpu_s=warm[job.folder][2])
             for job in jobs
         ]
         return list(pool.map(execute, ready))
@@ -335,6 +271,42 @@ def targets(rows: list[dict]) -> dict[str, bool]:
     return held
 
 
+def jobs_of(options: dict, setting: Setting, folder: Path) -> list[Job]:
+    """The runs asked for; those of one folder share a warm start."""
+    seeds = range(options["first_seed"], options["first_seed"] + options["seeds"])
+    recipe = options["recipe"]
+    if options["tiers"]:
+        return [
+            Job(
+                changed(setting, TIERS[row]),
+                folder / row / f"seed-{seed}",
+                arm,
+                seed,
+                recipe,
+                row=row,
+            )
+            for row in TIERS
+            for seed in seeds
+            for arm in ("supo", "keep_last_k")
+        ]
+    if options["ablations"]:
+        tight, recipes = changed(setting, ABLATION), write_recipes(folder / "recipes")
+        return [
+            Job(tight, folder / f"seed-{seed}", "supo", seed, recipes[row], row=row)
+            for row in ABLATIONS
+            for seed in seeds
+        ]
+    arms = options["arms"].split(",")
+    return [Job(setting, folder / f"seed-{s}", arm, s, recipe) for s in seeds for arm in arms]
+
+
+def changed(setting: Setting, changes: dict) -> Setting:
+    """A setting of the tables by row: no test on longer episodes, and sizes given by hand stay."""
+    plain = asdict(Setting())
+    free = {k: v for k, v in changes.items() if getattr(setting, k) == plain[k]}
+    return replace(setting, longer=0, **free)
+
+
 def main() -> int:
     """Run the table, print it, and say whether the targets hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -343,6 +315,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--recipe", default="supo")
+    tables = parser.add_mutually_exclusive_group()
+    tables.add_argument("--tiers", action="store_true", help="SUPO and keep_last_k on each tier")
+    tables.add_argument("--ablations", action="store_true", help="SUPO, Eq. 4, no overlong mask")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once, one thread each")
     parser.add_argument("--keep", default="", help="folder to keep the runs in")
     for name, value in asdict(Setting()).items():
@@ -353,12 +328,7 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     started = time.perf_counter()
     folder = Path(options["keep"] or tempfile.mkdtemp(prefix="ludus-supo-"))
-    first = options["first_seed"]
-    jobs = [
-        Job(setting, folder / f"seed-{seed}", arm, seed, options["recipe"])
-        for seed in range(first, first + options["seeds"])
-        for arm in options["arms"].split(",")
-    ]
+    jobs = jobs_of(options, setting, folder)
     for seed_folder in {job.folder for job in jobs}:
         shutil.rmtree(seed_folder, ignore_errors=True)
     try:
@@ -366,9 +336,12 @@ def main() -> int:
     finally:
         if not options["keep"]:
             shutil.rmtree(folder, ignore_errors=True)
-    print(table(rows, setting))
-    for target, holds in targets(rows).items():
-        print(f"{'holds' if holds else 'FAILS':<6} {target}")
+    if options["tiers"] or options["ablations"]:
+        print(rows_table(rows))
+    else:
+        print(table(rows, setting))
+        for target, holds in targets(rows).items():
+            print(f"{'holds' if holds else 'FAILS':<6} {target}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = {"wall_s": time.perf_counter() - started, "cpu_s": used.ru_utime + used.ru_stime}
     print(json.dumps(spent))

@@ -1,0 +1,104 @@
+"""One size of LedgerRelay, and what each arm of `supo.py` does when its window is full."""
+
+from dataclasses import dataclass
+
+TURN_TOKENS = 6
+"""n, end of turn, user mark, two characters, end of turn with assistant mark."""
+INSTRUCTION, CONTINUATION = "Sum up.", "Summary: {summary}"
+PHRASES = (
+    "go",
+    "\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    INSTRUCTION,
+    "\n\nSummary: ",
+)
+"""What every episode repeats, one token each."""
+SHAPE = {"hidden": 64, "layers": 2, "heads": 4}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One size of the task."""
+
+    registers: int = 3
+    turns: int = 16
+    doublings: int = 0
+    window: int = 56
+    threshold: float = 0.79
+    """L = 44: with an action, the instruction and the summary after it a row stays within W."""
+    demo: str = "recency"
+    clean_steps: int = 700
+    demo_steps: int = 120
+    long_steps: int = 250
+    """For the arm that sees everything: windows twice as long, then whole episodes."""
+    steps: int = 60
+    lr: float = 1e-3
+    tasks: int = 32
+    group: int = 8
+    eval_tasks: int = 256
+    longer: int = 4
+    """Tested at this many times T; 0 is not tested."""
+    tier: str = "copy"
+    requeries: int = 0
+    """Of a fetch episode. Above 0, its summaries drop the last pair, which is then asked for again;
+    at 0 it is carried.
+    """
+    max_summaries: int = 0
+    """S; 0 is as many as there are turns."""
+
+    @property
+    def gap(self) -> int:
+        """Turns from the write that decides to the question: no window shows so many lines."""
+        lines = self.window // TURN_TOKENS
+        return lines // 2 + 1 if self.fetches else lines
+
+    @property
+    def fetches(self) -> bool:
+        """Whether writes are asked for one by one: two lines a turn."""
+        return self.tier == "fetch"
+
+    def bound(self, arm: str) -> float | None:
+        """Greedy success an arm cannot pass, where that is proved."""
+        proved = arm in ("keep_last_k", "discard", "none") and not self.requeries
+        return 0.1 if proved else None
+
+    @property
+    def action_tokens(self) -> int:
+        """Most tokens of an action, with its end."""
+        return 3 if self.fetches else 2
+
+    @property
+    def longest(self) -> int:
+        """Tokens that hold the longest episode whole."""
+        return TURN_TOKENS * ((self.turns << self.doublings) * self.longer + 4)
+
+    def env(self, *, turns: int | None = None, demo: str = "clean") -> str:
+        """The environment as an id with arguments."""
+        return (
+            f"ludus/ledger-v0?registers={self.registers}&turns={turns or self.turns}"
+            f"&doublings={self.doublings}&gap={self.gap}&demo={demo}"
+            f"&tier={self.tier}&requeries={self.requeries}"
+        )
+
+
+ARMS = ("supo", "masked", "full", "keep_last_k", "discard", "none")
+
+
+def context_of(setting: Setting, arm: str):
+    """The context manager of an arm."""
+    from ludus.agent.context import ContextSettings
+
+    if arm in ("none", "full"):
+        return ContextSettings()
+    turns = setting.turns << setting.doublings
+    return ContextSettings(
+        manager=arm if arm in ("keep_last_k", "discard") else "summarize",
+        threshold=setting.threshold,
+        keep=max(1, (setting.window // TURN_TOKENS) // 2),
+        max_summaries=setting.max_summaries or turns * (3 if setting.fetches else 1),
+        summary_tokens=2 * setting.registers + (4 if setting.fetches else 2),
+        last_pair="discard" if setting.requeries else "carry",
+        train_summaries=arm != "masked",
+        instruction=INSTRUCTION,
+        continuation=CONTINUATION,
+    )
