@@ -3,8 +3,8 @@
     python benchmarks/http_throughput.py [--sessions 256] [--json]
 
 Rows: env steps in batches (what `make_async` does), the same one request a step, a single blocking
-`gymnasium.Env`, and scores in batches of 256. CPU is that of the client, per step or sample; the
-server's is beside it.
+`gymnasium.Env`, and scores in batches of 256: by `exact`, and by `maths` on answers of many kinds
+within 2 KB. CPU is that of the client, per step or sample; the server's is beside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ludus.messages import assistant
 from ludus.rewards import Sample
 from ludus.wire.affinity import choose
 
-ENV, VERIFIER = "ludus/arithmetic-v0", "exact"
+ENV, VERIFIER, MATHS = "ludus/arithmetic-v0", "exact", "maths"
 CALL = assistant("", [ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})])
 
 
@@ -50,7 +50,8 @@ class Row:
 @contextmanager
 def served(*arguments: str) -> Generator[tuple[str, psutil.Process]]:
     """A server process: its address, and the process."""
-    command = [sys.executable, "-m", "ludus", "serve", ENV, VERIFIER, "--port", "0", *arguments]
+    names = [ENV, VERIFIER, MATHS]
+    command = [sys.executable, "-m", "ludus", "serve", *names, "--port", "0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -116,10 +117,35 @@ async def steps(
     return row
 
 
-async def scores(server: Server, process: psutil.Process, number: int) -> Row:
+def numbers() -> list[Sample]:
+    """What `exact` is asked."""
+    return [Sample(prompt="12-7*3", response=str(i % 7), gold="-9") for i in range(2048)]
+
+
+PAIRS = (
+    (r"\frac{3}{4}", "0.75"), ("42", "42"), ("42", "41"), (r"2\sqrt{3}", r"\sqrt{12}"),
+    ("x=3", "3"), ("(1,2)", "(2,1)"), ("-5, 7", "7, -5"), ("x>5", r"(5,\infty)"),
+    ("x^2-5x+6", "(x-2)(x-3)"), (r"25\%", "0.25"), (r"15\text{ cm}", "150 mm"), ("C", "(C) 12"),
+    (r"\frac{\pi}{3}", r"60^\circ"), ("1,234", "1234"), ("No", "Yes"), ("2:3", "4:6"),
+)  # fmt: skip
+"""Golds and answers of the kinds that training sets hold."""
+
+
+def solutions() -> list[Sample]:
+    """What `maths` is asked: no two alike, a box at the end of up to 2 KB of working."""
+    made: list[Sample] = []
+    for index in range(2048):
+        gold, answer = PAIRS[index % len(PAIRS)]
+        working = f"Step {index}: we add {index % 97} to both sides. " * (1 + index % 40)
+        made.append(Sample(response=f"{working}\nSo \\boxed{{{answer}}}.", gold=gold))
+    return made
+
+
+async def scores(
+    server: Server, process: psutil.Process, name: str, samples: list[Sample], number: int
+) -> Row:
     """`number` samples, as many at once as a group-sized training batch."""
-    verifier = server.verifier(VERIFIER)
-    samples = [Sample(prompt="12-7*3", response=str(i % 7), gold="-9") for i in range(2048)]
+    verifier = server.verifier(name)
     await asyncio.gather(*(verifier.score(sample) for sample in samples))
     meter = Meter(server, process)
 
@@ -130,7 +156,7 @@ async def scores(server: Server, process: psutil.Process, number: int) -> Row:
 
     for _ in range(number // len(samples)):
         await asyncio.gather(*(one(sample) for sample in samples))
-    return meter.row("scores, batches of 256", len(meter.latencies_s))
+    return meter.row(f"scores by {name}, batches of 256", len(meter.latencies_s))
 
 
 def blocking(server: Server, process: psutil.Process, number: int) -> Row:
@@ -164,7 +190,8 @@ async def measure(url: str, process: psutil.Process, number: int, rounds: int) -
                 max(5, rounds // 5),
                 f"steps, {number} sessions, one by one",
             ),
-            await scores(server, process, 2048 * 10),
+            await scores(server, process, VERIFIER, numbers(), 2048 * 10),
+            await scores(server, process, MATHS, solutions(), 2048 * 10),
         ]
 
 

@@ -66,7 +66,7 @@ def exact_sides(node: Node) -> list[Node]:
         exact = kept[-1]
         if sign != "~=" or is_name(exact) or (exact.op == "num" and exact.value.denominator == 1):
             kept.append(side)
-        elif exact.op == "dec" and side.op == "num" and abs(exact.value - side.value) * 2 <= 1:
+        elif exact.op == "dec" and side.op == "num" and -1 <= 2 * (exact.value - side.value) <= 1:
             kept[-1] = side
         else:
             break

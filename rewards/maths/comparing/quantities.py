@@ -133,7 +133,7 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
     def pair(first: Node) -> bool:
         return same_value(plain, first, judge) if swapped else same_value(first, plain, judge)
 
-    share = swapped and plain.op in EXACT and abs(plain.value) < 1
+    share = swapped and plain.op in EXACT and -1 < plain.value < 1
     if judge.conventions.percent == "either" and not share and pair(inner):
         return judge.decided("percent sign missing", True)
     hundredth = _hundredth(inner)

@@ -245,7 +245,7 @@ def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
         terms = dict(difference(left, right, LINE_PRODUCTS, clearing=""))
     except (TooBig, ZeroDivisionError, OverflowError):
         return None
-    offset = terms.pop(ONE, Fraction(0))
+    offset = Fraction(terms.pop(ONE, 0))
     if len(terms) != 1:
         return None
     ((monomial, slope),) = terms.items()
@@ -256,7 +256,7 @@ def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
         or monomial[0][1] != 1
     ):
         return None
-    return slope, offset
+    return Fraction(slope), offset
 
 
 def _within(inner: Node, sign: str, bound: Node) -> Region | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ..proving.canonical import NAMES, SUMS, difference
 from ..proving.judge import Judge, NeedsPool
 from ..proving.sums import Sum
@@ -65,5 +67,5 @@ def _ratio(first: Sum, second: Sum) -> float | None:
     """The constant between two sums, or None."""
     if not first or not second or first.keys() != second.keys():
         return None
-    ratios = {first[key] / second[key] for key in first}
+    ratios = {Fraction(first[key]) / second[key] for key in first}
     return float(ratios.pop()) if len(ratios) == 1 else None

@@ -18,7 +18,7 @@ _NUMBER = re.compile(
     r"(?![A-Za-z0-9_])"
 )
 _POINT = re.compile(r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]")
-_BOLD = re.compile(r"\*\*([^*\n]{1,120})\*\*[\s.!,]*(?:\([^()\d]{0,40}\))?[\s.!]*$")
+_BOLD = re.compile(r"\*\*([^*\n]{1,120})\*\*[\s.!,]*+(?:\([^()\d]{0,40}\)[\s.!]*+)?$")
 _NARRATIVE = words("there are then hence thus have get gives therefore find add so since")
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
 _KNOWN = words(
@@ -51,7 +51,7 @@ def _stressed(tail: str) -> tuple[int, int] | None:
     return found.span(1) if found and _HOLDS_ANSWER.search(found[1]) else None
 
 
-_REMARK = re.compile(r"\s*\([^()\n]{1,80}\)[\s.!]*$")
+_REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 
 
 def _without_remark(tail: str) -> str:

@@ -16,13 +16,13 @@ _LABEL = re.compile(
 )
 _LINK = re.compile(r"^[\s*]*(?:so|thus|hence|therefore|then)(?:,\s*|\s+)(?=\S)", re.IGNORECASE)
 _CLOSING = re.compile(
-    r"\s*(?:\\text\s*\{\s*)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
+    r"(?:\\text\s*+\{\s*+)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
     r"(?:answer|solution|result)\s*[.}]*\s*$",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\s*\(\s*(?:\\text\s*\{\s*)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly|equivalently)"
-    r"|since|because|as|where|which|i\.e\.|that is|≈|\\approx)(?![a-z])[^()]{0,80}\)[\s$.]*$"
+    r"\(\s*+(?:\\text\s*+\{\s*+)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly|equivalently)"
+    r"|since|because|as|where|which|i\.e\.|that is|≈|\\approx)(?![a-z])[^()]{0,80}\)[\s$.]*+$"
 )
 _OR_ELSE = re.compile(r"\(\s*(?:\\text\s*\{\s*)?or (?=[^()]*\)[\s$.]*$)")
 _STATED = re.compile(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from ..reading.nodes import Exact, Node, TooBig
+from ..reading.nodes import Exact, Node, TooBig, magnitude
 from .primes import prime_exponents
 from .sums import (
     MAX_PRODUCTS,
@@ -49,7 +49,7 @@ def difference(
     """
     meter = Meter(allowance)
     first, second = normal(left, meter), normal(right, meter)
-    return cleared(plus(first, second, Fraction(-1)), meter, clearing)
+    return cleared(plus(first, second, -1), meter, clearing)
 
 
 def proves_equal(left: Node, right: Node) -> bool:
@@ -64,7 +64,7 @@ def normal(node: Node, meter: Meter) -> Sum:
     """The normal form of a scalar formula."""
     match node.op:
         case "num" | "dec":
-            return constant(Fraction(node.value))
+            return constant(node.value)
         case "sym":
             return atom(("s", node.note))
         case "const":
@@ -72,7 +72,7 @@ def normal(node: Node, meter: Meter) -> Sum:
         case "add":
             return _added([normal(arg, meter) for arg in node.args])
         case "mul":
-            product = constant(Fraction(1))
+            product = constant(1)
             for arg in node.args:
                 product = times(product, normal(arg, meter), meter)
             return product
@@ -95,7 +95,7 @@ def _added(sums: list[Sum]) -> Sum:
 
 def _power(base: Node, exponent: Node, meter: Meter) -> Sum:
     raised = normal(exponent, meter)
-    fixed = raised.pop(ONE, Fraction(0))
+    fixed = raised.pop(ONE, 0)
     terms = normal(base, meter)
     result = rational_power(terms, fixed, meter)
     for monomial, coefficient in raised.items():
@@ -119,7 +119,7 @@ def _opaque(name: str, arguments: list[Sum]) -> Sum:
     if name in _ODD | _EVEN and len(arguments) == 1 and arguments[0]:
         content, rest = primitive_part(arguments[0], signed=True)
         positive = scaled(rest, abs(content))
-        sign = Fraction(-1 if content < 0 and name in _ODD else 1)
+        sign = -1 if content < 0 and name in _ODD else 1
         return scaled(atom(("f", name, frozen(positive))), sign)
     return atom(("f", name, *(frozen(argument) for argument in arguments)))
 
@@ -133,27 +133,27 @@ _RECIPROCALS = {"sec": "cos", "csc": "sin"}
 def _exact_function(name: str, arguments: list[Sum], meter: Meter) -> Sum | None:
     if name in _QUOTIENTS:
         top, bottom = (_opaque(part, arguments) for part in _QUOTIENTS[name])
-        return times(top, rational_power(bottom, Fraction(-1), meter), meter)
+        return times(top, rational_power(bottom, -1, meter), meter)
     if name in _RECIPROCALS:
-        return rational_power(_opaque(_RECIPROCALS[name], arguments), Fraction(-1), meter)
+        return rational_power(_opaque(_RECIPROCALS[name], arguments), -1, meter)
     if name in {"ln", "log"}:
         return _logarithm(name, arguments, meter)
     values = [_whole(argument) for argument in arguments]
     if None in values:
         return _small_binomial(arguments, meter) if name == "binom" else None
     exact = _integer_function(name, [value for value in values if value is not None])
-    return None if exact is None else constant(Fraction(exact))
+    return None if exact is None else constant(exact)
 
 
-def _whole(terms: Sum) -> Fraction | None:
+def _whole(terms: Sum) -> Exact | None:
     if not terms:
-        return Fraction(0)
+        return 0
     return terms[ONE] if len(terms) == 1 and ONE in terms else None
 
 
-def _integer_function(name: str, values: list[Fraction]) -> Exact | None:
+def _integer_function(name: str, values: list[Exact]) -> Exact | None:
     if name == "abs":
-        return abs(values[0])
+        return magnitude(values[0])
     if name in {"max", "min"}:
         return max(values) if name == "max" else min(values)
     if name in {"floor", "ceil"}:
@@ -176,9 +176,9 @@ def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
     upper, lower = arguments[0], _whole(arguments[1])
     if lower is None or lower.denominator != 1 or not 0 <= lower <= 6:
         return None
-    product = constant(Fraction(1))
+    product = constant(1)
     for step in range(int(lower)):
-        product = times(product, plus(upper, constant(Fraction(-step))), meter)
+        product = times(product, plus(upper, constant(-step)), meter)
     return scaled(product, Fraction(1, math.factorial(int(lower))))
 
 
@@ -188,10 +188,10 @@ def _logarithm(name: str, arguments: list[Sum], meter: Meter) -> Sum | None:
     if len(arguments) == 2:
         bottom = _natural_log(arguments[1])
     elif name == "log":
-        bottom = _natural_log(constant(Fraction(10)))
+        bottom = _natural_log(constant(10))
     else:
         return top
-    return times(top, rational_power(bottom, Fraction(-1), meter), meter)
+    return times(top, rational_power(bottom, -1, meter), meter)
 
 
 def _natural_log(terms: Sum) -> Sum:
@@ -210,11 +210,11 @@ def _log_of_term(terms: Sum) -> Sum | None:
         return None
     total: Sum = {}
     for prime, count in prime_exponents(coefficient):
-        total = plus(total, atom(("f", "ln", prime)), Fraction(count))
+        total = plus(total, atom(("f", "ln", prime)), count)
     for (base, _), exponent in monomial:
         total = plus(
             total,
-            constant(Fraction(1)) if base == ("c", "e") else atom(("f", "ln", base)),
+            constant(1) if base == ("c", "e") else atom(("f", "ln", base)),
             exponent,
         )
     return total

@@ -69,7 +69,8 @@ class Judge:
         self._spend(first.size + second.size)
         if first.opaque or second.opaque:
             left, right = _opaque_calls(left), _opaque_calls(right)
-        if differ(left, right):
+            first, second = shape(left), shape(right)
+        if differ(left, right, first, second):
             return self.decided("numeric", False, _values(left, right))
         return self._proven(left, right)
 

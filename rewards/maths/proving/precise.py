@@ -204,8 +204,9 @@ class Calculator:
         first, last = self._value(low), self._value(high)
         if first != int(first) or last != int(last):
             raise Undefined("bounds that are not whole")
-        if last - first > MAX_SUM:
-            raise Undefined("a sum too long")
+        self.work += max(0, int(last - first)) + 1
+        if self.work > MAX_SUM:
+            raise Undefined("sums too long, those inside sums counted each time")
         kept = self.point.get(variable.note)
         total = mpmath.mpf(0 if node.note == "sum" else 1)
         for index in range(int(first), int(last) + 1):

@@ -6,12 +6,12 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from ..reading.nodes import TooBig
+from ..reading.nodes import Exact, TooBig
 
 MAX_BITS = 7000
 
 
-def check_size(value: Fraction) -> None:
+def check_size(value: Exact) -> None:
     if value.numerator.bit_length() > MAX_BITS or value.denominator.bit_length() > MAX_BITS:
         raise TooBig(f"numbers of more than {MAX_BITS} bits")
 
@@ -22,13 +22,13 @@ def small_power(base: int, exponent: int) -> Fraction:
     return Fraction(base) ** exponent
 
 
-def check_power(value: Fraction, exponent: int) -> None:
+def check_power(value: Exact, exponent: int) -> None:
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
     if abs(value) != 1 and bits * abs(exponent) > MAX_BITS:
         raise TooBig(f"a power of more than {MAX_BITS} bits")
 
 
-def prime_exponents(value: Fraction) -> tuple[tuple[int, int], ...]:
+def prime_exponents(value: Exact) -> tuple[tuple[int, int], ...]:
     return (
         *_factored(value.numerator),
         *((prime, -count) for prime, count in _factored(value.denominator)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from ..reading.nodes import Exact, TooBig
+from ..reading.nodes import Exact, TooBig, magnitude
 from .primes import check_power, check_size, prime_exponents, small_power
 
 MAX_TERMS = 200
@@ -22,8 +22,8 @@ Base = tuple[object, ...]
 Factor = tuple[Base, "Monomial"]
 Monomial = tuple[tuple[tuple[Base, tuple[object, ...]], Exact], ...]
 """Sorted ((base, exponent monomial), rational exponent) pairs."""
-Sum = dict[Monomial, Fraction]
-Frozen = tuple[tuple[Monomial, Fraction], ...]
+Sum = dict[Monomial, Exact]
+Frozen = tuple[tuple[Monomial, Exact], ...]
 
 ONE: Monomial = ()
 
@@ -41,20 +41,27 @@ class Meter:
             raise TooBig("expanding it takes more products than the limit")
 
 
-def constant(value: Fraction) -> Sum:
+def exact(value: Exact) -> Exact:
+    """An int where the denominator is one: one number has one form, and ints are cheap."""
+    if type(value) is int or value.denominator != 1:
+        return value
+    return value.numerator
+
+
+def constant(value: Exact) -> Sum:
     """A number as a sum."""
-    return {ONE: value} if value else {}
+    return {ONE: exact(value)} if value else {}
 
 
 def atom(base: Base, exponent: Exact = 1, symbolic: tuple[object, ...] = ()) -> Sum:
     """One factor as a sum."""
-    return {(((base, symbolic), exponent),): Fraction(1)}
+    return {(((base, symbolic), exponent),): 1}
 
 
 def scaled(terms: Sum, factor: Exact) -> Sum:
     """A sum times a number."""
     return (
-        {monomial: coefficient * factor for monomial, coefficient in terms.items()}
+        {monomial: exact(coefficient * factor) for monomial, coefficient in terms.items()}
         if factor
         else {}
     )
@@ -66,7 +73,7 @@ def plus(left: Sum, right: Sum, factor: Exact = 1) -> Sum:
     for monomial, coefficient in right.items():
         value = total.get(monomial, 0) + coefficient * factor
         if value:
-            total[monomial] = Fraction(value)
+            total[monomial] = exact(value)
         else:
             total.pop(monomial, None)
     return total
@@ -83,11 +90,9 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
     for first, first_coefficient in left.items():
         for second, second_coefficient in right.items():
             monomial, carried = _merged(first, second)
-            value = (
-                total.get(monomial, Fraction(0)) + first_coefficient * second_coefficient * carried
-            )
+            value = total.get(monomial, 0) + first_coefficient * second_coefficient * carried
             check_size(value)
-            total[monomial] = value
+            total[monomial] = exact(value)
     if len(total) > MAX_TERMS:
         raise TooBig(f"more than {MAX_TERMS} terms")
     total = {monomial: value for monomial, value in total.items() if value}
@@ -109,14 +114,14 @@ def _bits(terms: Sum) -> int:
     )
 
 
-def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Fraction]:
+def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Exact]:
     """The product of two monomials and the rational number that whole powers of primes give off."""
     if not first:
-        return second, Fraction(1)
+        return second, 1
     if not second:
-        return first, Fraction(1)
+        return first, 1
     exponents = dict(first)
-    carried = Fraction(1)
+    carried: Exact = 1
     for key, exponent in second:
         total = exponents.get(key, 0) + exponent
         if key[0][0] == "p" or key[0] == ("c", "i"):
@@ -124,7 +129,7 @@ def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Fraction]:
             carried *= given_off
             total = single[0][1] if single else 0
         if total:
-            exponents[key] = total
+            exponents[key] = exact(total)
         else:
             exponents.pop(key, None)
     items = exponents.items()
@@ -176,7 +181,7 @@ def frozen(terms: Sum) -> Frozen:
 def _raised(terms: Sum, exponent: int, meter: Meter) -> Sum:
     if exponent > MAX_POWER or len(terms) ** min(exponent, 8) > MAX_PRODUCTS * 4:
         raise TooBig("a power too large to expand")
-    product = constant(Fraction(1))
+    product = constant(1)
     for _ in range(exponent):
         product = times(product, terms, meter)
     return product
@@ -186,10 +191,10 @@ def symbolic_power(terms: Sum, monomial: Monomial, coefficient: Exact, meter: Me
     if len(terms) != 1:
         return atom(("r", frozen(terms)), coefficient, monomial) if terms else {}
     ((inner, number),) = terms.items()
-    result = constant(Fraction(1))
+    result = constant(1)
     if number < 0:
         result = atom(("p", -1), coefficient, monomial)
-    for prime, multiplicity in prime_exponents(abs(number)):
+    for prime, multiplicity in prime_exponents(magnitude(number)):
         result = times(result, atom(("p", prime), coefficient * multiplicity, monomial), meter)
     for (base, symbolic), power in inner:
         if symbolic:
@@ -202,7 +207,7 @@ def rational_power(terms: Sum, exponent: Exact, meter: Meter) -> Sum:
     if exponent.denominator == 1:
         exponent = int(exponent)  # hashes many times faster than a Fraction
     if exponent == 0:
-        return constant(Fraction(1))
+        return constant(1)
     if exponent == 1:
         return terms
     if not terms:
@@ -231,11 +236,11 @@ def primitive_part(terms: Sum, *, signed: bool) -> tuple[Fraction, Sum]:
     return content, scaled(terms, 1 / content)
 
 
-def _power_of_term(monomial: Monomial, coefficient: Fraction, exponent: Exact, meter: Meter) -> Sum:
+def _power_of_term(monomial: Monomial, coefficient: Exact, exponent: Exact, meter: Meter) -> Sum:
     whole = exponent.denominator == 1
     if whole:
         check_power(coefficient, int(exponent))
-        result = constant(coefficient ** int(exponent))
+        result = constant(Fraction(coefficient) ** int(exponent))
     else:
         result = _root_of_number(coefficient, exponent, meter)
     for (base, symbolic), power in monomial:
@@ -246,7 +251,7 @@ def _power_of_term(monomial: Monomial, coefficient: Fraction, exponent: Exact, m
     return result
 
 
-def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Monomial, Fraction]:
+def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Monomial, Exact]:
     """One power as a monomial, whole powers of primes and of i given off as a number."""
     base, symbolic = key
     if not symbolic and base[0] == "p":
@@ -255,8 +260,8 @@ def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Mono
         return (((key, rest),) if rest else ONE), small_power(int(str(base[1])), whole)
     if not symbolic and base == ("c", "i") and exponent.denominator == 1:
         rest = exponent % 2
-        return (((key, rest),) if rest else ONE), Fraction((1, 1, -1, -1)[int(exponent) % 4])
-    return ((key, exponent),), Fraction(1)
+        return (((key, rest),) if rest else ONE), (1, 1, -1, -1)[int(exponent) % 4]
+    return ((key, exponent),), 1
 
 
 def _may_combine(base: Base, power: Exact) -> bool:
@@ -268,18 +273,18 @@ def _may_combine(base: Base, power: Exact) -> bool:
     )
 
 
-def _root_of_number(value: Fraction, exponent: Exact, meter: Meter) -> Sum:
-    result = constant(Fraction(1))
+def _root_of_number(value: Exact, exponent: Exact, meter: Meter) -> Sum:
+    result = constant(1)
     if value < 0:
         if exponent.denominator == 2:
             result = times(
-                atom(("c", "i")), constant(Fraction((-1) ** ((exponent.numerator - 1) // 2))), meter
+                atom(("c", "i")), constant((-1) ** ((exponent.numerator - 1) // 2)), meter
             )
         elif exponent.denominator % 2 == 1:
-            result = constant(Fraction(-1 if exponent.numerator % 2 else 1))
+            result = constant(-1 if exponent.numerator % 2 else 1)
         else:
             raise TooBig("an even root of a negative number")
-    for prime, multiplicity in prime_exponents(abs(value)):
+    for prime, multiplicity in prime_exponents(magnitude(value)):
         total = multiplicity * exponent
         whole = math.floor(total)
         result = scaled(result, small_power(prime, whole))
@@ -300,5 +305,5 @@ def cleared(terms: Sum, meter: Meter, kinds: str) -> Sum:
         if not worst:
             return terms
         for key, exponent in worst.items():
-            terms = times(terms, {((key, -exponent),): Fraction(1)}, meter)
+            terms = times(terms, {((key, -exponent),): 1}, meter)
     return terms

@@ -122,7 +122,8 @@ class AtomParser(CommandParser):
         """The kinds of the tokens directly inside the bracket in front."""
         kinds: list[str] = []
         depth = 0
-        for token in self.tokens[self.position :]:
+        for place in range(self.position, len(self.tokens)):
+            token = self.tokens[place]
             depth += {"open": 1, "group": 1, "close": -1, "endgroup": -1}.get(token.kind, 0)
             if depth == 0:
                 return kinds

@@ -59,6 +59,11 @@ class TooBig(Unreadable):
     """
 
 
+def magnitude(value: Exact) -> Exact:
+    """The absolute value, an int for an int."""
+    return -value if value < 0 else value
+
+
 def num(value: Exact) -> Node:
     """An exact number."""
     return Node("num", (), value)

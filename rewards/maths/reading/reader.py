@@ -18,12 +18,13 @@ from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, unit_symbol
 
 MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
+MAX_SIDES = 24
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
 _BASED = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d)([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
 _BASE = re.compile(
-    r"(?<=[0-9A-Za-z}])\s*(?:\\(?:text|mathrm)\s*\{)?[\s(]*(?:in\s+)?base[\s-]*(\w{1,9})[\s)}]*$"
+    r"(?<=[0-9A-Za-z}])\s*+(?:\\(?:text|mathrm)\s*+\{)?[\s(]*+(?:in\s+)?base[\s-]*+(\w{1,9})[\s)}]*+$"
 )
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
 _COLONS = frozenset(
@@ -90,12 +91,14 @@ def read_cleaned(cleaned: str) -> Node:
 
 def _labelled(cleaned: str) -> Node | None:
     """`\\lim f(x) = 5`: what cannot be read before an equals sign is the name of the value."""
-    depth = 0
+    depth, letter = 0, next((i for i, c in enumerate(cleaned) if c.isalpha()), len(cleaned))
     for found in _BRACKETS_AND_EQUALS.finditer(cleaned):
         depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(found[0], 0)
-        label, rest = cleaned[: found.start()], cleaned[found.end() :]
-        if found[0] != "=" or depth or not any(map(str.isalpha, label)) or _DENIED.search(label):
+        if found[0] != "=" or depth or found.start() <= letter:
             continue
+        label, rest = cleaned[: found.start()], cleaned[found.end() :]
+        if _DENIED.search(label):
+            return None
         try:
             value = read_formula(rest)
         except Unreadable:
@@ -207,6 +210,8 @@ class AnswerParser(AtomParser):
             signs.append(self.take().value)
             self.accept("rel", "=")
             sides.append(self._right_side())
+            if len(sides) > MAX_SIDES:
+                raise TooBig(f"a chain of more than {MAX_SIDES} sides")
         node = self.count(Node("rel", tuple(sides), 0, " ".join(signs))) if signs else sides[0]
         node = self._modulus(node)
         if self.here.kind == "word" and self.here.value in QUALIFIERS:
