@@ -44,6 +44,8 @@ WORLDS = {
         # the first operator is mistaken seven times out of ten: greedily, always
         stages=(Stage("demo_fault=wrong-operator&demo_fault_rate=0.7", 400),),
         max_tokens=40,
+        # with half of it, chance decides which operator is written whatever the task says
+        rollouts=256,
     ),
     "ludus/tally-v0": World(
         # one more pass three times out of four: greedily, without end

@@ -48,6 +48,8 @@ def token_mean(losses: Tensor, mask: Tensor) -> Sum:
     Returns:
         Sum and weight; both 0 when nothing is trained.
 
+    Source: DAPO, arXiv 2503.14476.
+
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*token_mean(losses, mask))
@@ -66,6 +68,8 @@ def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
         rows: a row without trained tokens adds 0 to the sum; "live" leaves it out of the count
             (verl), "all" counts it (TRL). Whoever pads a batch with empty rows wants "live".
 
+    Source: DeepSeekMath, arXiv 2402.03300.
+
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*sequence_mean(losses, mask))
@@ -79,6 +83,13 @@ def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
 def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
     """Mean over sequences of each one's token sum: `mean_i (sum_t l m)` (verl
     "seq-mean-token-sum").
+
+    Args:
+        losses: [B, T].
+        mask: [B, T] in {0, 1}.
+        rows: as in `sequence_mean`.
+
+    Source: verl; the log-probability of a whole answer, as in RLOO, arXiv 2402.14740.
 
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -103,6 +114,8 @@ def fixed_length(
             "live", or "one", which does not divide by rows at all (verl "seq-mean-token-sum-norm"):
             its gradient then grows with the batch, and the parts of a split batch must not add
             their weights but share one.
+
+    Source: arXiv 2503.20783.
 
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -134,6 +147,8 @@ def prompt_mean(
             when a prompt's rows are spread over micro-batches; counted from `mask` otherwise. The
             weight of a part is the share of prompts it holds, so parts add up to the number of
             prompts with a trained token.
+
+    Source: ScaleRL, arXiv 2510.13786.
 
     >>> losses, mask = torch.tensor([[1.0, 2.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
     >>> divide(*prompt_mean(losses, mask, groups=torch.tensor([0, 0])))

@@ -16,6 +16,8 @@ def logp_from_logits(logits: Tensor, actions: Tensor, *, temperature: float = 1.
     taken in float32 (MiniMax-M1, arXiv 2506.13585). `temperature` is the sampler's: ratios are
     wrong without it.
 
+    Source: temperature scaling; the float32 head is MiniMax-M1's.
+
     >>> logp_from_logits(torch.tensor([0.0, 3.0]).log1p(), torch.tensor(1)).exp()
     tensor(0.8000)
     """
@@ -25,6 +27,8 @@ def logp_from_logits(logits: Tensor, actions: Tensor, *, temperature: float = 1.
 
 def entropy_from_logits(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
     """Entropy in nats: `logsumexp z - sum p z`, [..., V] to [...]; a logit of -inf adds nothing.
+
+    Source: Shannon's, of softmax(z / temperature).
 
     >>> entropy_from_logits(torch.tensor([1.0, 3.0]).log())
     tensor(0.5623)
@@ -43,6 +47,8 @@ def entropy_loss(
         mask: [B, T] in {0, 1}.
         coefficient: loss a nat.
         agg: how token values become one number.
+
+    Source: Williams and Peng 1991; arXiv 1602.01783.
 
     >>> entropy_loss(torch.tensor([[0.5, 9.0]]), torch.tensor([[1, 0]]), coefficient=0.1)
     (tensor(-0.0500), tensor(1.))

@@ -21,7 +21,9 @@ Estimator = Literal["k1", "k2", "k3", "k3+"]
 
 
 def kl_k1(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """`x = log pi - log ref`: unbiased in value, any sign; gradient 1.
+    """`x = log pi - log ref`, [...]: unbiased in value, any sign; gradient 1.
+
+    Source: Schulman 2020, "Approximating KL divergence".
 
     >>> kl_k1(torch.tensor(0.5).log(), torch.tensor(0.25).log())
     tensor(0.6931)
@@ -30,7 +32,9 @@ def kl_k1(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def kl_k2(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """`x^2 / 2`: never negative; gradient x, in expectation that of KL(pi || ref).
+    """`x^2 / 2`, [...]: never negative; gradient x, in expectation that of KL(pi || ref).
+
+    Source: Schulman 2020, "Approximating KL divergence".
 
     >>> kl_k2(torch.tensor(0.5).log(), torch.tensor(0.25).log())
     tensor(0.2402)
@@ -39,7 +43,9 @@ def kl_k2(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """`e^-x - 1 + x`: never negative, unbiased in value; gradient 1 - e^-x.
+    """`e^-x - 1 + x`, [...]: never negative, unbiased in value; gradient 1 - e^-x.
+
+    Source: Schulman 2020, "Approximating KL divergence".
 
     >>> kl_k3(torch.tensor(0.5).log(), torch.tensor(0.25).log())
     tensor(0.1931)
@@ -49,7 +55,11 @@ def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def kl_k3_plus(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """The value of k3 with the gradient of k2 (straight through): unbiased in both.
+    """The value of k3 with the gradient of k2 (straight through), [...]: unbiased in both.
+
+    `k2 + sg[k3 - k2]`.
+
+    Source: verl "k3+".
 
     >>> logp = torch.tensor(0.5).log().requires_grad_()
     >>> value = kl_k3_plus(logp, torch.tensor(0.25).log())
@@ -139,6 +149,8 @@ def kl_loss(
         max_value: see `kl`.
         agg: how token values become one number.
 
+    Source: see `kl`.
+
     >>> pi, ref = torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log()
     >>> kl_loss(pi, ref, torch.ones(1, 1), coefficient=0.1, estimator="k2")
     (tensor(0.0240), tensor(1.))
@@ -167,6 +179,8 @@ def kl_penalised_rewards(
         ref_logp: [B, T].
         mask: [B, T] in {0, 1}.
         coefficient: reward a nat.
+
+    Source: Ziegler et al. 2019, arXiv 1909.08593.
 
     >>> pi, ref = torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log()
     >>> kl_penalised_rewards(torch.ones(1, 1), pi, ref, torch.ones(1, 1), coefficient=0.1)

@@ -68,6 +68,8 @@ def whiten(
         [B, T], 0 in untrained slots. It uses the tokens it is given: whiten the whole batch before
         splitting it.
 
+    Source: verl `masked_whiten`, OpenRLHF's normalisation.
+
     >>> x = torch.tensor([[1.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
     >>> whiten(x, torch.tensor([[1, 1], [1, 0]]), eps=0.0)
     tensor([[ 0.5774,  0.5774],

@@ -177,6 +177,8 @@ def opo_advantages(
 def remax_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
     """ReMax: the reward minus that of the greedy answer to the same prompt.
 
+    `A_i = r_i - r_greedy`.
+
     Args:
         rewards: [B], of sampled answers.
         greedy_rewards: [B], of the greedy answer to each row's prompt.

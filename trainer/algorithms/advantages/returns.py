@@ -38,6 +38,8 @@ def returns_to_go(token_rewards: Tensor, mask: Tensor, *, gamma: float = 1.0) ->
     Returns:
         [B, T], 0 in untrained slots.
 
+    Source: Williams 1992; that holes are skipped is ours.
+
     The first turn keeps its credit across a tool's output (some trainers multiply the running
     return by the mask and lose it):
 

@@ -16,7 +16,7 @@ from ..groups import floating, group_std
 
 
 def node_depths(parents: Tensor) -> Tensor:
-    """The number of ancestors of each node, [N] int.
+    """The number of ancestors of each node, [N] int: `d(root) = 0`.
 
     >>> node_depths(torch.tensor([-1, 0, 0, 1]))
     tensor([0, 1, 1, 2])
@@ -35,7 +35,9 @@ def node_depths(parents: Tensor) -> Tensor:
 
 def tree_values(rewards: Tensor, parents: Tensor) -> Tensor:
     """The value of each node: a leaf's reward, an inner node's mean over its children (each
-    weighing the same), [N].
+    weighing the same), [N]: `V_n = mean_{children c} V_c`.
+
+    Source: Segment policy optimization, arXiv 2505.23564; TreePO, arXiv 2508.17445.
 
     >>> tree_values(torch.tensor([0.0, 0.0, 1.0, 1.0, 0.0]), torch.tensor([-1, 0, 0, 1, 1]))
     tensor([0.7500, 0.5000, 1.0000, 1.0000, 0.0000])

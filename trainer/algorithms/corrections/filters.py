@@ -56,6 +56,8 @@ def trust_region_statistic(
     """The divergence `trust_region_mask` compares with its threshold, [B]; 0 for a row without
     tokens.
 
+    Source: arXiv 2512.23075.
+
     >>> pi, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
     >>> trust_region_statistic(pi, mu, torch.ones(1, 2), statistic="mean_k3")
     tensor([0.1438])
@@ -98,6 +100,8 @@ def ratio_band_mask(
 
     Returns:
         [B] bool; a row without tokens (ratio 1) is kept when 1 is in the band.
+
+    Source: Geo-RS of verl `rollout_corr` and OpenRLHF.
 
     >>> old, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
     >>> ratio_band_mask(old, mu, torch.ones(1, 2), low=0.9, high=1.1)  # 0.866025
@@ -167,7 +171,7 @@ def dppo_mask(
 
 
 def overlong_mask(truncated: Tensor) -> Tensor:
-    """Overlong filtering: rows cut by the length limit leave the loss.
+    """Overlong filtering: rows cut by the length limit leave the loss: `not truncated`.
 
     Whether their rewards stay in the group's statistics is a second decision: keep them there by
     computing advantages before masking (TRL, SUPO), leave them out by dropping the rows first.

@@ -39,6 +39,8 @@ def importance_weights(
     Returns:
         [B, T], 0 in untrained slots.
 
+    Source: importance sampling between engine and trainer, as in verl `rollout_corr`.
+
     >>> old, mu = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.2]]).log()
     >>> importance_weights(old, mu, torch.ones(1, 2))
     tensor([[1.5000, 0.5000]])

@@ -64,6 +64,8 @@ def prioritised_sample(
     Returns:
         [count] int, indices.
 
+    Source: single-stream SPO's sampler, arXiv 2509.13232.
+
     >>> prioritised_sample(torch.tensor([0.0, 1.0, 0.0]), 1)
     tensor([1])
 
@@ -81,7 +83,8 @@ def aepo_temperature(
 ) -> float:
     """AEPO's controller: sample hotter when the batch entropy is at or below target, else cooler.
 
-    Right answers drawn at this temperature join the batch with advantage 1.
+    `high if H <= target else low`, scalars. Right answers drawn at this temperature join the batch
+    with advantage 1.
 
     Args:
         entropy: of the batch, nats a token.

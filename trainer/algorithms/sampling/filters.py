@@ -13,8 +13,8 @@ from ..groups import first_rows, floating, group_index, group_size, group_statis
 def dynamic_sampling_mask(
     rewards: Tensor, groups: Tensor, *, keep_singletons: bool = True
 ) -> Tensor:
-    """DAPO's dynamic sampling: keep groups whose rewards differ, and generate again until the batch
-    is full.
+    """DAPO's dynamic sampling: keep groups whose rewards differ, `min r < max r`, and generate on
+    until the batch is full.
 
     Args:
         rewards: [B].
@@ -35,8 +35,8 @@ def dynamic_sampling_mask(
 
 
 def zero_gradient_mask(rewards: Tensor, groups: Tensor) -> Tensor:
-    """The same test with nothing generated anew, so the batch shrinks; a group of one has no
-    gradient either.
+    """The same test, `min r < max r`, with nothing generated anew, so the batch shrinks; a group of
+    one has no gradient either.
 
     Args:
         rewards: [B].
@@ -118,13 +118,16 @@ def active_sampling_mask(rewards: Tensor, groups: Tensor, *, wanted: int) -> Ten
 
 
 def reward_spread_mask(rewards: Tensor, groups: Tensor, *, threshold: float, ddof: int) -> Tensor:
-    """ReST-GRPO's filter: keep groups whose rewards have at least this standard deviation.
+    """ReST-GRPO's filter: keep groups whose rewards have at least this standard deviation:
+    `std_g >= threshold`.
 
     Args:
         rewards: [B].
         groups: [B] int.
         threshold: in units of reward.
         ddof: 0 or 1.
+
+    Source: ReST-RL's GRPO, from its abstract; the paper's threshold is not known here.
 
     >>> reward_spread_mask(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), threshold=0.4, ddof=0)
     tensor([True, True])

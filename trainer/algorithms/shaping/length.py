@@ -45,6 +45,8 @@ def overlong_penalty_rewards(
 def dler_truncation_rewards(rewards: Tensor, truncated: Tensor) -> Tensor:
     """DLER: an answer cut by the length limit earns 0; there is no other length penalty.
 
+    `r 1[not truncated]`.
+
     Args:
         rewards: [B].
         truncated: [B] bool.
@@ -181,8 +183,8 @@ def laser_rewards(
 
 
 def laser_d_level(rewards: Tensor, groups: Tensor) -> Tensor:
-    """LASER-D's difficulty of a prompt: 0 easy (accuracy >= 2/3), 1 medium (>= 1/3), 2 hard; [B]
-    int.
+    """LASER-D's difficulty of a prompt: `0` easy (accuracy >= 2/3), `1` medium (>= 1/3), `2` hard;
+    [B] int.
 
     Args:
         rewards: [B] in {0, 1}.

@@ -67,7 +67,13 @@ def repetition_rewards(
 
 
 def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float:
-    """1 when each tag is opened once and closed once, in this order, else 0.
+    """`1` when each tag is opened once and closed once, in this order, else `0`.
+
+    Args:
+        text: of one response.
+        tags: without brackets, in their order.
+
+    Source: the format reward of DeepSeek-R1, arXiv 2501.12948, as trainers implement it.
 
     >>> format_reward("<think>a</think> <answer>b</answer>")
     1.0
@@ -128,6 +134,8 @@ def sar_rewards(
         answer_perplexity: [B], of the answer alone.
         conditional_perplexity: [B], of the answer after the question.
         alpha: weight (0.2 in a note on the paper, not verified).
+
+    Source: a note on the paper (SAR: answers that need their question); no code was read.
 
     >>> sar_rewards(torch.tensor([1.0]), torch.tensor([4.0]), torch.tensor([3.0]), alpha=0.2)
     tensor([1.0500])

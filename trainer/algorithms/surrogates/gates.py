@@ -129,6 +129,8 @@ def low_probability_mask(
     Returns:
         [B, T] bool. Ties go to the earlier token.
 
+    Source: Lp-Reg's code, arXiv 2510.03222; the paper draws the quantile over the whole batch.
+
     >>> logp, minus = torch.tensor([[-3.0, -1.0, -2.0]]), torch.tensor([-1.0])
     >>> low_probability_mask(logp, minus, torch.ones(1, 3), share=0.7)
     tensor([[ True, False,  True]])
@@ -156,6 +158,8 @@ def min_p_proxy_logp(
 
     Returns:
         [...], detached.
+
+    Source: Lp-Reg, arXiv 2510.03222; min-p, arXiv 2407.01082.
 
     >>> logits = torch.tensor([0.7, 0.29, 0.01]).log()
     >>> min_p_proxy_logp(logits, torch.tensor(1)).exp()  # 0.29 / 0.99

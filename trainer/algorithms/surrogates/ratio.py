@@ -90,6 +90,8 @@ def ratio_statistics(
         eps_low: as in `ppo_clip_loss`.
         eps_high: as in `ppo_clip_loss`.
 
+    Source: what PPO trainers log; the divergence is Schulman's k3.
+
     >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
     >>> ratio_statistics(pi, old, torch.tensor([[1.0, -1.0]]), torch.ones(1, 2)).clip_high
     tensor(0.5000)

@@ -214,6 +214,8 @@ def hinge_kl_penalty(divergence: Tensor, *, delta: float = 1e-4, beta: float = 1
         delta: what is allowed.
         beta: how hard the excess is punished.
 
+    Source: DRPO (decoupled reward policy optimization), the authors' code.
+
     >>> hinge_kl_penalty(torch.tensor(0.5), delta=0.25, beta=2.0)
     tensor(0.2500)
     """

@@ -26,6 +26,8 @@ def sequence_ratio(
         mask: [B, T] in {0, 1}.
         max_log_ratio: nats; clamp the mean to +- this (verl: at most 10).
 
+    Source: GSPO, arXiv 2507.18071.
+
     >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
     >>> sequence_ratio(pi, old, torch.ones(1, 2))
     tensor([0.6124])
