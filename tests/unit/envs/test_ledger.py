@@ -11,8 +11,11 @@ from ludus.envs.ledger import Ledger, LedgerRelay, draw_ledger
 from ludus.errors import ConfigError
 
 
-def ledgers(count: int, **sizes: int) -> list[Ledger]:
-    return [draw_ledger(random.Random(f"{seed}"), **sizes) for seed in range(count)]
+def ledgers(count: int, *, registers: int, turns: int, gap: int) -> list[Ledger]:
+    return [
+        draw_ledger(random.Random(f"{seed}"), registers=registers, turns=turns, gap=gap)
+        for seed in range(count)
+    ]
 
 
 SIZES = {"registers": 3, "turns": 16, "gap": 9}
