@@ -11,7 +11,7 @@ HELP = """\
 usage: ludus demo [--SETTING=VALUE ...]
 
 Serve an environment in another process, warm a small policy up on faulty demonstrations, and let
-GRPO remove the fault over HTTP. A few minutes on two idle cores; nothing is downloaded.
+GRPO remove the fault over HTTP. Two minutes on two idle cores; nothing is downloaded.
 Ctrl-C ends it without a report (exit code 130).
 
 example:
