@@ -14,6 +14,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 WITH_DOCKERD = Path(__file__).resolve().parents[1] / "scripts" / "with_dockerd.sh"
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests against a Docker engine are slow ones: starting it, and each container, takes long."""
+    for item in items:
+        asked = "docker_host" in getattr(item, "fixturenames", ())
+        case = getattr(item, "callspec", None)
+        if asked or (case is not None and "docker" in case.params.values()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def docker_host() -> Iterator[str]:
     """The address of a Docker engine: the one `DOCKER_HOST` names, or one of our own."""
