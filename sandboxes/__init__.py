@@ -6,6 +6,7 @@ from .containers import DockerSandbox
 from .egress import NetworkNotAllowed, NetworkPolicy
 from .facade import close_default, execute, execute_async, grade, grade_async
 from .grading import GradeOptions, Grading, TestResult, grade_in_detail
+from .grading_repository import grade_repository
 from .languages import LANGUAGES, UnknownLanguage
 from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
 from .sessions import Session, Snapshot
@@ -40,5 +41,6 @@ __all__ = [
     "grade",
     "grade_async",
     "grade_in_detail",
+    "grade_repository",
     "open_sandbox",
 ]

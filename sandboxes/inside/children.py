@@ -16,9 +16,11 @@ from . import (
     prove,
     prove_many,
     prove_pytest,
+    prove_repository,
     repl,
     serve,
     syscalls as sc,
+    uploads,
     way_out,
 )
 from .plan import UNSAFE, USERNS, Plan
@@ -28,6 +30,7 @@ from .request import (
     PROVE,
     PROVE_MANY,
     PROVE_PYTEST,
+    PROVE_REPOSITORY,
     PYTHON,
     REPL,
     SERVE,
@@ -47,6 +50,7 @@ MODES: dict[str, Mode] = {
     PROVE: prove.run,
     PROVE_MANY: prove_many.run,
     PROVE_PYTEST: prove_pytest.run,
+    PROVE_REPOSITORY: prove_repository.run,
     REPL: repl.run,
 }
 """mode -> what does it; returns the exit code."""
@@ -67,7 +71,7 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
         if way_out.NAME in streams:
             way_out.hand_over(streams.pop(way_out.NAME))
         os.closerange(place(streams), HIGHEST_DESCRIPTOR)
-        write_files(request.files)
+        uploads.write_files(request.files)
         code = MODES[request.mode](request)
     except BaseException as error:
         traceback.print_exception(error)
@@ -114,19 +118,6 @@ def place(streams: dict[str, int]) -> int:
     for number, descriptor in enumerate(high, start=3):
         os.dup2(descriptor, number)
     return 3 + len(high)
-
-
-def write_files(files: dict[str, bytes]) -> None:
-    """Put the uploaded files into the (still empty) work directory, with the program's own
-    rights.
-    """
-    for name, data in files.items():
-        folder = os.path.dirname(name)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
-        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o755)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
 
 
 def kill_children() -> None:

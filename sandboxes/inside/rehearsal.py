@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 
-from . import children, program, prove, serve, syscalls as sc, wire
+from . import children, program, prove, serve, syscalls as sc, uploads, wire
 from .request import PYTHON, Request, encode, receive
 
 _TIMES = 40
@@ -48,7 +48,7 @@ def _rehearse(near: socket.socket, far: socket.socket, null: int, number: int) -
     children.place(streams)
     for descriptor in streams.values():
         os.close(descriptor)
-    children.write_files(received.files)
+    uploads.write_files(received.files)
     program.run(received)
 
 

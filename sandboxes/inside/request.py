@@ -27,7 +27,8 @@ MARSHAL_VERSION = 2
 
 PYTHON, COMMAND, FETCH, REPL = "python", "command", "fetch", "repl"
 SERVE, PROVE, PROVE_MANY, PROVE_PYTEST = "serve", "prove", "prove_many", "prove_pytest"
-QUIET = (SERVE, PROVE, PROVE_MANY, PROVE_PYTEST, REPL)
+PROVE_REPOSITORY = "prove_repository"
+QUIET = (SERVE, PROVE, PROVE_MANY, PROVE_PYTEST, PROVE_REPOSITORY, REPL)
 """Modes that get no output pipes: what they print is discarded, or goes where the driver says."""
 
 
@@ -37,7 +38,7 @@ class Request:
     Args:
         mode: PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read
             `options["paths"]`. SERVE and PROVE (or PROVE_MANY, PROVE_PYTEST): the two sides of a
-            grading. REPL: a session.
+            grading. PROVE_REPOSITORY: both in one. REPL: a session.
         files: written below the work directory first, by the child itself.
         streams: what the descriptors sent along are, in order: "out", "err", "in", "peer",
             "report".
