@@ -30,10 +30,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from algorithms_runs import Job, Plan, Run, train_recipe, warm_start
-from algorithms_table import draw, markdown, table
+from algorithms_table import draw, markdown, publish, table
 
 REFERENCE = "grpo"
 """Runs in every environment."""
+PAGE = Path(__file__).parents[1] / "docs" / "algorithms.md"
 
 
 def run_all(plan: Plan, recipes: Sequence[str], seeds: Sequence[int], processes: int) -> list[Run]:
@@ -85,6 +86,7 @@ def main() -> int:
     parser.add_argument("--lr-scale", type=float, default=1.0, help="times each environment's own")
     parser.add_argument("--out", type=Path, default=Path("runs/algorithms"))
     parser.add_argument("--fresh", action="store_true", help="do everything again")
+    parser.add_argument("--write-docs", action="store_true", help="into docs/algorithms.md")
     arguments = parser.parse_args()
     from ludus.trainer.recipes import recipe_names
 
@@ -106,8 +108,14 @@ def main() -> int:
     (plan.out / "table.md").write_text(text)
     (plan.out / "runs.json").write_text(json.dumps([asdict(run) for run in runs], indent=1))
     draw(runs, plan.out / "curves.png")
+    spent = time.perf_counter() - began
+    if arguments.write_docs:
+        how = f"{len(seeds)} seeds from {seeds[0]}, {plan.steps} steps, {plan.eval_tasks} tasks"
+        minutes = sum(run.seconds for run in runs) / 60
+        note = f"Measured: {how}; {minutes:.0f} minutes of one process, warm starts apart."
+        publish(f"{text}\n{note}", plan.out / "curves.png", PAGE)
     where = f"{arguments.out}/table.md, curves.png, runs.json"
-    print(f"\n{text}\n{time.perf_counter() - began:.0f} s; {where}")
+    print(f"\n{text}\n{spent:.0f} s; {where}")
     failed = any(run.refused for run in runs)
     return int(failed or any("NO" in row for row in table(runs, plan.eval_tasks)))
 

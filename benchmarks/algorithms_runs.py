@@ -52,7 +52,7 @@ class Job:
 
     def folder(self, plan: Plan) -> Path:
         """Where its run goes."""
-        return place_of(plan, self.environment, self.seed) / self.recipe
+        return place_of(plan, self.environment, self.seed) / f"{self.recipe}-{plan.steps}"
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from algorithms_runs import Run
 
 STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Two-sided 95% quantiles of Student's t, by number of seeds."""
+MARK = "<!-- learning table: written by benchmarks/algorithms.py --write-docs -->"
+END = "<!-- end of the learning table -->"
 HEADER = [
     "recipe",
     "before",
@@ -96,6 +99,14 @@ def markdown(runs: Sequence[Run], eval_tasks: int) -> str:
     refused = {run.recipe: run.refused for run in runs if run.refused}
     notes = "\n".join(f"- {name}: not run: {reason}" for name, reason in sorted(refused.items()))
     return f"{text}\n\n{notes}\n" if notes else f"{text}\n"
+
+
+def publish(text: str, picture: Path, page: Path) -> None:
+    """Put the table and its picture into the documentation."""
+    before, rest = page.read_text().split(MARK)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{MARK}\n\n{text.strip()}\n\n{END}{after}")
+    shutil.copy(picture, page.parent / "pictures" / "algorithms-learning.png")
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
