@@ -348,7 +348,7 @@ def guardians() -> list[int]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == os.getpid() and b"inside.launch" in (entry / "cmdline").read_bytes():
+                if parent == os.getpid() and b"\0launch\0" in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
 
@@ -370,12 +370,15 @@ async def test_a_fault_of_ours_is_never_failed() -> None:
         code, limits = "import time; time.sleep(0.4)", {"run_timeout": 0.6, "compile_timeout": 0.1}
         submission = submit_request("```python\n" + code + "\n```", [("", "")])
         submission["config"].update(limits)
-        run, judged, cells, scripts = await asyncio.gather(
-            ask(http, "/run_code", {**json.loads(verl_request(code)), **limits}),
-            ask(http, "/submit", submission),
-            ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 1}),
-            ask(http, "/execute_batch", router_request([code], timeout=1, request_timeout=3)),
-        )
+        for _ in range(4):  # until no kill came too late to meet the run
+            run, judged, cells, scripts = await asyncio.gather(
+                ask(http, "/run_code", {**json.loads(verl_request(code)), **limits}),
+                ask(http, "/submit", submission),
+                ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 1}),
+                ask(http, "/execute_batch", router_request([code], timeout=1, request_timeout=3)),
+            )
+            if run[0] == 504 or run[1]["status"] != "Success":
+                break
         ended.set()
         await killing
         assert run[0] == 504 or run[1]["status"] == "SandboxError"
