@@ -370,14 +370,16 @@ async def test_a_fault_of_ours_is_never_failed() -> None:
         code, limits = "import time; time.sleep(0.4)", {"run_timeout": 0.6, "compile_timeout": 0.1}
         submission = submit_request("```python\n" + code + "\n```", [("", "")])
         submission["config"].update(limits)
-        for _ in range(4):  # until no kill came too late to meet the run
+        patience = time.monotonic() + 20
+        while True:  # until no kill came too late to meet the run
             run, judged, cells, scripts = await asyncio.gather(
                 ask(http, "/run_code", {**json.loads(verl_request(code)), **limits}),
                 ask(http, "/submit", submission),
                 ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 1}),
                 ask(http, "/execute_batch", router_request([code], timeout=1, request_timeout=3)),
             )
-            if run[0] == 504 or run[1]["status"] != "Success":
+            missed = run[0] != 504 and run[1]["status"] == "Success"
+            if not missed or time.monotonic() > patience:
                 break
         ended.set()
         await killing
