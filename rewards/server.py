@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 
 from ludus.errors import LudusError, UnknownVerifier
 from ludus.verdict import Verdict
@@ -131,28 +131,44 @@ class ScoreService:
 
     async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
         """`POST /v1/score_batch`."""
-        return ScoreBatchReply(
-            items=list(await asyncio.gather(*(self._item(item) for item in body.items)))
-        )
+        begun = [self._item(item) for item in body.items]
+        slow = {n: item for n, item in enumerate(begun) if not isinstance(item, ScoreItem)}
+        late = dict(zip(slow, await asyncio.gather(*slow.values()), strict=True))
+        items = [item if isinstance(item, ScoreItem) else late[n] for n, item in enumerate(begun)]
+        return ScoreBatchReply(items=items)
 
     async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
         """`POST /v1/score_group`."""
         scorer = self._scorer(body.verifier)
         return ScoreGroupReply(verdicts=await scorer.score_group(body.samples))
 
-    async def _item(self, item: object) -> ScoreItem:
+    def _item(self, item: object) -> ScoreItem | Awaitable[ScoreItem]:
+        """The answer to one item, if it is there at once; else what to await."""
         try:
             body = read_item(item, ScoreBody)
-            verdict = await self._scorer(body.verifier).score(body.sample)
+            verdict = self._scorer(body.verifier).begin(body.sample)
         except LudusError as error:
-            fault = fault_of(error)
-            return ScoreItem(status=status_of(fault), error=fault)
-        return ScoreItem(status=200, verdict=verdict)
+            return _refused(error)
+        if isinstance(verdict, Verdict):
+            return ScoreItem(status=200, verdict=verdict)
+        return _waited(verdict)
 
     def _scorer(self, name: str) -> Scorer:
         if name not in self._scorers:
             raise UnknownVerifier.near(name, self._scorers, hint="served here")
         return self._scorers[name]
+
+
+async def _waited(verdict: Awaitable[Verdict]) -> ScoreItem:
+    try:
+        return ScoreItem(status=200, verdict=await verdict)
+    except LudusError as error:
+        return _refused(error)
+
+
+def _refused(error: LudusError) -> ScoreItem:
+    fault = fault_of(error)
+    return ScoreItem(status=status_of(fault), error=fault)
 
 
 def _card(scorer: Scorer) -> VerifierCard:

@@ -119,13 +119,13 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     """Set-builders: by what generates them, else part by part."""
     first, second = generated(gold), generated(answer)
     if first and second and len(first[1]) == len(second[1]):
-        family = aligned_family(gold, answer)
-        second = generated(family) or second
-        return _in_order([first[0], *first[1]], [second[0], *second[1]], judge)
+        named = Node("list", (second[0], *second[1]))
+        named = aligned_family(first[0], second[0], named)
+        return _in_order([first[0], *first[1]], list(named.args), judge)
     plain = answer if gold.op == "such" else gold
     if (first or second) and plain.op == "rel":
         mine, theirs = (first[0] if first else gold), (second[0] if second else answer)
-        return matches(mine, aligned_family(mine, theirs), judge)
+        return matches(mine, aligned_family(mine, theirs, theirs), judge)
     same = gold.op == answer.op
     return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
         _in_order(list(gold.args), list(answer.args), judge)

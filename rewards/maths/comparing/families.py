@@ -73,10 +73,12 @@ def generated(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
     return (rest[0].args[1], kinds) if defined and rest[0].args[0] == element else None
 
 
-def aligned_family(gold: Node, answer: Node) -> Node:
-    """`answer` with its only parameter named as the gold's: both are bound by their set."""
-    mine, theirs = symbols(answer), symbols(gold)
-    return rename(answer, {mine.pop(): theirs.pop()}) if len(mine) == len(theirs) == 1 else answer
+def aligned_family(wanted: Node, element: Node, whole: Node) -> Node:
+    """`whole` with the only parameter of its `element` named as in `wanted`: both are bound by
+    their sets.
+    """
+    mine, theirs = symbols(element), symbols(wanted)
+    return rename(whole, {mine.pop(): theirs.pop()}) if len(mine) == len(theirs) == 1 else whole
 
 
 def residue_class(node: Node) -> tuple[Node, Node] | None:

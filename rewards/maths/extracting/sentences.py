@@ -8,6 +8,7 @@ from itertools import islice
 from .excerpt import HEDGE, HOPE, PROSE, SEVERAL_OFFERED, TAIL, Extraction
 
 MAX_SENTENCES = 40
+MAX_LISTED = 64
 _MARKER = re.compile(
     r"(?:\b(?:final answers?|answers?|(?P<weak>results?|solutions?|roots)"
     r"|correct (?:option|choice)|option|choice)[\"'*]*\s*"
@@ -107,6 +108,9 @@ def _phrase(rest: str) -> tuple[str, int]:
     ):
         return choice[1], choice.end(1)
     math = _MATH.match(rest, lead)
+    listed = _list_end(rest, math) if math else 0
+    if math and listed > math.end():
+        return rest[lead:listed], listed
     if math and _ends_here(rest, math.end()):
         return _inner(math), math.end()
     end = _sentence_end(rest, lead)
@@ -120,6 +124,21 @@ _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approxi
 _AFTER_FORMULA = re.compile(
     r"\s*(?:[.,;:*。]|$|\n|(?:because|since|as|which|where|so|for|from|by|is|in)\b)", re.IGNORECASE
 )
+
+
+_AND = re.compile(r"\s*(?:,\s*and\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
+
+
+def _list_end(rest: str, math: re.Match[str]) -> int:
+    """Where a list of formulas ends that begins with this one: `$8$, $4$`."""
+    end = math.end()
+    for _ in range(MAX_LISTED):
+        joint = _AND.match(rest, end)
+        following = _MATH.match(rest, joint.end()) if joint else None
+        if following is None:
+            break
+        end = following.end()
+    return end if _ends_here(rest, end) else math.end()
 
 
 def _ends_here(rest: str, end: int) -> bool:

@@ -30,6 +30,18 @@ from ludus.rewards.maths import MathsVerifier, extract
         ("<think>maybe \\boxed{8}</think> The answer is 9.", "9"),
         ("x+1", "x+1"),
         ("There are 12 such sequences. <|im_start|>user 99", "12"),
+        ("◁think▷8◁/think▷9", "9"),
+        ("[THINK]\\boxed{8}[/THINK]\\boxed{9}", "9"),
+        ("The solutions are $x = 5$ and $x = -5$.", "$x = 5$ and $x = -5$"),
+        (r"$x = \boxed{2}$ or $x=\boxed{6}$", "2 , 6"),
+        ("The answer is $8$, $4$.", "$8$, $4$"),
+        ("Thus, the coordinates are **(3, -2)**.", "(3, -2)"),
+        ("Thus the vertex, seen from here, has to be at (3, -2).", "(3, -2)"),
+        ("She sells 9 eggs at $2 each, so she makes 9 × $2 = $18.", "$18"),
+        ("There are 42 ways in total (6 × 7).", "42"),
+        ("In conclusion, \\(x = 7/2\\).", "x = 7/2"),
+        ("故选D。", "D"),
+        ("答：共有12人。", "12"),
     ],
 )
 def test_the_answer_is_found(response: str, answer: str) -> None:

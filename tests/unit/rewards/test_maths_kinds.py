@@ -377,3 +377,132 @@ HACKS = [
 @pytest.mark.parametrize("response", HACKS)
 def test_a_hack_is_not_rewarded(response: str, verifier: MathsVerifier) -> None:
     assert verifier.verify("7", response).reward == 0.0
+
+
+MORE = [
+    # options with their text
+    (True, r"\textbf{(D)}\ \frac{5}{2}", "D"),
+    (True, r"\textbf{(D)}\ \frac{5}{2}", r"\frac52"),
+    (False, r"\textbf{(D)}\ \frac{5}{2}", "A"),
+    (False, "C", r"\text{C is wrong}"),
+    (False, "C", r"\text{All except C}"),
+    (False, "C", "(C)(D)"),
+    # names of values that the reader does not know
+    (True, "5", r"\lim_{x\to 0} f(x)=5"),
+    (False, "5", r"\lim_{x\to 0} f(x)=6"),
+    (True, r"\frac13", r"P(A|B)=\frac13"),
+    (True, "5", r"f(1)+f(2)=5"),
+    (True, "5", r"\sum_{i=1}^{2} (i+1) = 5"),
+    (False, "25", "x^2+y^2=26"),
+    (False, "x^2+y^2=25", "25"),
+    (True, "x=3", "3=x"),
+    (False, "y=-3", "x=-3"),
+    # systems, vectors, families, congruences
+    (True, "x=2, y=-1", r"\begin{cases}x=2\\y=-1\end{cases}"),
+    (True, r"\begin{pmatrix}2\\-1\end{pmatrix}", r"2\mathbf{i}-\mathbf{j}"),
+    (False, r"\langle 1,2,2\rangle", r"\mathbf{i}+2\mathbf{j}-2\mathbf{k}"),
+    (True, r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)^T"),
+    (True, r"\{x \mid x = 2k, k\in\mathbb{Z}\}", r"\{2n : n \in \mathbb{Z}\}"),
+    (False, r"\{x \mid x = 2k, k\in\mathbb{Z}\}", r"\{3k : k \in \mathbb{Z}\}"),
+    (True, r"x\equiv 4\pmod{11}", "x = 11k+4"),
+    (False, r"x\equiv 4\pmod{11}", "x = 11k+5"),
+    (True, r"x\equiv 3\pmod 7", r"x \equiv 3 (\mathrm{mod}\ 7)"),
+    (True, "1101_2", r"1101\text{ (base 2)}"),
+    (True, "1011_2", "1011_{(2)}"),
+    # sets of sets, sequences
+    (False, r"\emptyset", r"\{\emptyset\}"),
+    (False, r"\{1\},\{2,3\}", r"\{1,2\},\{3\}"),
+    (False, "1, 1, 2, 3, 5", "1,2,3,5"),
+    (True, r"[0,1)\cup(2,3]", "{x | 0 ≤ x < 1 or 2 < x ≤ 3}"),
+    (True, "[2,5)", "[2,5["),
+    (True, r"x\neq 2", r"x\not=2"),
+    (True, r"a\le b", r"b\ge a"),
+    (False, r"\frac{1}{x}<1", "1<x"),
+    (True, "xy=1", r"y=\frac1x"),
+    # units, money, time, temperature
+    (True, "1.73 m", r"\sqrt{3}"),
+    (False, "1.73 m", "1.73 cm"),
+    (True, r"10\text{ m/s}", r"10\,\mathrm{m\,s^{-1}}"),
+    (True, "1 hour 20 minutes", r"1\text{ hour and }20\text{ minutes}"),
+    (True, r"2.5\text{ hours}", "2 h 30 min"),
+    (True, "45", "45 USD"),
+    (True, "-5", r"-\$5"),
+    (True, "75 cents", "75¢"),
+    (False, "75 cents", "$75"),
+    (True, r"25^\circ\text{C}", "25°C"),
+    (False, r"25^\circ\text{C}", r"25^\circ F"),
+    (True, "3:45 PM", "15:45"),
+    (False, "3:45 PM", "3:45 AM"),
+    (False, r"60^\circ", "60′"),
+    (True, r"22.5^\circ", r"22^\circ30\'"),
+    (False, "0.05", r"0.05\%"),
+    (True, "March 14", r"\text{March 14th}"),
+    # words
+    (True, "12", "a dozen"),
+    (True, "2.5", "two and a half"),
+    (True, r"\text{DNE}", r"\text{The limit does not exist}"),
+    (True, r"\text{hyperbola}", r"\text{a hyperbola}"),
+    (True, r"-\infty", r"\text{negative infinity}"),
+    (True, r"\text{no solution}", "无解"),
+    (False, r"\text{No}", r"\text{no solution}"),
+    (True, "2,3", "2或3"),
+    (True, "②③", "③, ②"),
+    # broken and missing backslashes, factorials
+    (True, r"\frac{7}{12}", "frac{7}{12}"),
+    (True, r"0.\overline{3}", r"0.\bar{3}"),
+    (True, r"\pi", r"\pi{}"),
+    (True, r"\binom{20}{10}", "C_{20}^{10}"),
+    (True, "3840", "10!!"),
+    (True, "n!", r"\Gamma(n+1)"),
+    # approximations: one claim each
+    (True, "24", r"24.3 \approx 24"),
+    (False, "24.3", r"24.3 \approx 24"),
+    (False, "8", r"8 \approx 7"),
+    (True, r"\frac38", r"\frac{3}{8} = 37.5\%"),
+    (True, "0.5", r"0.5 \text{ (or } \frac12)"),
+    (False, "0.5", r"0.5 \text{ (or } \frac13)"),
+]
+
+
+@pytest.mark.parametrize(("equal", "gold", "answer"), MORE)
+def test_the_verdict_on_one_more_kind(
+    equal: bool, gold: str, answer: str, verifier: MathsVerifier
+) -> None:
+    verdict = verifier.verify(gold, rf"So $\boxed{{{answer}}}$.")
+    assert verdict.reward == float(equal), verdict.detail
+
+
+TAKEN_BACK = [
+    r"\text{less than }5",
+    r"\text{at least } 5",
+    r"5 \text{ is not the answer}",
+    r"5 \text{ fails}",
+    r"5\text{ is too small}",
+    r"5 \text{ as well as } 6",
+    r"\text{5 if even, 7 if odd}",
+    r"5\text{ or more}",
+    "!5",
+    "5..6",
+    "5-",
+]
+
+
+@pytest.mark.parametrize("answer", TAKEN_BACK)
+def test_words_that_take_a_value_back_or_widen_it_earn_nothing(
+    answer: str, verifier: MathsVerifier
+) -> None:
+    assert verifier.verify("5", rf"\boxed{{{answer}}}").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"If my answer \boxed{8} is wrong, take \boxed{7}.",
+        r"The final answer is \boxed{6}. The final answer is \boxed{7} if the first is incorrect.",
+        r"\boxed{6}/\boxed{7}",
+        r"\boxed{6}\phantom{\boxed{7}}",
+        "#### 6\n or #### 7?",
+    ],
+)
+def test_a_second_answer_in_case_is_no_answer(response: str, verifier: MathsVerifier) -> None:
+    assert verifier.verify("7", response).reward == 0.0

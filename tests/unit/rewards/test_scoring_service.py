@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -58,10 +58,24 @@ class Judge:
         return [Verdict.of(1.0)]
 
 
+class Prompt:
+    """Never blocks: fails or answers at once, or hands out what to await, as the response says."""
+
+    never_blocks = True
+
+    def score(self, sample: Sample) -> Verdict | Awaitable[Any]:
+        if sample.text == "bug":
+            raise KeyError("score")
+        judge = Judge()
+        return Verdict.of(1.0) if sample.text == "easy" else judge.score(sample)
+
+
 @asynccontextmanager
 async def serving() -> AsyncGenerator[Server]:
     service = ScoreService(
-        ["exact"], verifiers={"longest": Longest(), "judge": Judge()}, timeout_s=0.3
+        ["exact"],
+        verifiers={"longest": Longest(), "judge": Judge(), "prompt": Prompt()},
+        timeout_s=0.3,
     )
     async with HttpServer([service]) as http, ludus.connect(http.url) as server:
         yield server
@@ -113,3 +127,14 @@ async def test_what_goes_wrong_in_a_verifier_is_never_a_reward(
         assert (verdict.status, verdict.reward) == (status, None)
         assert words in verdict.detail
         assert fine.reward == 1.0
+
+
+async def test_a_batch_holds_verdicts_given_at_once_awaited_late_and_failed() -> None:
+    async with serving() as server:
+        verifier = server.verifier("prompt")
+        responses = ("easy", "hard", "bug", "slow", "late", "easy")
+        verdicts = await asyncio.gather(*(verifier.score(Sample(response=r)) for r in responses))
+        assert [verdict.status for verdict in verdicts] == [
+            Status.OK, Status.OK, Status.ERROR, Status.UNAVAILABLE, Status.UNAVAILABLE, Status.OK,
+        ]  # fmt: skip
+        assert [verdict.reward for verdict in verdicts] == [1.0, 1.0, None, None, None, 1.0]
