@@ -60,7 +60,9 @@ def gradient(policy: nn.Module, sums: Iterable[tuple[Tensor, Tensor]]) -> Tensor
     return torch.cat([grad.flatten() for grad in grads]) / weight
 
 
-@pytest.mark.parametrize("agg", AGGREGATIONS, ids=str)
+@pytest.mark.parametrize(
+    "agg", AGGREGATIONS, ids=["token_mean", "sequence_mean", "sequence_sum", "fixed_length"]
+)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_parts_and_packing_leave_the_gradient(
     policy: nn.Module, loss: Callable[..., tuple[Tensor, Tensor]], agg: Agg
