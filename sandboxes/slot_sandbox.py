@@ -5,7 +5,6 @@ and `unsafe`.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
@@ -22,9 +21,10 @@ from ludus.errors import ConfigError
 
 from .control_groups import ControlGroup, ControlGroups
 from .egress import EgressProxy, NetworkNotAllowed, NetworkPolicy
+from .fetching import fetch_back
 from .inside import emptying, syscalls
 from .inside.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, Plan
-from .inside.request import COMMAND, FETCH, PYTHON, Request
+from .inside.request import COMMAND, PYTHON, Request
 from .languages import Language, find_language
 from .paths import check_fetch, check_files
 from .places import certificate_places, package_folders, readable_places
@@ -276,7 +276,7 @@ class SlotSandbox:
                         outcome = await slot.run(
                             request, limits, stdin=stdin, peers=peers, preserve=bool(fetch)
                         )
-                    fetched = await _fetch(slot, fetch, limits) if fetch else ({}, {})
+                    fetched = await fetch_back(slot, fetch, limits) if fetch else ({}, {})
                 return _execution(outcome, waited, *fetched)
             except SlotLost as error:
                 problem = str(error)
@@ -368,42 +368,6 @@ def _uid(number: int) -> int:
         if count > 4_000_000_000
         else 50_000 + number % 512
     )
-
-
-async def _fetch(
-    slot: Slot, paths: list[str], limits: Limits
-) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Read files back with a second child: unprivileged, and after every process of the run is
-    gone.
-    """
-    room = limits.output_bytes
-    request = Request(mode=FETCH, options={"paths": paths, "limit_bytes": room})
-    overhead = sum(6 * len(path) + 256 for path in paths)
-    reading = Limits(
-        timeout_s=30,
-        cpu_s=30,
-        memory_bytes=limits.memory_bytes + 2 * room,
-        output_bytes=room + overhead,
-    )
-    outcome = await slot.run(request, reading)
-    if outcome.status is not ExecutionStatus.OK:
-        raise SlotLost(
-            f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}"
-        )
-    return _parse_files(outcome.stdout)
-
-
-def _parse_files(data: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
-    files: dict[str, bytes] = {}
-    refused: dict[str, str] = {}
-    while data:
-        line, _, data = data.partition(b"\n")
-        answer = json.loads(line)
-        if "refused" in answer:
-            refused[answer["path"]] = answer["refused"]
-        else:
-            files[answer["path"]], data = data[: answer["size"]], data[answer["size"] :]
-    return files, refused
 
 
 def _execution(
