@@ -27,11 +27,17 @@ from .trajectory import FAILURES, Episode, Finish, Stop, Trajectory, Turn, TurnK
 logger = logging.getLogger(__name__)
 
 
+MOST_SPANS = 256
+"""Of an episode that neither the caller nor the environment bounds."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on one episode, besides the environment's own."""
 
-    max_turns: int = 256
-    """Sampled spans, summaries of the context included: H."""
+    max_turns: int = 0
+    """Sampled spans, summaries of the context included: H. 0 leaves it to the environment: where it
+    bounds its episodes, as many again may be summaries and folds; where it does not, 256.
+    """
     max_idle_turns: int = 10
     """Turns in a row without a call that could be run, where there are tools; 0 sets no bound."""
     episode_timeout_s: float = 600.0
@@ -127,7 +133,7 @@ class _Game:
         self.task = str(info.get("task", ""))
         briefing: Briefing = info["briefing"]
         messages = opening_of(briefing, observation)
-        for _ in range(self.limits.max_turns):
+        for _ in range(self.limits.max_turns or _spans(briefing)):
             turn = await self._act(messages, briefing)
             if isinstance(turn, Stop):
                 return turn
@@ -210,6 +216,11 @@ class _Game:
         if not terminated:
             return Stop.MAX_TURNS
         return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
+
+
+def _spans(briefing: Briefing) -> int:
+    """The most spans of an episode nobody gave a bound for."""
+    return MOST_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
 
 
 def _context_counts(made: Trajectory) -> dict[str, float]:
