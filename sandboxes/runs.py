@@ -26,7 +26,7 @@ up.
 """
 
 MAX_PROCESSES = 128
-"""Where no control group counts them, more processes than this end the run."""
+"""Where no control group counts them, more processes and threads than this end the run."""
 
 _FIRST_LOOK_S = 0.005
 _LOOK_EVERY_S = 0.25
@@ -132,6 +132,7 @@ class Run:
         self.detail = ""
         self.timer: asyncio.TimerHandle | None = None
         self.cpu_before = 0.0
+        self.own_cpu_s: dict[tuple[int, int], float] = {}
         self.ended = 0.0
 
     def begin(self, request: Request, stdin: bytes, peers: Sequence[tuple[str, int]]) -> None:
@@ -181,7 +182,7 @@ class Run:
         elapsed = time.monotonic() - self.started
         limits = self.limits
         tree = None if self.slot.group else self.slot.look()
-        cpu = tree.cpu_s if tree else self._group_cpu()
+        cpu = self._tree_cpu(tree) if tree else self._group_cpu()
         left = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
@@ -190,7 +191,9 @@ class Run:
         ):
             self.stop(ExecutionStatus.OOM, f"used more than {limits.memory_bytes} bytes of memory")
         elif tree and tree.processes > MAX_PROCESSES:
-            self.stop(ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes")
+            self.stop(
+                ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes and threads"
+            )
         elif left <= 0:
             left = self._overdue(elapsed, cpu)
         if not self.verdict:
@@ -200,6 +203,13 @@ class Run:
 
     def _group_cpu(self) -> float:
         return self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
+
+    def _tree_cpu(self, tree: process_tree.TreeUsage) -> float:
+        """A process whose parent does not wait for it takes its time with it: what was seen of it
+        counts on.
+        """
+        self.own_cpu_s.update(tree.own_cpu_s)
+        return max(tree.cpu_s, sum(self.own_cpu_s.values()))
 
     def _overdue(self, elapsed: float, cpu: float) -> float:
         """Past the wall limit: the program's own doing, unless the machine kept it waiting for a
