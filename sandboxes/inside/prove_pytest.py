@@ -42,6 +42,11 @@ class _Results:
     def __init__(self) -> None:
         self.found: dict[str, tuple[bool, str, float]] = {}
         self.problem = ""
+        self.skipped: set[str] = set()
+        self._collected: list[str] = []
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self._collected = [item.nodeid for item in session.items]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -49,6 +54,7 @@ class _Results:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.skipped:
+            self.skipped.add(report.nodeid)
             return
         passed, detail, seconds = self.found.get(report.nodeid, (False, "", 0.0))
         if report.when == "call":
@@ -56,6 +62,14 @@ class _Results:
         if report.failed:
             passed, detail = False, str(report.longrepr)[-_DETAIL_LETTERS:]
         self.found[report.nodeid] = passed, detail, seconds + report.duration
+
+    def all(self) -> Iterator[tuple[bool, str, float]]:
+        """One result for each test there is, whether or not it was come to; skipped ones left
+        out.
+        """
+        for name in dict.fromkeys([*self._collected, *self.found]):
+            if name not in self.skipped:
+                yield self.found.get(name, (False, "it did not run", 0.0))
 
 
 def run(request: Request) -> int:
@@ -84,8 +98,9 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     bench.meet()
     sys.modules[module] = SolutionModule(module, bench)
     results = _run_pytest(job)
-    for number, (passed, detail, seconds) in enumerate(results.found.values()):
-        yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
-    if results.problem or not results.found:
+    number = 0
+    for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
+        yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
+    if results.problem or not number:
         detail = results.problem or "no test ran"
-        yield {"test": len(results.found), "passed": False, "detail": detail, "seconds": 0.0}
+        yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}

@@ -239,6 +239,17 @@ async def test_a_pytest_file_runs_against_proxies(sandbox: SlotSandbox) -> None:
         assert (verdict.status, verdict.reward) == (Status.OK, 0.0), cheat
 
 
+async def test_tests_a_solution_keeps_from_running_count_as_failed(sandbox: SlotSandbox) -> None:
+    tests = "from solution import f\n" + "".join(
+        f"def test_{n}():\n    assert f({n}) == {2 * n}\n" for n in range(1, 11)
+    )
+    interrupts = "def f(n):\n    if n == 1: return 2\n    raise KeyboardInterrupt\n"
+    options = GradeOptions(partial=True)
+    graded = await grade_in_detail(sandbox, interrupts, [tests], kind="pytest", options=options)
+    assert graded.verdict.reward == pytest.approx(1 / 10)
+    assert len(graded.results) == 10
+
+
 def _published() -> list[tuple[str, str, list[str], float]]:
     """HumanEval and MBPP: the published solutions, and for HumanEval an empty body each."""
     folder = Path(str(DATA), "code")
