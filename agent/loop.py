@@ -17,7 +17,7 @@ import msgspec
 
 from ludus.envs import Briefing, Info
 from ludus.envs.gym import Playable
-from ludus.errors import RemoteError, RewardUnavailable
+from ludus.errors import LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Message, Observation, as_messages, system
 from ludus.verdict import Verdict
 
@@ -81,7 +81,9 @@ async def play(
             stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
         else:
             stop = game.fail(*_why(error))
-            logger.log(_level(error), "%s, task %s: %s", env.id, game.task, error, exc_info=error)
+            shown = _unforeseen(error)
+            played = game.task or task or "unknown"
+            logger.log(_level(error), "%s, task %s: %s", env.id, played, error, exc_info=shown)
     return Episode(
         task=game.task or task or "",
         seed=seed,
@@ -111,6 +113,12 @@ def _level(error: Exception) -> int:
     """What somebody has to repair is an error; what may pass is a warning."""
     passing = (_PolicyFailed, RewardUnavailable, RemoteError)
     return logging.WARNING if isinstance(error, passing) else logging.ERROR
+
+
+def _unforeseen(error: Exception) -> Exception | None:
+    """What needs a traceback to be understood: not what ludus raised on purpose."""
+    raised = error.__cause__ if isinstance(error, _PolicyFailed) else error
+    return None if isinstance(raised, LudusError) else error
 
 
 class _Game:
