@@ -36,6 +36,9 @@ _PATIENCE = 8.0
 overloaded.
 """
 
+_CLEARING_TIMEOUT_S = 30.0
+"""How long a slot may clear up after a run before it is given up."""
+
 _READ_BYTES = 1 << 18
 
 
@@ -102,6 +105,10 @@ class Holder(Protocol):
         """End the present run; its report follows."""
         ...
 
+    def is_busy(self) -> bool:
+        """Whether it has not come to the present run's request yet: it clears up after the last."""
+        ...
+
     def give_up(self) -> None:
         """The slot does not answer: end it."""
         ...
@@ -131,6 +138,7 @@ class Run:
         self.verdict: ExecutionStatus | None = None
         self.detail = ""
         self.timer: asyncio.TimerHandle | None = None
+        self.begun = False
         self.cpu_before = 0.0
         self.own_cpu_s: dict[tuple[int, int], float] = {}
         self.ended = 0.0
@@ -147,7 +155,7 @@ class Run:
                 names.append("in")
                 own.append(memory_file("stdin", stdin))
             request.streams = names
-            self.started = time.monotonic()
+            self.asked = self.started = time.monotonic()
             self.slot.send(request, own)
         finally:
             for descriptor in own:
@@ -179,6 +187,8 @@ class Run:
 
     def _look(self) -> None:
         """Hold the run against its limits, and say when to look again."""
+        if not self._has_begun():
+            return
         elapsed = time.monotonic() - self.started
         limits = self.limits
         tree = None if self.slot.group else self.slot.look()
@@ -200,6 +210,21 @@ class Run:
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))
             often = _LOOK_EVERY_S if self.slot.group else _SHORTEST_LOOK_S
             self.timer = self.loop.call_later(max(0.001, min(left, soon, often)), self._look)
+
+    def _has_begun(self) -> bool:
+        """Until its slot has cleared up after another run, a run is charged nothing."""
+        self.begun = self.begun or not self.slot.is_busy()
+        if self.begun:
+            return True
+        now = time.monotonic()
+        if now - self.asked > _CLEARING_TIMEOUT_S:
+            self.slot.give_up()
+            return False
+        self.started = now
+        if self.slot.group:
+            self.cpu_before = self.slot.group.cpu_s()
+        self.timer = self.loop.call_later(_SHORTEST_LOOK_S, self._look)
+        return False
 
     def _group_cpu(self) -> float:
         return self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0

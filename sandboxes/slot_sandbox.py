@@ -304,7 +304,7 @@ class SlotSandbox:
         gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
         return Plan(
             tier=self._tier,
-            work=self._work_folder(number, uid, gid),
+            work=self._work_folder(number, gid),
             uid=uid,
             gid=gid,
             readable=self._readable(kind),
@@ -332,14 +332,15 @@ class SlotSandbox:
         numeric = kind in (NUMERIC, SESSION) and self._has_numpy
         return [*_PRELOAD, *(("numpy",) if numeric else ())]
 
-    def _work_folder(self, number: int, uid: int, gid: int) -> str:
+    def _work_folder(self, number: int, gid: int) -> str:
         if self._work is None:
             return ""
         self._work.chmod(0o711)
         folder = self._work / f"slot-{number}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.getuid() == 0:
-            os.chown(folder, uid, gid)
+        if os.getuid() == 0:  # not the program's own: it could lock it, or leave attributes on it
+            os.chown(folder, 0, gid)
+            folder.chmod(0o1770)
         return str(folder)
 
     async def close(self) -> None:

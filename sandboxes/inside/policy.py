@@ -88,6 +88,7 @@ _ATTRIBUTES = (
     "utime", "utimes", "utimensat", "futimesat",
     "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
 )  # fmt: skip
+_OF_TERMINALS_AND_SOCKETS = (0x5400, 0x8900)  # requests of `ioctl`; those of files set flags
 _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240, 246))
 
 
@@ -165,4 +166,7 @@ def attributes_kept() -> bytes:
     which leaves those calls open whatever the path.
     """
     allowed = set(range(_NEWEST_KNOWN + 1)).difference(ALLOWED[name] for name in _ATTRIBUTES)
-    return seccomp.assemble(allowed, (), _NEWEST_KNOWN, absent=())
+    requests = seccomp.ArgumentRule(
+        ALLOWED["ioctl"], 1, 0xFFFF_FF00, _OF_TERMINALS_AND_SOCKETS, errno.ENOTTY
+    )
+    return seccomp.assemble(allowed, (requests,), _NEWEST_KNOWN, absent=())
