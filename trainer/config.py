@@ -135,7 +135,7 @@ class RunConfig:
     """The run folder."""
 
     folder: str = ""
-    """Where it goes; empty is runs/<environment>-<recipe>."""
+    """Where it goes; empty is runs/<environment>-<recipe>, of ludus sft runs/sft."""
     resume: bool = False
     """Go on from the newest checkpoint of the folder."""
     save_every: int = 50
