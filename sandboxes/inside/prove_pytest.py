@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from .prove import PEER, REPORT, Bench, Job, write_rows
+from . import needs
+from .prove import PEER, REPORT, Bench, Job, UnusableTests, write_rows
 from .request import Request
 
 _FILE = "test_hidden.py"
@@ -86,7 +87,10 @@ def _run_pytest(job: Job) -> _Results:
     results = _Results()
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
-    import pytest  # large: only these children load it
+    try:
+        import pytest  # large: only these children load it
+    except ImportError:
+        raise UnusableTests(needs.not_installed(["pytest"])) from None
 
     pytest.main([*arguments, _FILE], plugins=[results])
     return results
@@ -98,9 +102,24 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     bench.meet()
     sys.modules[module] = SolutionModule(module, bench)
     results = _run_pytest(job)
+    _check_modules(job, results)
     number = 0
     for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
         yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
     if results.problem or not number:
         detail = results.problem or "no test ran"
         yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}
+
+
+def _check_modules(job: Job, results: _Results) -> None:
+    """Tests that lack a module failed by themselves.
+
+    Raises:
+        UnusableTests: they do.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    said = [results.problem, *(detail for _, detail, _ in results.found.values())]
+    if any("ModuleNotFoundError" in text for text in said) and (
+        lacking := needs.missing_modules(sources)
+    ):
+        raise UnusableTests(needs.not_installed(lacking))
