@@ -13,8 +13,8 @@
 
 A value is text if the tool's schema says string, else JSON. Without a schema, what is JSON but no
 string is read as JSON. A `</parameter>` ends a value only where another parameter, or the end of
-the function or the call, follows: values may be code that holds the tag. `</tool_call>`, or the end
-of a turn that is complete, ends a function too.
+the function, follows: values may be code that holds the tag. A function may also end with its call,
+before another or at the end of the turn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _OUTER = r"(?:seed:)?tool_call"
 _FUNCTION = re.compile(rf"(?:<{_OUTER}>\s*)?<function=([^<>\n]{{0,256}})>")
 _BEGINNING = re.compile(rf"{_FUNCTION.pattern}|<{_OUTER}>(?:\s*<function=)?|<function=")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]{0,256})>\n?")
-_END_OF_VALUE = re.compile(rf"</parameter>(?=\s*(?:<parameter=|</function>|</{_OUTER}>|\Z))")
+_END_OF_VALUE = re.compile(
+    rf"</parameter>(?=\s*(?:<parameter=|</function>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>)))"
+)
 _END_OF_CALL = re.compile(rf"\s*(?:</function>(?:\s*</{_OUTER}>)?|</{_OUTER}>)")
 _ANY_END_OF_CALL = re.compile(rf"</function>(?:\s*</{_OUTER}>)?|</{_OUTER}>")
 _END_OF_TURN = re.compile(r"\s*\Z")

@@ -111,8 +111,10 @@ class _Turn:
     def _call(self, start: int, closed: _Next) -> None:
         self._say(start)
         made, after = self.read(self.text, start, f"call_{len(self.calls)}")
-        if not self.thought and any(one.error for one in made) and closed.after(start) < after:
-            self._thoughts_end(closed.after(start))  # what could not be read was half a thought
+        end = closed.after(start)
+        inside = self.text.find(OPEN, start, end) >= 0  # it thinks in the middle of the call
+        if not self.thought and any(one.error for one in made) and end < after and not inside:
+            self._thoughts_end(end)  # what could not be read was half a thought
             return
         if self.invented:
             made = [ToolCall(name=one.name, id=one.id, error=AFTER_INVENTED) for one in made]

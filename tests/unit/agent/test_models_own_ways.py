@@ -65,6 +65,17 @@ def test_what_templates_and_servers_put_beside_the_name_is_no_argument() -> None
     assert read(HERMES, text) == [("now", {})]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n<think>hm</think>{"name": "now"}\n</tool_call>',
+        '<tool_call>{"name": "search", "arguments": <think>hm</think>{"query": "x"}}</tool_call>',
+    ],
+)
+def test_thoughts_inside_a_call_make_it_unreadable_and_that_is_told(text: str) -> None:
+    assert "not valid JSON" in reason(HERMES, text)
+
+
 # --- qwen3-coder -------------------------------------------------------------------------------
 
 
@@ -122,6 +133,19 @@ def test_where_a_string_may_stand_a_word_is_a_string(word: str) -> None:
 )
 def test_a_function_ends_with_its_call_and_names_may_be_quoted(text: str) -> None:
     assert read(CODER, text) == [SEARCH]
+
+
+@pytest.mark.parametrize("end", ["</parameter></tool_call>", "</parameter>\n</tool_call>; 1"])
+def test_the_end_of_a_call_inside_a_value_is_part_of_it(end: str) -> None:
+    code = f's = "{end}"\nprint(s)'
+    text = CODER.render([ToolCall(name="python", arguments={"code": code})])
+    assert read(CODER, text) == [("python", {"code": code})]
+
+
+def test_functions_that_end_with_their_calls_may_follow_each_other() -> None:
+    one = "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</tool_call>\n"
+    assert read(CODER, one * 3) == [SEARCH] * 3
+    assert [name for name, _ in read(CODER, one * 3, complete=False)] == ["search"] * 3
 
 
 @pytest.mark.parametrize(
