@@ -199,6 +199,7 @@ async def test_unknown_paths_and_methods_are_answered_in_our_own_words(
 ) -> None:
     status, reply = await ask(http, "GET", "/v2/envs")
     assert (status, reply["error"]["code"]) == (404, "not_found")
+    assert "served here: envs" in reply["error"]["message"]
     status, reply = await ask(http, "PUT", "/v1/envs")
     assert (status, reply["error"]["code"]) == (405, "method_not_allowed")
 

@@ -281,8 +281,9 @@ class HttpServer:
         try:
             return await handler(request)
         except web.HTTPNotFound:
-            known = "see /openapi.json" if self._routes() else "nothing is served"
-            fault = Fault(code="not_found", message=f"no route {request.path!r}; {known}")
+            served = " and ".join(service.name for service in self.services) or "nothing"
+            said = f"no route {request.path!r}; served here: {served} (/openapi.json)"
+            fault = Fault(code="not_found", message=said)
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             message = f"{request.path} takes {allowed}, not {request.method}"
