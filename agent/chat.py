@@ -9,7 +9,7 @@ sampled: the sampled part is never decoded and encoded again. Where a template w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -36,8 +36,11 @@ class Tokenizer(Protocol):
     def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 CACHED_BYTES, CACHED = 256, 4096
-"""Extensions by short messages are kept: environments repeat them, and templates are slow."""
+"""What short messages are encoded as is kept: episodes repeat them, and templates are slow."""
 
 TOOL_TAGS = (
     "<tool_response>", "</tool_response>", "<tool_call>", "</tool_call>", "<think>", "</think>"
@@ -66,6 +69,7 @@ class ChatFormat:
         self.tool_format = tool_format
         self._marks = _special_marks(tokenizer)
         self._extensions: dict[bytes, list[int] | None] = {}
+        self._encoded: dict[str, list[int]] = {}
         self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
         self.end_of_turn: str = self._find_end_of_turn()
         (self.end_of_turn_id,) = self._encode(self.end_of_turn)
@@ -95,9 +99,7 @@ class ChatFormat:
         text = self._suffix(new)
         made = None if text is None else self._encode(text if ended else self.end_of_turn + text)
         if len(key) <= CACHED_BYTES:
-            if len(self._extensions) >= CACHED:
-                self._extensions.clear()
-            self._extensions[key] = None if made is None else list(made)
+            _keep(self._extensions, key, None if made is None else list(made))
         return made
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
@@ -185,10 +187,21 @@ class ChatFormat:
         return row
 
     def _encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False)
+        known = self._encoded.get(text)
+        if known is None:
+            known = self.tokenizer.encode(text, add_special_tokens=False)
+            if len(text) <= CACHED_BYTES:
+                _keep(self._encoded, text, known)
+        return list(known)
 
 
 _STUB_ANSWER = assistant("~")
+
+
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    if len(known) >= CACHED:
+        known.clear()
+    known[key] = value
 
 
 def _special_marks(tokenizer: Tokenizer) -> list[str]:

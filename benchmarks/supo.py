@@ -116,8 +116,8 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
             concurrency=setting.tasks * setting.group,
         ),
         context=context_of(setting, arm),
-        trainer=TrainerConfig(lr=setting.lr),
-        eval=EvalConfig(tasks=setting.eval_tasks, every=30),
+        trainer=TrainerConfig(lr=setting.lr, lr_decay="linear"),
+        eval=EvalConfig(tasks=setting.eval_tasks),
         run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
     )
     result = asyncio.run(train(config))

@@ -31,8 +31,9 @@ class Setting:
     demo_steps: int = 120
     long_steps: int = 250
     """For the arm that sees everything: windows twice as long, then whole episodes."""
-    steps: int = 60
-    lr: float = 1e-3
+    steps: int = 40
+    lr: float = 1.5e-3
+    """At first; it falls along a line to 0."""
     tasks: int = 32
     group: int = 8
     eval_tasks: int = 256

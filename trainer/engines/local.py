@@ -11,6 +11,7 @@ import asyncio
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -31,7 +32,10 @@ from .sampler import sample
 T = TypeVar("T")
 
 ADMISSION_WAIT_S = 0.002
-"""How long an idle engine waits for more requests before it computes prompts."""
+ADMISSION_ROUNDS = 20
+"""An idle engine waits so long for more requests before it computes prompts, and while more keep
+coming so often.
+"""
 
 
 class EngineClosed(LudusError, RuntimeError):
@@ -196,10 +200,17 @@ class LocalEngine:
     def _arrivals(self) -> list[Request]:
         room = self.max_rows - len(self._active)
         if not self._active:
-            self._wake.wait(ADMISSION_WAIT_S)
-            self._wake.clear()
+            self._wait_for_company()
         wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
         return list(islice(wanted, room))
+
+    def _wait_for_company(self) -> None:
+        """Episodes ask one after the other: go on when nobody came for a while."""
+        for _ in range(ADMISSION_ROUNDS):
+            waiting = self._waiting.qsize()
+            time.sleep(ADMISSION_WAIT_S)
+            if self._waiting.qsize() == waiting:
+                break
 
     def _prefill(self, arrived: list[Request]) -> None:
         """Compute the prompts, each distinct one once, and sample the first token of each row."""
@@ -209,26 +220,24 @@ class LocalEngine:
         first = len(self._active)
         prompts = list(sharing)
         logits_BV = self._compute_prompts(prompts, first)
-        rows = [request for sharers in sharing.values() for request in sharers[:1]]
+        self._keep(prompts, range(first, first + len(prompts)))
+        rows = [sharers[0] for sharers in sharing.values()]
         order = list(range(len(prompts)))
-        for index, (ids, sharers) in enumerate(sharing.items()):
-            self._prefixes.put(ids, self._cache.save_row(first + index, len(ids)))
-            for sharer in sharers[1:]:
-                self._cache.copy_row(first + index, first + len(rows), len(ids))
-                rows.append(sharer)
-                order.append(index)
+        for index, sharers in enumerate(sharing.values()):
+            rows += sharers[1:]
+            order += [index] * (len(sharers) - 1)
+        sources = [first + index for index in order[len(prompts) :]]
+        targets = range(first + len(prompts), first + len(rows))
+        self._cache.copy_rows(sources, targets, max(map(len, prompts)))
         self._active += rows
         self._append(rows, logits_BV[order])
         self._retire()
 
     def _compute_prompts(self, prompts: list[tuple[int, ...]], first: int) -> torch.Tensor:
         """Run the part of each prompt that is not kept; the logits after it, [B, V]."""
-        bases: list[int] = []
-        for index, ids in enumerate(prompts):
-            length, saved = self._prefixes.longest(ids)
-            if saved is not None:
-                self._cache.load_row(first + index, saved, length)
-            bases.append(length)
+        found = [self._prefixes.longest(ids) for ids in prompts]
+        bases = [length for length, _ in found]
+        self._cache.load_rows(first, [saved for _, saved in found], bases)
         news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
         self.computed_prompt_tokens += sum(map(len, news))
         logits: list[torch.Tensor] = []
@@ -307,22 +316,41 @@ class LocalEngine:
         self.sampled_tokens += len(requests)
 
     def _retire(self) -> None:
-        """Let finished rows go: keep their keys, move the last row into their place."""
-        row = 0
-        while row < len(self._active):
-            request = self._active[row]
-            finish = Finish.ABORT if request.future.cancelled() else request.finished()
-            if finish is None:
-                row += 1
-                continue
-            if not request.stale:
-                computed = len(request.ids) - 1  # the last sampled token was never fed
-                self._prefixes.put(request.ids[:computed], self._cache.save_row(row, computed))
-            mover = self._active.pop()
-            if row < len(self._active):
-                self._cache.copy_row(len(self._active), row, len(mover.ids) - 1)
-                self._active[row] = mover
-            request.answer(finish)
+        """Let finished rows go: keep their keys, move the last rows into their places."""
+        ends = [self._end_of(request) for request in self._active]
+        gone = [row for row, finish in enumerate(ends) if finish is not None]
+        if not gone:
+            return
+        kept = [row for row in gone if not self._active[row].stale]
+        # the last sampled token was never fed
+        self._keep([tuple(self._active[row].ids[:-1]) for row in kept], kept)
+        leaving = [(self._active[row], ends[row]) for row in gone]
+        self._close_gaps(gone, ends)
+        for request, finish in leaving:
+            if finish is not None:
+                request.answer(finish)
+
+    @staticmethod
+    def _end_of(request: Request) -> Finish | None:
+        return Finish.ABORT if request.future.cancelled() else request.finished()
+
+    def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
+        """Keep the keys of `rows`, which hold `prefixes`."""
+        lengths = [len(ids) for ids in prefixes]
+        for ids, saved in zip(prefixes, self._cache.save_rows(rows, lengths), strict=True):
+            self._prefixes.put(ids, saved)
+
+    def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
+        """Move the last rows that stay to where rows before them leave."""
+        left = len(self._active) - len(gone)
+        targets = [row for row in gone if row < left]
+        sources = [row for row in range(left, len(ends)) if ends[row] is None]
+        movers = [self._active[row] for row in sources]
+        length = max((len(request.ids) for request in movers), default=1) - 1
+        self._cache.copy_rows(sources, targets, length)
+        for row, mover in zip(targets, movers, strict=True):
+            self._active[row] = mover
+        del self._active[left:]
 
     def _run_jobs(self) -> None:
         for job, future in taken(self._jobs):
