@@ -39,7 +39,7 @@ class Tokenizer(Protocol):
 K = TypeVar("K")
 V = TypeVar("V")
 
-CACHED_BYTES, CACHED = 256, 4096
+CACHED_BYTES, CACHED = 512, 4096
 """What short messages are encoded as is kept: episodes repeat them, and templates are slow."""
 
 TOOL_TAGS = (
@@ -69,6 +69,7 @@ class ChatFormat:
         self.tool_format = tool_format
         self._marks = _special_marks(tokenizer)
         self._extensions: dict[bytes, list[int] | None] = {}
+        self._prompts: dict[bytes, list[int]] = {}
         self._encoded: dict[str, list[int]] = {}
         self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
         self.end_of_turn: str = self._find_end_of_turn()
@@ -80,7 +81,14 @@ class ChatFormat:
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """The ids of a conversation up to where the policy speaks."""
-        return self._encode(self._render(messages, tools, prompt=True))
+        key = b"" if tools else msgspec.msgpack.encode(messages)
+        if not 0 < len(key) <= CACHED_BYTES:
+            return self._encode(self._render(messages, tools, prompt=True))
+        known = self._prompts.get(key)
+        if known is None:
+            known = self._encode(self._render(messages, tools, prompt=True))
+            _keep(self._prompts, key, known)
+        return list(known)
 
     def extension(self, new: Sequence[Message], *, ended: bool) -> list[int] | None:
         """The ids to append after a sampled turn, so that the policy may answer `new`.

@@ -26,7 +26,7 @@ from ludus.errors import ConfigError, LudusError
 from .kv_cache import RowCache
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import Request, fail, spans, taken
+from .requests import Request, deliver, fail, first_of_each, spans, taken
 from .sampler import sample
 
 T = TypeVar("T")
@@ -114,9 +114,10 @@ class LocalEngine:
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self._max_length}"
             )
-        request = Request(list(ids), sampling, Future(), random.Random(sampling.seed), len(ids))
+        future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        request = Request(list(ids), sampling, future, random.Random(sampling.seed), len(ids))
         self._submit(self._waiting, request)
-        return await asyncio.wrap_future(request.future)
+        return await future
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
         """Log-probability of each id at temperature 1; the first reads 0."""
@@ -221,11 +222,7 @@ class LocalEngine:
         prompts = list(sharing)
         logits_BV = self._compute_prompts(prompts, first)
         self._keep(prompts, range(first, first + len(prompts)))
-        rows = [sharers[0] for sharers in sharing.values()]
-        order = list(range(len(prompts)))
-        for index, sharers in enumerate(sharing.values()):
-            rows += sharers[1:]
-            order += [index] * (len(sharers) - 1)
+        rows, order = first_of_each(list(sharing.values()))
         sources = [first + index for index in order[len(prompts) :]]
         targets = range(first + len(prompts), first + len(rows))
         self._cache.copy_rows(sources, targets, max(map(len, prompts)))
@@ -317,22 +314,20 @@ class LocalEngine:
 
     def _retire(self) -> None:
         """Let finished rows go: keep their keys, move the last rows into their places."""
-        ends = [self._end_of(request) for request in self._active]
+        ends = [request.finished() for request in self._active]
         gone = [row for row, finish in enumerate(ends) if finish is not None]
         if not gone:
             return
         kept = [row for row in gone if not self._active[row].stale]
-        # the last sampled token was never fed
+        # The last sampled token was never fed.
         self._keep([tuple(self._active[row].ids[:-1]) for row in kept], kept)
-        leaving = [(self._active[row], ends[row]) for row in gone]
+        leaving = [
+            (request, request.answer(finish))
+            for request, finish in zip(self._active, ends, strict=True)
+            if finish is not None
+        ]
         self._close_gaps(gone, ends)
-        for request, finish in leaving:
-            if finish is not None:
-                request.answer(finish)
-
-    @staticmethod
-    def _end_of(request: Request) -> Finish | None:
-        return Finish.ABORT if request.future.cancelled() else request.finished()
+        deliver(leaving)
 
     def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
         """Keep the keys of `rows`, which hold `prefixes`."""
@@ -387,21 +382,20 @@ class LocalEngine:
         self._version = version
 
     def _abort(self) -> None:
-        for request in [*taken(self._waiting), *self._arrived, *self._active]:
-            request.answer(Finish.ABORT)
+        everyone = [*taken(self._waiting), *self._arrived, *self._active]
         self._arrived, self._active = [], []
+        deliver([(request, request.answer(Finish.ABORT)) for request in everyone])
 
     def _fail_all(self, error: Exception) -> None:
         """Hand an unexpected error to all in the batch or joining it: no request may hang."""
         failed = [*self._arrived, *self._active]
         self._arrived, self._active = [], []
-        for request in failed:
-            fail(request.future, error)
+        deliver([(request, error) for request in failed])
 
     def _give_up(self, error: Exception) -> None:
         """Hand `error` to everyone who waits for anything."""
         self._fail_all(error)
-        jobs = [future for _, future in taken(self._jobs)]
-        for future in [*(one.future for one in taken(self._waiting)), *jobs, self._job]:
+        deliver([(request, error) for request in taken(self._waiting)])
+        for future in [*(future for _, future in taken(self._jobs)), self._job]:
             if future is not None:
                 fail(future, error)
