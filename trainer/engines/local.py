@@ -33,9 +33,7 @@ T = TypeVar("T")
 
 ADMISSION_WAIT_S = 0.002
 ADMISSION_ROUNDS = 20
-"""An idle engine waits so long for more requests before it computes prompts, and while more keep
-coming so often.
-"""
+"""An idle engine waits for more requests before it computes prompts, so often while any come."""
 
 
 class EngineClosed(LudusError, RuntimeError):
@@ -201,12 +199,11 @@ class LocalEngine:
     def _arrivals(self) -> list[Request]:
         room = self.max_rows - len(self._active)
         if not self._active:
-            self._wait_for_company()
+            self._wait_for_company()  # whoever asks first is rarely alone
         wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
         return list(islice(wanted, room))
 
     def _wait_for_company(self) -> None:
-        """Episodes ask one after the other: go on when nobody came for a while."""
         for _ in range(ADMISSION_ROUNDS):
             waiting = self._waiting.qsize()
             time.sleep(ADMISSION_WAIT_S)
@@ -237,10 +234,10 @@ class LocalEngine:
         self._cache.load_rows(first, [saved for _, saved in found], bases)
         news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
         self.computed_prompt_tokens += sum(map(len, news))
-        logits: list[torch.Tensor] = []
-        for rows in spans([len(new) for new in news], self._prefill_tokens):
-            logits.append(self._compute_rows(news[rows], bases[rows], first + rows.start))
-        return torch.cat(logits)
+        parts = spans([len(new) for new in news], self._prefill_tokens)
+        return torch.cat(
+            [self._compute_rows(news[part], bases[part], first + part.start) for part in parts]
+        )
 
     def _compute_rows(
         self, news: list[tuple[int, ...]], bases: list[int], first: int
