@@ -1,9 +1,9 @@
 """Conversations as tokens and back, by the model's own chat template.
 
 `prompt` renders a whole conversation once. `extension` renders only what is new, to be appended to
-ids that were
-sampled: the sampled part is never decoded and encoded again. Where a template would rewrite what
-    came before, `extension` says so by returning None, and the caller starts a new segment.
+ids that were sampled: the sampled part is never decoded and encoded again. Where a template would
+rewrite what came before (some drop earlier thoughts once a user speaks), `extension` says so by
+returning None, and the caller starts a new segment.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class ChatFormat:
         self._extensions: dict[bytes, list[int] | None] = {}
         self._prompts: dict[bytes, list[int]] = {}
         self._encoded: dict[str, list[int]] = {}
-        self._stub = self._render([user("."), _STUB_ANSWER], [], prompt=False)
+        self._stub = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
+        self._opening = self._render([_STUB_QUESTION], [], prompt=True)
         self.end_of_turn: str = self._find_end_of_turn()
         (self.end_of_turn_id,) = self._encode(self.end_of_turn)
         every = [self.end_of_turn_id, tokenizer.eos_token_id, *stop_ids]
@@ -90,21 +91,24 @@ class ChatFormat:
             _keep(self._prompts, key, known)
         return list(known)
 
-    def extension(self, new: Sequence[Message], *, ended: bool) -> list[int] | None:
+    def extension(
+        self, new: Sequence[Message], *, ended: bool, thought: bool = False
+    ) -> list[int] | None:
         """The ids to append after a sampled turn, so that the policy may answer `new`.
 
         Args:
             new: the messages since that turn.
             ended: whether the sampled ids end with the end-of-turn token; if not, it is appended.
+            thought: whether that turn holds thoughts, which templates may keep or drop.
 
         Returns:
             The ids, or None where the template does not extend what came before.
         """
-        key = msgspec.msgpack.encode((ended, new))
+        key = msgspec.msgpack.encode((ended, thought, new))
         if key in self._extensions:
             known = self._extensions[key]
             return None if known is None else list(known)
-        text = self._suffix(new)
+        text = self._suffix(new, _STUB_THOUGHT if thought else _STUB_ANSWER)
         made = None if text is None else self._encode(text if ended else self.end_of_turn + text)
         if len(key) <= CACHED_BYTES:
             _keep(self._extensions, key, None if made is None else list(made))
@@ -163,14 +167,25 @@ class ChatFormat:
             )
         return found
 
-    def _suffix(self, new: Sequence[Message]) -> str | None:
-        """The text after the end-of-turn token of an assistant turn that `new` follows."""
-        conversation = [user("."), _STUB_ANSWER, *new]
-        full = self._render(conversation, [], prompt=True)
+    def _suffix(self, new: Sequence[Message], said: Message) -> str | None:
+        """The text after the end-of-turn token of the turn `said` that `new` follows."""
+        full = self._render([_STUB_QUESTION, said, *new], [], prompt=True)
+        for before in self._befores(said):
+            if full.startswith(before):
+                return full[len(before) :]
+        return None
+
+    def _befores(self, said: Message) -> list[str]:
+        """What may stand before what is new: the policy's turn as it was sampled, or as templates
+        show one without thoughts.
+        """
+        head = self._opening.rstrip().removesuffix("<think>")
+        begun = len(head) < len(self._opening.rstrip())  # the template opens the thoughts
+        sampled = (head if begun else self._opening) + said.text + self.end_of_turn
+        if said is _STUB_THOUGHT:
+            return [sampled]
         cut = self._stub.rfind(self.end_of_turn) + len(self.end_of_turn)
-        if cut < len(self.end_of_turn) or not full.startswith(self._stub[:cut]):
-            return None
-        return full[cut:]
+        return [self._stub[:cut], sampled]
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
@@ -203,7 +218,8 @@ class ChatFormat:
         return list(known)
 
 
-_STUB_ANSWER = assistant("~")
+_STUB_QUESTION, _STUB_ANSWER = user("."), assistant("~")
+_STUB_THOUGHT = assistant("<think>\n.\n</think>\n\n~")
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -145,6 +145,7 @@ class _Table:
             for task, index in self._waiting:
                 self.played[task, index] = await self._play(session, policy, task, index)
                 self._on_episode(self.played[task, index])
+                await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()
 

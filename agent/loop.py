@@ -17,7 +17,7 @@ import msgspec
 
 from ludus.envs import Briefing, Info
 from ludus.envs.gym import Playable
-from ludus.errors import RemoteError, RewardUnavailable
+from ludus.errors import LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Message, Observation, as_messages, system
 from ludus.verdict import Verdict
 
@@ -27,11 +27,17 @@ from .trajectory import FAILURES, Episode, Finish, Stop, Trajectory, Turn, TurnK
 logger = logging.getLogger(__name__)
 
 
+MOST_SPANS = 256
+"""Of an episode that neither the caller nor the environment bounds."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on one episode, besides the environment's own."""
 
-    max_turns: int = 256
-    """Sampled spans, summaries of the context included: H."""
+    max_turns: int = 0
+    """Sampled spans, summaries of the context included: H. 0 leaves it to the environment: where it
+    bounds its episodes, as many again may be summaries and folds; where it does not, 256.
+    """
     max_idle_turns: int = 10
     """Turns in a row without a call that could be run, where there are tools; 0 sets no bound."""
     episode_timeout_s: float = 600.0
@@ -75,7 +81,9 @@ async def play(
             stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
         else:
             stop = game.fail(*_why(error))
-            logger.log(_level(error), "%s, task %s: %s", env.id, game.task, error, exc_info=error)
+            shown = _unforeseen(error)
+            played = game.task or task or "unknown"
+            logger.log(_level(error), "%s, task %s: %s", env.id, played, error, exc_info=shown)
     return Episode(
         task=game.task or task or "",
         seed=seed,
@@ -107,6 +115,12 @@ def _level(error: Exception) -> int:
     return logging.WARNING if isinstance(error, passing) else logging.ERROR
 
 
+def _unforeseen(error: Exception) -> Exception | None:
+    """What needs a traceback to be understood: not what ludus raised on purpose."""
+    raised = error.__cause__ if isinstance(error, _PolicyFailed) else error
+    return None if isinstance(raised, LudusError) else error
+
+
 class _Game:
     """The state of one episode."""
 
@@ -127,7 +141,7 @@ class _Game:
         self.task = str(info.get("task", ""))
         briefing: Briefing = info["briefing"]
         messages = opening_of(briefing, observation)
-        for _ in range(self.limits.max_turns):
+        for _ in range(self.limits.max_turns or _spans(briefing)):
             turn = await self._act(messages, briefing)
             if isinstance(turn, Stop):
                 return turn
@@ -210,6 +224,11 @@ class _Game:
         if not terminated:
             return Stop.MAX_TURNS
         return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
+
+
+def _spans(briefing: Briefing) -> int:
+    """The most spans of an episode nobody gave a bound for."""
+    return MOST_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
 
 
 def _context_counts(made: Trajectory) -> dict[str, float]:

@@ -16,6 +16,7 @@ from ludus.messages import Message
 from .chat import ChatFormat
 from .context import ContextManager, Exchange, History, Reopen, WriteSummary, read_summary
 from .engine import Generation
+from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 
 MIN_ANSWER_TOKENS = 4
@@ -212,7 +213,9 @@ class TokenPlayer:
         turns = self.segments[-1].turns
         added = None
         if turns:
-            added = self._format.extension(new, ended=self._format.ends_turn(turns[-1].out_ids))
+            added = self._format.extension(
+                new, ended=self._format.ends_turn(turns[-1].out_ids), thought=_thought(turns[-1])
+            )
         if added is not None:
             self._ids += added
             return added
@@ -254,3 +257,8 @@ class TokenPlayer:
             for start, end in zip(self._actions, ends, strict=True)
         ]
         return History(list(messages[:first]), exchanges, self._summaries)
+
+
+def _thought(turn: Turn) -> bool:
+    """Whether a turn holds thoughts that ended."""
+    return turn.message is not None and THOUGHTS_END in turn.message.text

@@ -4,7 +4,8 @@
 
 Rows: env steps in batches (what `make_async` does), the same one request a step, a single blocking
 `gymnasium.Env`, and scores in batches of 256: by `exact`, and by `maths` on answers of many kinds
-within 2 KB. CPU is that of the client, per step or sample; the server's is beside it.
+within 2 KB; the latter by one server process and by two. CPU is that of the client, per step or
+sample; the servers' is beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import psutil
 
@@ -91,8 +92,8 @@ class Meter:
         )
 
     def _server_cpu_s(self) -> float:
-        times = self.process.cpu_times()
-        return times.user + times.system
+        family = [self.process, *self.process.children(recursive=True)]
+        return sum(sum(process.cpu_times()[:2]) for process in family)
 
 
 async def play(session: RemoteSession, rounds: int, latencies_s: list[float]) -> None:
@@ -159,6 +160,13 @@ async def scores(
     return meter.row(f"scores by {name}, batches of 256", len(meter.latencies_s))
 
 
+async def shared(url: str, process: psutil.Process, number: int) -> Row:
+    """Scores by `maths` from more than one worker."""
+    async with ludus.connect(url) as server:
+        row = await scores(server, process, MATHS, solutions(), number)
+    return replace(row, what=f"scores by {MATHS}, {url.count(',') + 1} workers")
+
+
 def blocking(server: Server, process: psutil.Process, number: int) -> Row:
     """One `gymnasium.Env`, one step after the other."""
     env = server.make(ENV)
@@ -217,6 +225,8 @@ def main() -> None:
         rows = asyncio.run(measure(url, process, options.sessions, options.rounds))
         with ludus.connect(url) as server:
             rows.append(blocking(server, process, 500))
+    with served("--workers", "2") as (url, process):
+        rows.insert(-1, asyncio.run(shared(url, process, 2048 * 10)))
     if options.json:
         print(json.dumps({"load": os.getloadavg()[0], "rows": [asdict(row) for row in rows]}))
     else:

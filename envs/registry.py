@@ -109,7 +109,7 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
     """Construct the environment `env_id`.
 
     Raises:
-        ConfigError: it does not take these arguments.
+        ConfigError: it does not take these arguments, or one is of a wrong type.
     """
     factory = find_env(env_id)
     try:
@@ -119,6 +119,8 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
             raise ConfigError(
                 f"{env_id} does not take these arguments {arguments!r}: {error}"
             ) from error
+        if arguments:
+            raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
         raise
     if not isinstance(env, TextEnv):
         raise ConfigError(

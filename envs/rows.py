@@ -54,7 +54,7 @@ def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
 def _decoded(line: bytes, path: Path, number: int) -> Mapping[str, Any]:
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}, line {number}: not a JSON object: {error}") from None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
+from ludus.wire.arguments import refuse_repeated
 from ludus.wire.codec import read_item
 from ludus.wire.faults import Fault, fault_of, status_of
 from ludus.wire.lanes import Lanes
@@ -70,6 +71,7 @@ class EnvService:
         lanes: int = 32,
     ) -> None:
         self.served = [env if isinstance(env, ServedEnv) else ServedEnv.parse(env) for env in envs]
+        refuse_repeated(env.id for env in self.served)
         self.limits = limits or SessionLimits()
         self._lanes = Lanes(lanes, name="ludus-envs")
         self._instance = ""

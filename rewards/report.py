@@ -26,6 +26,8 @@ from .protocol import Sample, Verifier
 
 RESPONSE_FIELDS = ("response", "prediction", "completion")
 CONCURRENCY = 64
+TIMEOUT_S = 600.0
+"""For one row; generous, since rows wait for each other's turn in a pool."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -91,7 +93,10 @@ class Report:
     """What `score_file` measured."""
 
     rows: int = 0
+    scored: int = 0
+    """Rows that have a reward."""
     rewards: float = 0.0
+    """Their sum."""
     statuses: dict[str, int] = field(default_factory=dict[str, int])
     overall: Counts = field(default_factory=Counts)
     categories: dict[str, Counts] = field(default_factory=dict[str, Counts])
@@ -99,6 +104,11 @@ class Report:
     cpu_s: float = 0.0
     """CPU seconds of this process and its ended children while scoring."""
     wall_s: float = 0.0
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Of the rows that have a reward; None if none has."""
+        return self.rewards / self.scored if self.scored else None
 
     @property
     def per_cpu_second(self) -> float:
@@ -110,20 +120,23 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a JSON Lines file.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is not such a row; the message names the
-            line.
+        ConfigError: the file cannot be read or is empty, or a line is not such a row; the message
+            names the line.
     """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    return [_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    rows = [_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not rows:
+        raise ConfigError(f"{str(path)!r} holds no answers")
+    return rows
 
 
 def _row(path: Path, number: int, line: bytes) -> Row:
     try:
         given = msgspec.json.decode(line, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}:{number}: not a JSON object ({error})") from error
     response = next((given[name] for name in RESPONSE_FIELDS if name in given), None)
     if "gold" not in given or not isinstance(response, str):
@@ -184,13 +197,18 @@ async def _score_all(rows: Sequence[Row], verifier: Verifier) -> list[Verdict]:
 
 async def _fill(verdicts: list[Verdict | None], place: int, scored: Awaitable[Verdict]) -> None:
     try:
-        verdicts[place] = await scored
+        async with asyncio.timeout(TIMEOUT_S):
+            verdicts[place] = await scored
+    except TimeoutError:
+        verdicts[place] = Verdict.unavailable(f"no verdict within {TIMEOUT_S:g} s")
     except Exception as error:  # a boundary: one row's failure must not end the report
         verdicts[place] = Verdict.error(f"{type(error).__name__}: {error}")
 
 
 def _count(report: Report, row: Row, verdict: Verdict) -> None:
-    report.rewards += verdict.reward or 0.0
+    if verdict.reward is not None:
+        report.scored += 1
+        report.rewards += verdict.reward
     report.statuses[verdict.status] = report.statuses.get(verdict.status, 0) + 1
     if row.label is None:
         return

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from ludus.errors import LudusError, UnknownVerifier
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
-from ludus.wire.arguments import parse_served
+from ludus.wire.arguments import parse_served, refuse_repeated
 from ludus.wire.codec import read_item
 from ludus.wire.faults import fault_of, status_of
 from ludus.wire.lanes import Lanes
@@ -62,6 +62,7 @@ class ScoreService:
     ) -> None:
         self._asked = [parse_served(name) for name in names]
         self._given = dict(verifiers or {})
+        refuse_repeated([*(name for name, _ in self._asked), *self._given])
         self._timeout_s = timeout_s
         self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
         self._lanes = Lanes(lanes, name="ludus-verifiers")

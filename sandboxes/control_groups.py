@@ -13,12 +13,14 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _PREFIX = "ludus-"
 _serial = itertools.count()
+_NOT_MOUNTED = "no control-group hierarchy with memory, pids and cpu accounting may be used"
 SLACK_BYTES = 16 << 20
 """Added to a run's memory limit: the warm interpreter's own pages live in the same group."""
 
@@ -48,24 +50,37 @@ class ControlGroups:
     @classmethod
     def find(cls) -> ControlGroups | str:
         """The folder this process may make groups in, or the reason there is none."""
-        places = _places_of("self", os.W_OK)
-        if isinstance(places, str):
-            return places
+        reason = _NOT_MOUNTED
+        for place in _candidates():
+            found = cls._below(place)
+            if not isinstance(found, str):
+                return found
+            reason = found
+        return reason
+
+    @classmethod
+    def _below(cls, places: _Places) -> ControlGroups | str:
         remove_leftovers(places)
         pid = os.getpid()
-        own = places.below(f"{_PREFIX}{pid}-{start_time(pid)}-{next(_serial)}")
+        own = cls(places.below(f"{_PREFIX}{pid}-{start_time(pid)}-{next(_serial)}"))
         try:
-            for folder in own.folders():
-                folder.mkdir(exist_ok=True)
-            if places.unified:
-                for folder in (places.memory, own.memory):
-                    (folder / "cgroup.subtree_control").write_text("+memory +pids +cpu")
-            trial = cls(own).make("probe", processes=8)
+            own._open()
+            trial = own.make("probe", processes=8)
             trial.limit_memory(64 << 20)
             trial.remove()
         except OSError as error:
+            own.remove()
             return f"control groups cannot be made: {error}"
-        return cls(own)
+        return own
+
+    def _open(self) -> None:
+        """Make the folder, and have memory and processes counted below it."""
+        for folder in self._places.folders():
+            folder.mkdir(exist_ok=True)
+        if self._places.unified:
+            own = self._places.memory
+            for folder in (own.parent, own):
+                _count_below(folder)
 
     def make(self, name: str, *, processes: int) -> ControlGroup:
         """A new group for one slot."""
@@ -186,6 +201,36 @@ class BorrowedGroup(ControlGroup):
         return True
 
 
+def _candidates() -> Iterator[_Places]:
+    """Where groups may be possible: this process's own group, and on version 2 those above it. A
+    group that holds processes (the one a login or a service starts in) can have none with limits
+    below it, but its parent can.
+    """
+    own = _places_of("self")
+    if own is None or not own.unified:
+        if own and all(os.access(folder, os.W_OK) for folder in own.folders()):
+            yield own
+        return
+    top = Path(_mounts()[""][1])
+    for folder in (own.memory, *own.memory.parents):
+        if not folder.is_relative_to(top):
+            return
+        if os.access(folder, os.W_OK) and _counts_memory(folder):
+            yield _Places(folder, folder, folder, unified=True)
+
+
+def _counts_memory(folder: Path) -> bool:
+    return {"memory", "pids"} <= set((folder / "cgroup.controllers").read_text().split())
+
+
+def _count_below(folder: Path) -> None:
+    """CPU time is counted everywhere; memory and processes where the group above says so."""
+    control = folder / "cgroup.subtree_control"
+    missing = {"memory", "pids"} - set(control.read_text().split())
+    if missing:
+        control.write_text(" ".join(f"+{name}" for name in sorted(missing)))
+
+
 def _remove_group(folders: list[Path]) -> bool:
     for folder in folders:
         with suppress(OSError):
@@ -226,24 +271,24 @@ def group_of(pid: int) -> BorrowedGroup | str:
     """The group of a process that something else put there (a container engine), to be read; or
     why it cannot be.
     """
-    places = _places_of(str(pid), os.R_OK)
-    return places if isinstance(places, str) else BorrowedGroup(places)
+    places = _places_of(str(pid))
+    if places is None or (places.unified and not _counts_memory(places.memory)):
+        return _NOT_MOUNTED
+    return BorrowedGroup(places)
 
 
-def _places_of(pid: str, access: int) -> _Places | str:
+def _places_of(pid: str) -> _Places | None:
     mounts, own = _mounts(), _memberships(pid)
-    folders = [_folder(mounts, own, name, access) for name in ("memory", "pids", "cpuacct")]
+    folders = [_folder(mounts, own, name) for name in ("memory", "pids", "cpuacct")]
     if all(folders):
         memory, pids, cpu = (folder for folder in folders if folder)
         return _Places(memory, pids, cpu, unified=False)
-    unified = _folder(mounts, own, "", access)
-    if unified is None or "memory" not in (unified / "cgroup.controllers").read_text():
-        return "no control-group hierarchy with memory, pids and cpu accounting is mounted"
-    return _Places(unified, unified, unified, unified=True)
+    unified = _folder(mounts, own, "")
+    return _Places(unified, unified, unified, unified=True) if unified else None
 
 
 def _folder(
-    mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str, access: int
+    mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str
 ) -> Path | None:
     if controller not in mounts or controller not in own:
         return None
@@ -251,7 +296,7 @@ def _folder(
     path = own[controller]
     inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
     folder = Path(place) / inner.lstrip("/")
-    return folder if os.access(folder, access) else None
+    return folder if os.access(folder, os.R_OK) else None
 
 
 def _mounts() -> dict[str, tuple[str, str]]:

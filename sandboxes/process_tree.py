@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from .inside.policy import DESCRIPTORS_UNCOUNTED
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +20,13 @@ class TreeUsage:
 
     cpu_s: float
     memory_bytes: int
-    """Resident anonymous pages. Those still shared after a fork are counted once per process: see
-    `shared_out`.
+    """Resident pages that no file backs, page tables, and what sockets may hold. Pages still shared
+    after a fork, or on purpose, are counted once per process: see `shared_out`.
     """
     processes: int
+    """Threads count as one each."""
+    own_cpu_s: dict[tuple[int, int], float]
+    """(pid, start) -> its own CPU time, without that of children it has waited for."""
 
 
 def children_of(parent: int) -> list[int]:
@@ -52,16 +59,60 @@ def threads_of(pid: int) -> int:
 
 def usage(pids: list[int]) -> TreeUsage:
     """What `pids` have used so far. Processes that are gone count nothing."""
-    cpu = memory = 0
+    cpu = memory = threads = 0
+    own: dict[tuple[int, int], float] = {}
     for pid in pids:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            pages = Path(f"/proc/{pid}/statm").read_text().split()
+            memory += _resident_bytes(pid)
         except OSError:
             continue
         cpu += sum(int(ticks) for ticks in stat[11:15])
-        memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
-    return TreeUsage(cpu / _TICKS_PER_S, memory, len(pids))
+        own[pid, int(stat[19])] = sum(int(ticks) for ticks in stat[11:13]) / _TICKS_PER_S
+        threads += int(stat[17])
+    return TreeUsage(cpu / _TICKS_PER_S, memory + _in_sockets(pids), threads, own)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Read from what nobody can hide."""
+    kinds = ("RssAnon:", "RssShmem:", "VmPTE:")
+    return _sum_of_lines(f"/proc/{pid}/status", kinds)
+
+
+def _sum_of_lines(path: str, kinds: tuple[str, ...]) -> int:
+    lines = (line for line in Path(path).read_text().splitlines() if line.startswith(kinds))
+    return sum(int(line.split()[1]) << 10 for line in lines)
+
+
+def _in_sockets(pids: list[int]) -> int:
+    """What the sockets of these processes may hold: no limit of theirs covers it."""
+    sockets: set[str] = set()
+    hidden = 0
+    for pid in pids:
+        try:
+            sockets.update(_sockets_of(pid))
+        except PermissionError:  # it made itself unreadable
+            hidden += DESCRIPTORS_UNCOUNTED
+        except OSError:
+            continue
+    return (len(sockets) + hidden) * _socket_bytes()
+
+
+def _sockets_of(pid: int) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    for number in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            target = os.readlink(f"{folder}/{number}")
+            if target.startswith("socket:"):
+                yield target
+
+
+@cache
+def _socket_bytes() -> int:
+    try:
+        return int(Path("/proc/sys/net/core/wmem_default").read_text())
+    except OSError:
+        return 212_992  # the kernel's own default
 
 
 def waited_s(pids: list[int]) -> float:
@@ -101,14 +152,19 @@ def _session_nice(pid: int) -> int:
 
 
 def shared_out(pids: list[int]) -> int:
-    """Memory in bytes with each shared page counted once in all: exact, and about 0.1 ms a
-    process.
+    """Memory in bytes with each shared page counted once in all: exact, and about 0.1 ms a process.
+
+    A process that made itself unreadable is charged for all it shares.
     """
     total = 0
     for pid in pids:
         try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            kinds = ("Pss_Anon:", "Pss_Shmem:")
+            total += _sum_of_lines(f"/proc/{pid}/smaps_rollup", kinds)
+            total += _sum_of_lines(f"/proc/{pid}/status", ("VmPTE:",))
+        except PermissionError:
+            with suppress(OSError):
+                total += _resident_bytes(pid)
         except OSError:
             continue
-        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon:"))
-    return total
+    return total + _in_sockets(pids)

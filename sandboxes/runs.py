@@ -26,7 +26,7 @@ up.
 """
 
 MAX_PROCESSES = 128
-"""Where no control group counts them, more processes than this end the run."""
+"""Where no control group counts them, more processes and threads than this end the run."""
 
 _FIRST_LOOK_S = 0.005
 _LOOK_EVERY_S = 0.25
@@ -35,6 +35,9 @@ _PATIENCE = 8.0
 """A run that is denied the CPU is given up after this many times its wall limit: the machine is
 overloaded.
 """
+
+_CLEARING_TIMEOUT_S = 30.0
+"""How long a slot may clear up after a run before it is given up."""
 
 _READ_BYTES = 1 << 18
 
@@ -102,6 +105,10 @@ class Holder(Protocol):
         """End the present run; its report follows."""
         ...
 
+    def is_busy(self) -> bool:
+        """Whether it has not come to the present run's request yet: it clears up after the last."""
+        ...
+
     def give_up(self) -> None:
         """The slot does not answer: end it."""
         ...
@@ -131,7 +138,9 @@ class Run:
         self.verdict: ExecutionStatus | None = None
         self.detail = ""
         self.timer: asyncio.TimerHandle | None = None
+        self.begun = False
         self.cpu_before = 0.0
+        self.own_cpu_s: dict[tuple[int, int], float] = {}
         self.ended = 0.0
 
     def begin(self, request: Request, stdin: bytes, peers: Sequence[tuple[str, int]]) -> None:
@@ -146,7 +155,7 @@ class Run:
                 names.append("in")
                 own.append(memory_file("stdin", stdin))
             request.streams = names
-            self.started = time.monotonic()
+            self.asked = self.started = time.monotonic()
             self.slot.send(request, own)
         finally:
             for descriptor in own:
@@ -178,10 +187,12 @@ class Run:
 
     def _look(self) -> None:
         """Hold the run against its limits, and say when to look again."""
+        if not self._has_begun():
+            return
         elapsed = time.monotonic() - self.started
         limits = self.limits
         tree = None if self.slot.group else self.slot.look()
-        cpu = tree.cpu_s if tree else self._group_cpu()
+        cpu = self._tree_cpu(tree) if tree else self._group_cpu()
         left = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
@@ -190,7 +201,9 @@ class Run:
         ):
             self.stop(ExecutionStatus.OOM, f"used more than {limits.memory_bytes} bytes of memory")
         elif tree and tree.processes > MAX_PROCESSES:
-            self.stop(ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes")
+            self.stop(
+                ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes and threads"
+            )
         elif left <= 0:
             left = self._overdue(elapsed, cpu)
         if not self.verdict:
@@ -198,8 +211,30 @@ class Run:
             often = _LOOK_EVERY_S if self.slot.group else _SHORTEST_LOOK_S
             self.timer = self.loop.call_later(max(0.001, min(left, soon, often)), self._look)
 
+    def _has_begun(self) -> bool:
+        """Until its slot has cleared up after another run, a run is charged nothing."""
+        self.begun = self.begun or not self.slot.is_busy()
+        if self.begun:
+            return True
+        now = time.monotonic()
+        if now - self.asked > _CLEARING_TIMEOUT_S:
+            self.slot.give_up()
+            return False
+        self.started = now
+        if self.slot.group:
+            self.cpu_before = self.slot.group.cpu_s()
+        self.timer = self.loop.call_later(_SHORTEST_LOOK_S, self._look)
+        return False
+
     def _group_cpu(self) -> float:
         return self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
+
+    def _tree_cpu(self, tree: process_tree.TreeUsage) -> float:
+        """A process whose parent does not wait for it takes its time with it: what was seen of it
+        counts on.
+        """
+        self.own_cpu_s.update(tree.own_cpu_s)
+        return max(tree.cpu_s, sum(self.own_cpu_s.values()))
 
     def _overdue(self, elapsed: float, cpu: float) -> float:
         """Past the wall limit: the program's own doing, unless the machine kept it waiting for a

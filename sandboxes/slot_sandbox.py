@@ -32,6 +32,7 @@ from .pool import SlotPool, default_size
 from .protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
 from .provers import Provers
 from .slots import Outcome, Slot, SlotLost
+from .tools import blame_missing_tool
 from .warden import Warden
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
@@ -199,7 +200,8 @@ class SlotSandbox:
         else:
             uploads = {**uploads, how.source: source}
         request = Request(mode=COMMAND, files=uploads, options={"steps": [[*how.run, *argv]]})
-        return await self._run(request, limits, data, paths, NETWORK if network else LIGHT)
+        done = await self._run(request, limits, data, paths, NETWORK if network else LIGHT)
+        return await blame_missing_tool(self, how.run[0], done)
 
     async def run_command(
         self,
@@ -252,6 +254,7 @@ class SlotSandbox:
         )
         limits = msgspec.structs.replace(_COMPILE_LIMITS, timeout_s=seconds, cpu_s=seconds)
         done = await self._run(request, limits, b"", [how.product], LIGHT)
+        done = await blame_missing_tool(self, how.compile[0], done)
         if not done.ok or how.product not in done.files:
             status = ExecutionStatus.ERROR if done.ok else done.status
             missing = done.refused.get(how.product, "") if done.ok else done.detail
@@ -304,7 +307,7 @@ class SlotSandbox:
         gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
         return Plan(
             tier=self._tier,
-            work=self._work_folder(number, uid, gid),
+            work=self._work_folder(number, gid),
             uid=uid,
             gid=gid,
             readable=self._readable(kind),
@@ -332,14 +335,15 @@ class SlotSandbox:
         numeric = kind in (NUMERIC, SESSION) and self._has_numpy
         return [*_PRELOAD, *(("numpy",) if numeric else ())]
 
-    def _work_folder(self, number: int, uid: int, gid: int) -> str:
+    def _work_folder(self, number: int, gid: int) -> str:
         if self._work is None:
             return ""
         self._work.chmod(0o711)
         folder = self._work / f"slot-{number}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.getuid() == 0:
-            os.chown(folder, uid, gid)
+        if os.getuid() == 0:  # not the program's own: it could lock it, or leave attributes on it
+            os.chown(folder, 0, gid)
+            folder.chmod(0o1770)
         return str(folder)
 
     async def close(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
+import termios
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -128,6 +130,17 @@ class Slot:
     def send(self, request: Request, descriptors: list[int]) -> None:
         """Hand the parked child its request."""
         send(self._requests, request, self.number, descriptors)
+
+    def is_busy(self) -> bool:
+        """Whether the present run's request lies unread: the slot still clears up after the last
+        run.
+        """
+        unread = bytearray(4)
+        try:
+            fcntl.ioctl(self._requests, termios.TIOCOUTQ, unread)
+        except OSError:
+            return False
+        return any(unread)
 
     def kill_run(self) -> None:
         """End the present run; its report follows."""

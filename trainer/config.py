@@ -43,8 +43,8 @@ class RolloutConfig:
     """0 is what the recipe says; greedy rollouts of a group would all be the same."""
     window: int = 0
     """Context window in tokens; 0 is the engine's own."""
-    max_turns: int = 64
-    """Most turns an episode, besides the environment's own limit."""
+    max_turns: int = 0
+    """Most turns an episode, summaries counted; 0 is the environment's own, or 256."""
     episode_timeout_s: float = 600.0
     concurrency: int = 256
     """Episodes under way at once."""
@@ -55,12 +55,11 @@ class RolloutConfig:
         for name in (
             "tasks_per_step",
             "max_tokens",
-            "max_turns",
             "episode_timeout_s",
             "concurrency",
         ):
             _positive(f"rollout.{name}", getattr(self, name))
-        for name in ("group_size", "temperature", "window", "retries"):
+        for name in ("group_size", "temperature", "window", "max_turns", "retries"):
             _not_negative(f"rollout.{name}", getattr(self, name))
 
 
@@ -136,7 +135,7 @@ class RunConfig:
     """The run folder."""
 
     folder: str = ""
-    """Where it goes; empty is runs/<environment>-<recipe>."""
+    """Where it goes; empty is runs/<environment>-<recipe>, of ludus sft runs/sft."""
     resume: bool = False
     """Go on from the newest checkpoint of the folder."""
     save_every: int = 50

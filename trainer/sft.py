@@ -71,9 +71,14 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
     return newest_checkpoint(run.folder.checkpoints)
 
 
+def folder_of(config: SFTConfig) -> Path:
+    """The run folder of a warm start."""
+    return Path(config.run.folder or "runs/sft")
+
+
 def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     """Load and check everything a warm start needs; `stack` closes it."""
-    path = Path(config.run.folder or "runs/sft")
+    path = folder_of(config)
     start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
     first_step = step_of(start) if start else 0
     folder = RunFolder(

@@ -1,9 +1,10 @@
 """Tool calls in a model's own text, by format."""
 
 from .hermes import HermesFormat
-from .llama3 import Llama3JsonFormat, Llama3PythonicFormat
+from .llama3 import Llama3JsonFormat
 from .one_call import OneCall
 from .protocol import ToolFormat
+from .pythonic import Llama3PythonicFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .registry import TOOL_FORMATS, tool_format
 from .tags import TagFormat

@@ -9,10 +9,12 @@ from typing import Any
 from ludus.llm.json_text import CUT, decoder, fault_of, read_arguments
 from ludus.messages import ToolCall
 
-__all__ = ["CUT", "after_space", "as_call", "as_json", "decoder", "fault_of"]
+__all__ = ["CUT", "after_space", "as_call", "as_json", "decoder", "fault_of", "given_arguments"]
 
 _SPACE = re.compile(r"\s*")
 _NO_CALL = 'a call is an object with "name" and "arguments"'
+_ARGUMENTS = ("arguments", "parameters")
+_ABOUT_A_CALL = frozenset({"name", "type", "id", "index"})
 
 
 def after_space(text: str, start: int) -> int:
@@ -38,5 +40,13 @@ def as_call(decoded: Any, identity: str) -> ToolCall:
     name = row["name"]
     if fault := fault_of(name):
         return ToolCall(name="", id=identity, error=fault)
+    if not given_arguments(row) and (stray := sorted(row.keys() - _ABOUT_A_CALL)):
+        error = f'the arguments belong into an object under "arguments"; found {stray[0][:80]!r}'
+        return ToolCall(name="", id=identity, error=fault_of(error) or error)
     arguments, error = read_arguments(row.get("arguments", row.get("parameters")))
     return ToolCall(name=name, arguments=arguments, id=identity, error=error)
+
+
+def given_arguments(decoded: Any) -> bool:
+    """Whether an object says that it has arguments: what a call has and few other objects do."""
+    return isinstance(decoded, dict) and any(key in decoded for key in _ARGUMENTS)

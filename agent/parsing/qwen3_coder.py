@@ -13,7 +13,8 @@
 
 A value is text if the tool's schema says string, else JSON. Without a schema, what is JSON but no
 string is read as JSON. A `</parameter>` ends a value only where another parameter, or the end of
-the function, follows: values may be code that holds the tag.
+the function or the call, follows: values may be code that holds the tag. `</tool_call>`, or the end
+of a turn that is complete, ends a function too.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ from .typed import read_value, schemas_of
 
 _OUTER = r"(?:seed:)?tool_call"
 _FUNCTION = re.compile(rf"(?:<{_OUTER}>\s*)?<function=([^<>\n]{{0,256}})>")
+_BEGINNING = re.compile(rf"{_FUNCTION.pattern}|<{_OUTER}>(?:\s*<function=)?|<function=")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]{0,256})>\n?")
-_END_OF_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
-_END_OF_CALL = re.compile(rf"\s*</function>(?:\s*</{_OUTER}>)?")
-_ANY_END_OF_CALL = re.compile(rf"</function>(?:\s*</{_OUTER}>)?")
+_END_OF_VALUE = re.compile(rf"</parameter>(?=\s*(?:<parameter=|</function>|</{_OUTER}>|\Z))")
+_END_OF_CALL = re.compile(rf"\s*(?:</function>(?:\s*</{_OUTER}>)?|</{_OUTER}>)")
+_ANY_END_OF_CALL = re.compile(rf"</function>(?:\s*</{_OUTER}>)?|</{_OUTER}>")
+_END_OF_TURN = re.compile(r"\s*\Z")
 _NEXT_PARAMETER = re.compile(r"<parameter=([^<>\n]{0,256})>")
+
+
+_NO_FUNCTION = "a call is <function=name>, then <parameter=key>value</parameter> for each argument"
 
 
 class Qwen3CoderFormat:
@@ -68,7 +74,7 @@ def _as_text(value: Any) -> str:
 
 
 def _find(text: str, start: int) -> int:
-    found = _FUNCTION.search(text, start)
+    found = _BEGINNING.search(text, start)
     return -1 if found is None else found.start()
 
 
@@ -86,10 +92,13 @@ def _read(
 ) -> tuple[list[ToolCall], int]:
     """The call that begins at `start`, and where to read on."""
     begun = _FUNCTION.match(text, start)
-    assert begun is not None
-    name = begun[1].strip()
+    if begun is None:
+        return _no_function(text, start, identity, complete=complete)
+    name = _bare(begun[1])
     try:
-        arguments, position = _parameters(text, begun.end(), schemas_of(name, tools))
+        arguments, position = _parameters(
+            text, begun.end(), schemas_of(name, tools), complete=complete
+        )
     except _Unreadable as error:
         closed = _ANY_END_OF_CALL.search(text, error.position)
         reason = CUT if error.unclosed and closed is None and not complete else str(error)
@@ -101,13 +110,35 @@ def _read(
     return [ToolCall(name=name, arguments=arguments, id=identity)], position
 
 
+def _no_function(
+    text: str, start: int, identity: str, *, complete: bool
+) -> tuple[list[ToolCall], int]:
+    """A call that was begun, and holds something else or nothing."""
+    begun = _BEGINNING.match(text, start)
+    assert begun is not None
+    closed = _ANY_END_OF_CALL.search(text, begun.end())
+    another = _BEGINNING.search(text, begun.end())
+    ends = closed is not None and (another is None or closed.end() <= another.start())
+    if not complete and closed is None and another is None:
+        return [ToolCall(name="", id=identity, error=CUT)], len(text)
+    after = closed.end() if closed is not None and ends else begun.end()
+    return [ToolCall(name="", id=identity, error=_NO_FUNCTION)], after
+
+
+def _bare(name: str) -> str:
+    """A name without the quotes of an attribute's value."""
+    stripped = name.strip()
+    quoted = len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "\"'"
+    return stripped[1:-1] if quoted else stripped
+
+
 def _parameters(
-    text: str, position: int, schemas: dict[str, set[str]]
+    text: str, position: int, schemas: dict[str, set[str]], *, complete: bool
 ) -> tuple[dict[str, Any], int]:
     """The arguments from `position` on, and where the function's end is passed."""
     arguments: dict[str, Any] = {}
     while (parameter := _PARAMETER.match(text, position)) is not None:
-        key = parameter[1].strip()
+        key = _bare(parameter[1])
         value, position = _value_text(text, parameter.end(), key, {*schemas} - {*arguments, key})
         try:
             arguments[key] = read_value(value, schemas.get(key, set()))
@@ -115,6 +146,8 @@ def _parameters(
             reason = f"the parameter {key!r} is not JSON: {error}"
             raise _Unreadable(reason, position) from None
     closed = _END_OF_CALL.match(text, position)
+    if closed is None and complete:
+        closed = _END_OF_TURN.match(text, position)
     if closed is None:
         raise _Unreadable("the function is not closed", position, unclosed=True)
     return arguments, closed.end()
@@ -128,7 +161,7 @@ def _value_text(text: str, start: int, key: str, others: set[str]) -> tuple[str,
     """
     end = _END_OF_VALUE.search(text, start)
     value = text[start : len(text) if end is None else end.start()].removesuffix("\n")
-    missed = {found[1].strip() for found in _NEXT_PARAMETER.finditer(value)} & others
+    missed = {_bare(found[1]) for found in _NEXT_PARAMETER.finditer(value)} & others
     if end is None or missed or _is_half_a_thought(value):
         unclosed = end is None
         raise _Unreadable(f"the parameter {key!r} is not closed", start, unclosed=unclosed)

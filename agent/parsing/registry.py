@@ -5,8 +5,9 @@ from __future__ import annotations
 from ludus.errors import UnknownName
 
 from .hermes import HermesFormat
-from .llama3 import Llama3JsonFormat, Llama3PythonicFormat
+from .llama3 import Llama3JsonFormat
 from .protocol import ToolFormat
+from .pythonic import Llama3PythonicFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .tags import TagFormat
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.envs import ToolSpec
 
 from .json_calls import decoder
+from .literals import read_literal
 
 _ALIASES = {
     "dict": "object", "float": "number", "double": "number", "int": "integer", "long": "integer",
     "bool": "boolean", "str": "string", "list": "array", "tuple": "array", "any": "",
 }  # fmt: skip
 """Names of types that are not JSON Schema's; schemas made by hand hold them."""
-_WORDS = {"True": "true", "False": "false", "None": "null"}
+_WORDS = {"True": True, "False": False, "None": None}
+_WORDS_ALONE = {"true": True, "false": False, "null": None, "none": None}
+"""Where no string may stand, in any case."""
+_NUMBER = re.compile(r"[+-]?(?:\d{1,20}|\d{1,300}\.\d{0,300}|\.\d{1,300})")
+"""What Python takes for a number and JSON does not: `.5`, `+3`, `007`, `2.`."""
 _DEEPEST = 8
 
 
@@ -65,16 +71,16 @@ def type_of(value: object) -> str:
 def read_value(text: str, types: set[str]) -> Any:
     """Read a value written as plain text.
 
-    Text that may be a string is one, unless it may be something else too and reads as that.
+    Text that may be a string is one, unless it may be something else too and reads as that. What
+    may be no string is JSON, or as models write it a literal of Python.
 
     Raises:
         ValueError: it may not be a string, and is not JSON.
     """
     if types == {"string"}:
         return text
-    stripped = text.strip()
     try:
-        decoded = decoder.decode(_WORDS.get(stripped, stripped))
+        decoded = _decoded(text.strip(), types)
     except (ValueError, RecursionError):
         if not types or "string" in types:
             return text
@@ -84,6 +90,34 @@ def read_value(text: str, types: set[str]) -> Any:
     if "string" in types and not _is_one(decoded, types):
         return text
     return decoded
+
+
+def _decoded(text: str, types: set[str]) -> Any:
+    """The value of JSON, also encoded twice, or of Python."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if not types or "string" in types:
+        return decoder.decode(text)
+    if text.lower() in _WORDS_ALONE:
+        return _WORDS_ALONE[text.lower()]
+    try:
+        decoded = decoder.decode(text)
+    except (ValueError, RecursionError):
+        return _as_python(text)
+    return decoder.decode(decoded) if isinstance(decoded, str) else decoded
+
+
+def _as_python(text: str) -> Any:
+    """The value of a number, list or dict in Python's way to write it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else decoder.decode(str(int(text)))
+    if text.startswith(("[", "{", "(")):
+        return read_literal(text)
+    return decoder.decode(text)
 
 
 def _is_one(decoded: object, types: set[str]) -> bool:

@@ -41,7 +41,7 @@ contain: paint } article header { font-size: .75rem; color: var(--dim); margin-b
 pre { margin: .1rem 0; white-space: pre-wrap; overflow-wrap: anywhere;
 font: 13px/1.45 ui-monospace, monospace; unicode-bidi: plaintext }
 article pre, .tokens { max-height: 28rem; overflow: auto }
-.tokens span { outline: 1px solid var(--paper) }
+.tokens span { box-shadow: inset 1px 0 var(--paper) }
 mark { background: none; color: var(--bad); border: 1px dotted var(--bad); border-radius: 3px;
 font-size: .85em; padding: 0 .1em } .error { color: var(--bad); margin: .1rem 0 }
 .call { border-left: 3px solid var(--dim); padding-left: .6rem; margin: .3rem 0 }

@@ -24,6 +24,8 @@ class Chore(msgspec.Struct, frozen=True, kw_only=True):
     """Bash that does it."""
     result: Tree
     """The tree afterwards."""
+    makes: str = ""
+    """A folder that must not be there yet; it stays when later chores empty it."""
 
 
 Draw = Callable[[random.Random, Tree], "Chore | None"]
@@ -44,6 +46,7 @@ def gather(rng: random.Random, tree: Tree) -> Chore | None:
             f"-exec mv {{}} {folder}/ ';'"
         ),
         result=_without(tree, paths) | moved,
+        makes=folder,
     )
 
 

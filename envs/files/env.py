@@ -88,6 +88,8 @@ class Jobs(GeneratedTasks):
             chore = CHORES[rng.choice(self.kinds)](rng, tree)
             if chore is None or same(chore.result, tree):
                 return None
+            if chore.makes and any(one.makes == chore.makes for one in chores):
+                return None
             chores.append(chore)
             tree = chore.result
         return Job(tree=start, chores=chores) if not same(start, tree) else None

@@ -10,8 +10,9 @@ from ludus.errors import ConfigError
 def noise_at(
     step: int, steps: int, *, start: float = 0.0, end: float = 0.5, base: float = 4.0
 ) -> float:
-    """ZeroSearch's curriculum (arXiv 2505.04588): p = start + (base^(step/steps) - 1)
-    / (base - 1) * (end - start), for the reset option `noise`.
+    """ZeroSearch's curriculum (arXiv 2505.04588, section 3.4): p = start + (base^(step/steps) - 1)
+    / (base - 1) * (end - start), with base 4, for the reset option `noise`. Start and end are set
+    for each model; the commands the authors publish go from 0.25 to 0.5.
 
     >>> noise_at(50, 100)  # (4^0.5 - 1) / 3 * 0.5 = 1/6
     0.16666666666666666

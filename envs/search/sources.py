@@ -71,7 +71,7 @@ class GeneratedQuestions:
         self._shapes = shapes
         self._makers = _makers(world, people)
         for split in SPLITS:
-            for shape in shapes:
+            for shape in shapes_for(hops[1], shapes):
                 self._probe(split, shape)
 
     def tasks(self, split: str) -> TaskSet:

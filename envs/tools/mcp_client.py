@@ -79,8 +79,8 @@ class McpServer:
         self._environment = dict(environment or {})
         self._headers = dict(headers or {})
         self._link: _Link | None = None
-        self._linking: asyncio.Lock | None = None
-        """Made on the background loop, where it is used."""
+        self._opening: asyncio.Task[_Link] | None = None
+        """An attempt to connect, which outlives the calls that wait for it."""
         self._probe: asyncio.Task[None] | None = None
 
     @property
@@ -98,7 +98,7 @@ class McpServer:
 
     async def close(self) -> None:
         """End the connection, and the process if there is one."""
-        await _elsewhere(self._drop())
+        await _elsewhere(self._end())
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,14 +154,28 @@ class McpServer:
 
     async def _connected(self) -> _Link:
         """The connection; a new one where there is none, or where the old one shows no life."""
-        self._linking = self._linking or asyncio.Lock()
-        async with self._linking:
-            if self._probe is not None:
-                await asyncio.wait({self._probe})  # it bounds itself
-                self._probe = None
-            if self._link is None:
-                self._link = await _Link.open(self)
+        while self._probe is not None and not self._probe.done():
+            await asyncio.wait({self._probe})  # it bounds itself
+        if self._link is not None:
             return self._link
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_looked_at)
+        return await asyncio.shield(self._opening)  # a late call does not begin it anew
+
+    async def _open(self) -> _Link:
+        try:
+            self._link = await _Link.open(self)
+            return self._link
+        finally:
+            self._opening = None
+
+    async def _end(self) -> None:
+        if self._opening is not None:
+            opening = self._opening
+            opening.cancel()
+            await asyncio.wait({opening})  # it bounds itself
+        await self._drop()
 
     async def _examine(self, link: _Link) -> None:
         """Give up a server that was late and shows no life; it is started again when needed."""
@@ -222,6 +236,7 @@ class _Link:
                 client = await asyncio.wait_for(asyncio.shield(ready), CONNECT_TIMEOUT_S)
             except BaseException as error:
                 await _ended(task)
+                _looked_at(ready)
                 if not isinstance(error, Exception):
                     raise
                 said = _last_words(log)
@@ -263,6 +278,12 @@ async def _hold(
         if not isinstance(error, Exception):
             raise
         logger.info("MCP server %s: %s", server.name, _reason(error))
+
+
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    """Nobody may be left to hear why it failed; whoever comes next tries again."""
+    if future.done() and not future.cancelled():
+        future.exception()
 
 
 async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:

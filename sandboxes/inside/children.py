@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from . import (
     command,
     fetch,
+    policy,
     program,
     prove,
     prove_many,
@@ -23,7 +25,7 @@ from . import (
     uploads,
     way_out,
 )
-from .plan import UNSAFE, USERNS, Plan
+from .plan import LANDLOCK, UNSAFE, USERNS, Plan
 from .request import (
     COMMAND,
     FETCH,
@@ -88,9 +90,14 @@ def lock_down(plan: Plan) -> None:
     if plan.tier == USERNS:
         sc.drop_capabilities()
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
-    be_first_to_die(1000)
+    be_first_to_die(policy.FIRST_TO_DIE)
+    if plan.address_space_bytes:
+        most = policy.DESCRIPTORS_UNCOUNTED
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if plan.scoped_signals:
         sc.landlock_restrict(0, [], scoped=2)
+        if plan.tier == LANDLOCK:
+            sc.install_seccomp(policy.attributes_kept())
     if plan.tier not in (USERNS, UNSAFE) and os.getuid() == 0:
         os.setresuid(plan.uid, plan.uid, plan.uid)
     if plan.tier != USERNS:
@@ -99,13 +106,13 @@ def lock_down(plan: Plan) -> None:
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
 
 
-def be_first_to_die(weight: int) -> None:
+def be_first_to_die(weight: bytes) -> None:
     """When memory runs out the kernel must take the program, not the slot."""
     try:
         handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:
-        return  # no /proc in this tier; the program is the larger process anyway
-    os.write(handle, b"%d" % weight)
+        return  # no /proc in this tier: the slot sees to it
+    os.write(handle, weight)
     os.close(handle)
 
 

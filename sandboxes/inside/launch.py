@@ -18,7 +18,7 @@ import socket
 import sys
 
 from . import program, rehearsal, walls
-from .plan import Plan
+from .plan import LANDLOCK, Plan
 from .slot import Slot
 
 
@@ -59,13 +59,18 @@ def be_slot(plan: Plan, control: socket.socket, requests: socket.socket) -> None
     code = 1
     try:
         program.redirect_nothing()
+        weight = _own_weight() if plan.tier == LANDLOCK else -1
         walls.build(plan)
         _warm_up(plan)
-        Slot(plan, control, requests).serve()
+        Slot(plan, control, requests, weight).serve()
     except BaseException as error:
         _refuse(control, error)
     finally:
         os._exit(code)
+
+
+def _own_weight() -> int:
+    return os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
 
 
 def _refuse(control: socket.socket, error: BaseException) -> None:

@@ -59,7 +59,13 @@ ETC_FROM_HOST = ("ld.so.cache", "alternatives")
 """
 
 DESCRIPTORS = 1024
-"""RLIMIT_NOFILE of a program."""
+"""RLIMIT_NOFILE of a slot, and of a program whose memory a control group counts."""
+
+DESCRIPTORS_UNCOUNTED = 256
+"""RLIMIT_NOFILE of a program elsewhere. What its sockets hold is charged by their number. It also
+bounds the descriptors on their way in messages, which the kernel counts for all processes of a user
+together: above its own bound a slot could send none.
+"""
 
 _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = 56, 435, 41, 53
 _MOUNT, _UMOUNT = 165, 166
@@ -71,11 +77,28 @@ _OF_A_PID = (
     "prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr",
 )  # fmt: skip
 _OF_ANY_GROUP = ("setpriority", "ioprio_set")  # may name all processes of a user at once
+FIRST_TO_DIE = b"1000"
+"""The oom_score_adj of programs."""
+
+_INOTIFY = ("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch")
+_SETSOCKOPT, _SEND_BUFFER = 54, (7, 32)  # SO_SNDBUF, SO_SNDBUFFORCE
+_SOCKET_OPTIONS = 64
+_ATTRIBUTES = (
+    "chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat",
+    "utime", "utimes", "utimensat", "futimesat",
+    "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
+)  # fmt: skip
+_OF_TERMINALS_AND_SOCKETS = (0x5400, 0x8900)  # requests of `ioctl`; those of files set flags
 _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240, 246))
 
 
 def seccomp_program(
-    *, mounts: bool, named_sockets: bool, network: bool = False, shared_identity: bool = False
+    *,
+    mounts: bool,
+    named_sockets: bool,
+    network: bool = False,
+    shared_identity: bool = False,
+    memory_counted: bool = True,
 ) -> bytes:
     """The filter of a slot and of everything it starts.
 
@@ -94,6 +117,9 @@ def seccomp_program(
         shared_identity: programs run as the slot's own user, or as that of others who are no
             concern of theirs, so the calls that set limits, priority or cores of a process may name
             only the caller itself.
+        memory_counted: a control group counts memory. Without one there is nothing that takes much
+            of it and that no limit of a process covers: memory files, watches, large socket
+            buffers.
     """
     allowed = set(ALLOWED.values())
     allowed |= {
@@ -122,4 +148,25 @@ def seccomp_program(
         )
         allowed -= {_SOCKETPAIR, ALLOWED["connect"], ALLOWED["bind"], ALLOWED["listen"]}
     allowed.discard(_SOCKETPAIR if not named_sockets else _SOCKET)
-    return seccomp.assemble(allowed, rules, _NEWEST_KNOWN, absent=(_CLONE3, *_SYSV_AND_QUEUES))
+    missing: set[str] = set()
+    if not memory_counted:
+        missing.update(_INOTIFY, ["memfd_create"])
+        others = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
+        rules.append(seccomp.ArgumentRule(_SETSOCKOPT, 2, 0xFFFF_FFFF, others, errno.EPERM))
+    if not named_sockets:  # Landlock does not keep from watching what may not be read
+        missing.update(_INOTIFY)
+    absent = [_CLONE3, *_SYSV_AND_QUEUES, *(ALLOWED[name] for name in missing)]
+    return seccomp.assemble(allowed, rules, _NEWEST_KNOWN, absent=absent)
+
+
+def attributes_kept() -> bytes:
+    """A further filter: modes, owners, times and attributes of files stay as they are.
+
+    For programs that share the identity of the host's own files and are held by Landlock alone,
+    which leaves those calls open whatever the path.
+    """
+    allowed = set(range(_NEWEST_KNOWN + 1)).difference(ALLOWED[name] for name in _ATTRIBUTES)
+    requests = seccomp.ArgumentRule(
+        ALLOWED["ioctl"], 1, 0xFFFF_FF00, _OF_TERMINALS_AND_SOCKETS, errno.ENOTTY
+    )
+    return seccomp.assemble(allowed, (requests,), _NEWEST_KNOWN, absent=())

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import TextIO
 
-from . import one_core, peer, wire
+from . import needs, one_core, peer, wire
 from .proxies import ClassHandle, Handle, RemoteIterator, here, token_of
 from .request import Request
 from .traceless import ALIASES, MODULE_NAMES
@@ -106,6 +106,9 @@ class Bench:
         )
         self._broken = ""
         self._failure = ""
+        self._sources: list[str] = []
+        self._absent: dict[str, str] = {}
+        """Names the tests judge by whose module is not installed here, and that module."""
         self.names: dict[str, object] = {"__name__": "tests", PLAIN: plain}
 
     def close(self) -> None:
@@ -137,14 +140,14 @@ class Bench:
         Raises:
             UnusableTests: the prelude cannot be run.
         """
+        self._sources = job["tests"]  # type: ignore[assignment]
         self._run_prelude(str(job["prelude"]))
         self.meet()
         wanted = needed_names(tests) - set(self.names)
         for name in wanted & _TRUSTED_FUNCTIONS.keys():
             self._import(name)
         if suspects := wanted & MODULE_NAMES:
-            sources: list[str] = job["tests"]  # type: ignore[assignment]
-            for name in suspects & _modules_used(sources):
+            for name in suspects & _modules_used(self._sources):
                 self._import(name)
         try:
             known = set(self.names)
@@ -187,7 +190,9 @@ class Bench:
                 self.names[name] = getattr(importlib.import_module(_TRUSTED_FUNCTIONS[name]), name)
             else:
                 self.names[name] = importlib.import_module(ALIASES.get(name, name))
-        except (ImportError, AttributeError):
+        except ImportError:
+            self._absent[name] = _TRUSTED_FUNCTIONS.get(name) or ALIASES.get(name, name)
+        except AttributeError:
             return
 
     def resolve(self, names: list[str]) -> None:
@@ -242,8 +247,23 @@ class Bench:
         try:
             exec(test, self.names)
         except BaseException as error:
+            self._check_modules(error)
             return self._broken or _describe(error)
         return self._broken
+
+    def _check_modules(self, error: BaseException) -> None:
+        """A test that lacks a module failed by itself.
+
+        Raises:
+            UnusableTests: it does.
+        """
+        lacking: list[str] = []
+        if isinstance(error, ImportError):
+            lacking = needs.missing_modules(self._sources)
+        elif isinstance(error, NameError) and str(error.name) in self._absent:
+            lacking = [self._absent[str(error.name)]]
+        if lacking:
+            raise UnusableTests(needs.not_installed(lacking))
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
         """The solution may call what the tests gave it to call, and draw from iterators they

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from .prove import PEER, REPORT, Bench, Job, write_rows
+from . import needs
+from .prove import PEER, REPORT, Bench, Job, UnusableTests, write_rows
 from .request import Request
 
 _FILE = "test_hidden.py"
@@ -42,6 +43,11 @@ class _Results:
     def __init__(self) -> None:
         self.found: dict[str, tuple[bool, str, float]] = {}
         self.problem = ""
+        self.skipped: set[str] = set()
+        self._collected: list[str] = []
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self._collected = [item.nodeid for item in session.items]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -49,6 +55,7 @@ class _Results:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.skipped:
+            self.skipped.add(report.nodeid)
             return
         passed, detail, seconds = self.found.get(report.nodeid, (False, "", 0.0))
         if report.when == "call":
@@ -56,6 +63,14 @@ class _Results:
         if report.failed:
             passed, detail = False, str(report.longrepr)[-_DETAIL_LETTERS:]
         self.found[report.nodeid] = passed, detail, seconds + report.duration
+
+    def all(self) -> Iterator[tuple[bool, str, float]]:
+        """One result for each test there is, whether or not it was come to; skipped ones left
+        out.
+        """
+        for name in dict.fromkeys([*self._collected, *self.found]):
+            if name not in self.skipped:
+                yield self.found.get(name, (False, "it did not run", 0.0))
 
 
 def run(request: Request) -> int:
@@ -72,7 +87,10 @@ def _run_pytest(job: Job) -> _Results:
     results = _Results()
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
-    import pytest  # large: only these children load it
+    try:
+        import pytest  # large: only these children load it
+    except ImportError:
+        raise UnusableTests(needs.not_installed(["pytest"])) from None
 
     pytest.main([*arguments, _FILE], plugins=[results])
     return results
@@ -84,8 +102,24 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     bench.meet()
     sys.modules[module] = SolutionModule(module, bench)
     results = _run_pytest(job)
-    for number, (passed, detail, seconds) in enumerate(results.found.values()):
-        yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
-    if results.problem or not results.found:
+    _check_modules(job, results)
+    number = 0
+    for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
+        yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
+    if results.problem or not number:
         detail = results.problem or "no test ran"
-        yield {"test": len(results.found), "passed": False, "detail": detail, "seconds": 0.0}
+        yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}
+
+
+def _check_modules(job: Job, results: _Results) -> None:
+    """Tests that lack a module failed by themselves.
+
+    Raises:
+        UnusableTests: they do.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    said = [results.problem, *(detail for _, detail, _ in results.found.values())]
+    if any("ModuleNotFoundError" in text for text in said) and (
+        lacking := needs.missing_modules(sources)
+    ):
+        raise UnusableTests(needs.not_installed(lacking))

@@ -38,8 +38,13 @@ READY, READY_FOR = b"ready", b"ready for run"
 class Slot:
     """Runs children one after another until the control socket closes."""
 
-    def __init__(self, plan: Plan, control: socket.socket, requests: socket.socket) -> None:
+    def __init__(
+        self, plan: Plan, control: socket.socket, requests: socket.socket, weight: int = -1
+    ) -> None:
         self.plan = plan
+        self.weight = weight
+        """Its own oom_score_adj, where no child can see /proc to set one."""
+        self.own_weight = os.pread(weight, 16, 0) if weight >= 0 else b""
         self.control = control
         self.requests = requests
         self.number = 0
@@ -59,15 +64,26 @@ class Slot:
 
     def serve(self) -> None:
         """Park, wait, clean up, for ever."""
+        if self.plan.tier in (LANDLOCK, UNSAFE):
+            emptying.empty(self.plan.work)  # a slot before this one may have been killed
         self.control.send(READY)
         while True:
             self.number += 1
+            self._weigh(policy.FIRST_TO_DIE)
             self.child = os.fork()
             if self.child == 0:
                 self.child_end.forget()
                 children.main(self.plan, self.requests, self.number)
+            self._weigh(self.own_weight)
             self._touch()
             self._finish(self.child)
+
+    def _weigh(self, weight: bytes) -> None:
+        """What a child is forked with: when memory runs out the kernel must take the program, even
+        if what it holds (in sockets) does not show as its own.
+        """
+        if self.weight >= 0:
+            os.pwrite(self.weight, weight, 0)
 
     def _touch(self) -> None:
         """Write now to the pages that `_finish` writes to: they are shared with the child since

@@ -47,11 +47,11 @@ PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_GETEVENTMSG = 12, 13, 0x4201
 PTRACE_O_TRACESYSGOOD, PTRACE_O_TRACEFORK, PTRACE_O_EXITKILL = 1, 2, 1 << 20
 PTRACE_EVENT_FORK, PTRACE_EVENT_STOP = 1, 128
 
-_NR_PIVOT_ROOT, _NR_SECCOMP, _NR_MOUNT_SETATTR, _NR_LANDLOCK_CREATE = 155, 317, 442, 444
+_NR_PIVOT_ROOT, _NR_MOUNT_SETATTR, _NR_LANDLOCK_CREATE = 155, 442, 444
 _NR_PIDFD_GETFD, _NR_KCMP = 438, 312
 _KCMP_VM, _KCMP_FILES, _KCMP_FS, _KCMP_SIGHAND = 1, 2, 3, 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_SECCOMP_SET_MODE_FILTER = 1
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
 
 
@@ -172,8 +172,7 @@ def install_seccomp(program: bytes) -> None:
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     )
-    result = _libc.syscall(_NR_SECCOMP, _SECCOMP_SET_MODE_FILTER, 0, filter_)
-    _check(result, "seccomp(SECCOMP_SET_MODE_FILTER)")
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filter_))
 
 
 def landlock_version() -> int:

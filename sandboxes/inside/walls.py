@@ -93,6 +93,7 @@ def build(plan: Plan) -> None:
         named_sockets=plan.tier != LANDLOCK,
         network=plan.network,
         shared_identity=plan.strangers or plan.uid == os.getuid(),
+        memory_counted=plan.address_space_bytes == 0,
     )
     sc.install_seccomp(filter_)
     sc.prctl(sc.PR_SET_DUMPABLE, 0)

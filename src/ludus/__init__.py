@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     )
     from ludus.envs.checks import check_env as check_env
     from ludus.envs.connect import connect as connect
-    from ludus.errors import LudusError as LudusError, RewardUnavailable as RewardUnavailable
+    from ludus.errors import (
+        LudusError as LudusError,
+        RewardUnavailable as RewardUnavailable,
+        ToolError as ToolError,
+    )
     from ludus.messages import Message as Message, Role as Role, ToolCall as ToolCall
     from ludus.rewards import Sample as Sample, make_verifier as make_verifier, verifier as verifier
     from ludus.rewards.checks import check_verifier as check_verifier
@@ -41,6 +45,7 @@ _exports = {
     "Role": "ludus.messages",
     "TextEnv": "ludus.envs",
     "ToolCall": "ludus.messages",
+    "ToolError": "ludus.errors",
     "ToolResult": "ludus.envs",
     "check_env": "ludus.envs.checks",
     "check_verifier": "ludus.rewards.checks",

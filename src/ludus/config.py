@@ -13,8 +13,9 @@ import difflib
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -97,7 +98,9 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
         if isinstance(error.__cause__, ConfigError):  # said by the class itself
             raise ConfigError(str(error.__cause__)) from None
         message, _, where = str(error).partition(" - at `$.")
-        raise ConfigError(f"setting {where.rstrip('`') or '?'!r}: {message}") from None
+        name = where.rstrip("`")
+        given = _given(table, name.split("."))
+        raise ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, given)}") from None
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -133,6 +136,32 @@ def _is_table(value: object) -> bool:
 
 def _toml_value(value: object) -> str:
     return msgspec.json.encode(value).decode()  # TOML's scalars and arrays are JSON's
+
+
+def _given(table: object, path: Sequence[str]) -> object:
+    """The value at `path` of a table, None where there is no such way."""
+    for name in path:
+        table = table.get(name) if isinstance(table, Mapping) else None
+    return table
+
+
+def _said(cls: Any, name: str, message: str, given: object) -> str:
+    """What is wrong with the value `given` of the field `name`."""
+    choices = _choices(cls, name.split("."))
+    if choices and isinstance(given, str):
+        near = difflib.get_close_matches(given, choices, n=1, cutoff=0.5)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        return f"{given!r} is no choice; {meant}choices: {', '.join(choices)}"
+    return message if given is None or isinstance(given, Mapping) else f"{message} {given!r}"
+
+
+def _choices(cls: Any, path: Sequence[str]) -> list[str]:
+    """What the field at `path` of a config can be, where that is a few words."""
+    for name in path:
+        cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
+    if isinstance(cls, type) and issubclass(cls, Enum):
+        return [str(member.value) for member in cls]
+    return [str(one) for one in typing.get_args(cls)] if typing.get_origin(cls) is Literal else []
 
 
 def _path(name: str) -> list[str]:

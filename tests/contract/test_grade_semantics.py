@@ -14,8 +14,15 @@ import pytest
 import pytest_asyncio
 
 from ludus.errors import ConfigError
-from ludus.sandboxes import GradeOptions, SlotSandbox, grade_in_detail, open_sandbox
+from ludus.sandboxes import (
+    ExecutionStatus,
+    GradeOptions,
+    SlotSandbox,
+    grade_in_detail,
+    open_sandbox,
+)
 from ludus.sandboxes.grading import grade
+from ludus.sandboxes.languages import LANGUAGES, Language
 from ludus.verdict import Status
 
 pytestmark = [
@@ -237,6 +244,93 @@ async def test_a_pytest_file_runs_against_proxies(sandbox: SlotSandbox) -> None:
     ):
         verdict = await grade(sandbox, cheat, [PYTEST], kind="pytest")
         assert (verdict.status, verdict.reward) == (Status.OK, 0.0), cheat
+
+
+async def test_tests_a_solution_keeps_from_running_count_as_failed(sandbox: SlotSandbox) -> None:
+    tests = "from solution import f\n" + "".join(
+        f"def test_{n}():\n    assert f({n}) == {2 * n}\n" for n in range(1, 11)
+    )
+    interrupts = "def f(n):\n    if n == 1: return 2\n    raise KeyboardInterrupt\n"
+    options = GradeOptions(partial=True)
+    graded = await grade_in_detail(sandbox, interrupts, [tests], kind="pytest", options=options)
+    assert graded.verdict.reward == pytest.approx(1 / 10)
+    assert len(graded.results) == 10
+
+
+LACKING = {
+    "an import": ("assert", "import numpy as np\nassert np.allclose(f(2), 4)", "numpy"),
+    "an import inside": (
+        "assert",
+        "def check(g):\n    from numpy import array\n    assert g(2) == array(4)\ncheck(f)",
+        "numpy",
+    ),
+    "a module that is only used": ("assert", "assert np.allclose(f(2), 4)", "numpy"),
+    "a name they judge by": ("assert", "assert f(2) == approx(4)", "pytest"),
+    "pytest itself": (
+        "pytest",
+        "from solution import f\ndef test_f():\n    assert f(2) == 4\n",
+        "pytest",
+    ),
+}
+"""what lacks -> kind, tests, the module"""
+
+
+@pytest.mark.parametrize("case", LACKING)
+async def test_tests_whose_modules_are_not_installed_are_invalid(case: str) -> None:
+    kind, tests, module = LACKING[case]
+    bare = SlotSandbox("slots-root", size=2, packages=())
+    try:
+        verdict = await grade(bare, "def f(n):\n    return 2 * n\n", [tests], kind=kind)
+    finally:
+        await bare.close()
+    assert (verdict.status, verdict.reward) == (Status.INVALID, None), verdict
+    assert f"the tests need {module}, which is not installed" in verdict.detail
+
+
+async def test_a_module_missing_in_pytest_tests_is_their_own_fault(sandbox: SlotSandbox) -> None:
+    for where in ("import no_such_module\n{f}", "{f}    import no_such_module\n"):
+        tests = "from solution import f\n" + where.format(f="def test_f():\n    assert f(2) == 4\n")
+        verdict = await grade(sandbox, "def f(n): return 2 * n", [tests], kind="pytest")
+        assert verdict.status is Status.INVALID, verdict
+        assert "no_such_module" in verdict.detail
+
+
+@pytest.mark.parametrize("kind", ["assert", "pytest"])
+async def test_a_solution_cannot_pass_its_failure_for_a_missing_module(
+    sandbox: SlotSandbox, kind: str
+) -> None:
+    optional = "try:\n    import no_such_module\nexcept ImportError:\n    no_such_module = None\n"
+    tests = {
+        "assert": optional + "assert f(2) == 4",
+        "pytest": optional + "from solution import f\ndef test_f():\n    assert f(2) == 4\n",
+    }
+    for lie in (
+        "raise ModuleNotFoundError(\"No module named 'no_such_module'\", name='no_such_module')",
+        "raise ImportError('numpy')",
+        "raise NameError('np', name='np')",
+        "import no_such_module",
+    ):
+        for solution in (f"def f(n):\n    {lie}\n", lie):
+            verdict = await grade(sandbox, solution, [tests[kind]], kind=kind)
+            assert (verdict.status, verdict.reward) == (Status.OK, 0.0), (lie, verdict)
+
+
+async def test_a_language_that_is_not_installed_is_nobodys_zero(
+    sandbox: SlotSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = Language("m.c", ("./program",), ("no-such-cc", "m.c"), "program")
+    monkeypatch.setitem(LANGUAGES, "absent-compiled", compiled)
+    monkeypatch.setitem(LANGUAGES, "absent-run", Language("m.x", ("no-such-run", "m.x")))
+    for language in ("absent-compiled", "absent-run"):
+        done = await sandbox.execute("int main() {}", language)
+        assert done.status is ExecutionStatus.INFRA_ERROR, done
+        assert "is not installed where programs run: apt-get install no-such-" in done.detail
+        options = GradeOptions(language=language)
+        case = [{"input": "", "output": "1"}]
+        verdict = await grade(sandbox, "1", case, kind="stdin", options=options)
+        assert (verdict.status, verdict.reward) == (Status.UNAVAILABLE, None)
+    lie = "echo 'bash: No such file or directory' >&2; exit 127"
+    assert (await sandbox.execute(lie, "bash")).status is ExecutionStatus.ERROR
 
 
 def _published() -> list[tuple[str, str, list[str], float]]:

@@ -15,6 +15,7 @@ FOLDERS = ["agent", "envs", "rewards", "sandboxes", "trainer"]
 LIGHT = ["ludus.envs", "ludus.rewards", "ludus.agent", "ludus.sandboxes", "ludus.cli.main"]
 PUBLIC = [
     *("Briefing", "Message", "Sample", "TextEnv", "Verdict", "check_env", "check_verifier"),
+    *("LudusError", "RewardUnavailable", "ToolCall", "ToolError", "ToolResult"),
     *("connect", "make", "make_async", "make_verifier", "register", "score", "tool", "verifier"),
 ]
 HEAVY = "torch", "transformers", "vllm", "datasets"

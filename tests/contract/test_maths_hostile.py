@@ -272,6 +272,20 @@ def test_a_hostile_gold_never_makes_the_scorer_fail(family: str, verifier: Maths
         assert verdict.reward != 1.0
 
 
+SUMS_WITHOUT_END = r"\sum_{k=1}^n k∞" * 7 + r"\sum_{k=1}^n k"
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_the_symbolic_means_give_up_on_is_undecided(
+    verifier: MathsVerifier, swapped: bool
+) -> None:
+    pair = (r"\binom{\sin^2 x+\cos^2 xn}{2}", SUMS_WITHOUT_END)
+    gold, answer = reversed(pair) if swapped else pair
+    verdict = verifier.verify(gold, rf"\boxed{{{answer}}}")
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
+    assert verdict.metrics["undecided"] == 1
+
+
 def caller_seconds(gold: str, text: str) -> float:
     """CPU seconds the caller spends on an extracted answer: the best of five, so that only its
     own work counts.

@@ -208,6 +208,28 @@ async def test_a_server_that_hangs_is_given_up_and_started_again(script: Path) -
         assert again.content != first
 
 
+async def test_a_server_that_starts_slower_than_a_call_may_take_comes_up(script: Path) -> None:
+    sleepy = f"import time; time.sleep(4); exec(open({str(script)!r}).read())"
+    async with McpServer([sys.executable, "-c", sleepy], timeout_s=1) as server:
+        tools = await opened(server)
+        assert (await tools["freeze"].call({})).fault is ToolFault.TIMEOUT
+        ends = time.monotonic() + 60
+        while (again := await tools["pid"].call({})).error and time.monotonic() < ends:
+            assert again.fault is ToolFault.TIMEOUT
+        assert not again.error
+
+
+async def test_a_server_may_be_closed_while_it_starts() -> None:
+    async with McpServer([sys.executable, "-c", "import time; time.sleep(60)"]) as server:
+        asking = asyncio.create_task(server.tools())
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        await server.close()
+        assert time.monotonic() - started < 25
+        with pytest.raises((ServerUnreachable, asyncio.CancelledError)):
+            await asking
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -65,7 +65,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _examine(options: Options) -> Report:
     if kind_of(options.name) is Kind.ENVIRONMENT:
+        if options.cases is not None:
+            raise ConfigError(f"--cases is for a verifier; {options.name!r} is an environment")
         return examine_env(options.name, max_return=options.max_return)
+    if options.max_return is not None:
+        raise ConfigError(f"--max-return is for an environment; {options.name!r} is a verifier")
     cases = read_cases(options.cases) if options.cases else []
     url, marked, remote = options.name.partition("#")
     if marked:
@@ -87,7 +91,7 @@ def read_cases(path: Path) -> list[Sample]:
     """Samples from JSONL.
 
     Raises:
-        ConfigError: the file is not there, or a line of it is no sample.
+        ConfigError: the file is not there or holds none, or a line of it is no sample.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -95,10 +99,14 @@ def read_cases(path: Path) -> list[Sample]:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
     samples: list[Sample] = []
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             samples.append(msgspec.json.decode(line, type=Sample))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}, line {number}: {error}") from None
+    if not samples:
+        raise ConfigError(f"{str(path)!r} holds no cases")
     return samples
 
 

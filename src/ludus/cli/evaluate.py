@@ -87,7 +87,7 @@ class Options:
     seed: int = 0
     """Of environment and policy."""
     max_turns: int = Limits().max_turns
-    """Turns of an episode, besides the environment's own limit."""
+    """Turns of an episode, summaries counted; 0 is the environment's own, or 256."""
     episode_timeout_s: float = Limits().episode_timeout_s
     """Seconds an episode may take; a late one counts as failed."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""

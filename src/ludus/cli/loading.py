@@ -14,7 +14,8 @@ imported: list[str] = []
 
 
 def import_user_code(name: str) -> None:
-    """Import a `.py` file, or a module by its dotted name (the current folder is searched too).
+    """Import a `.py` file, which may import its neighbours, or a module by its dotted name (the
+    current folder is searched too).
 
     Raises:
         ConfigError: there is no such file or module.
@@ -23,6 +24,8 @@ def import_user_code(name: str) -> None:
     if name.endswith(".py"):
         _import_file(Path(name))
         return
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f"--import {name}: neither a .py file nor the name of a module")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -40,6 +43,9 @@ def _import_file(path: Path) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"--import {str(path)!r}: not a Python file")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: a file there hides nothing that is installed
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(name, module)
     spec.loader.exec_module(module)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ludus.contract import where
 from ludus.errors import CheckFailed, ConfigError, LudusError, UnknownName
 
 from .loading import import_user_code
@@ -84,7 +85,10 @@ def _tell(error: Exception) -> int:
         return 1
     said = str(error)
     if not isinstance(error, LudusError):
-        said = f"unexpected {type(error).__name__}: {error} (set LUDUS_DEBUG=1 for the traceback)"
+        said = (
+            f"unexpected {type(error).__name__}: {error} ({where(error)}; set LUDUS_DEBUG=1 for "
+            "the traceback)"
+        )
     _complain(said)
     return 2
 

@@ -97,7 +97,12 @@ def names_of(name: str, kind: str) -> Names:
     module = said["word"].replace("-", "_")
     distribution = "-".join(part for part in (said["owner"], said["word"]) if part)
     package = distribution.replace("-", "_")
-    if keyword.iskeyword(module) or keyword.iskeyword(package) or _is_taken(package):
+    if keyword.iskeyword(module):
+        raise ConfigError(
+            f"name {name!r} gives the Python module {module!r}, a word of the language; choose "
+            "another"
+        )
+    if _is_taken(package):
         raise ConfigError(
             f"name {name!r} gives the Python package {package!r}, which Python or ludus has "
             "already; choose another"

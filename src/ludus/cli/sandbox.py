@@ -42,7 +42,10 @@ def main(arguments: list[str]) -> int:
             print(USAGE)
             return 0
         case _:
-            raise ConfigError(f"ludus sandbox does not know {' '.join(arguments)!r}\n{USAGE}")
+            said = " ".join(arguments)
+            raise ConfigError(
+                f"cannot read {said!r}; there is doctor and shell (ludus sandbox --help)"
+            )
 
 
 async def doctor(named: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from ludus.rewards import Sample, make_verifier
 from ludus.rewards.maths import check_golds, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
 from ludus.rewards.report import Report, by_category, read_rows, score_rows
+from ludus.rewards.score import score_sample
 from ludus.verdict import Verdict
 
 from .arguments import Flag, parse
@@ -92,18 +91,11 @@ def _setting(item: str) -> tuple[str, Any]:
 def _score_one(name: str, gold: str, answer: str, settings: dict[str, Any]) -> Verdict:
     verifier = make_verifier(name, **settings)
     try:
-        scored = verifier.score(Sample(response=answer, gold=gold))
-        return asyncio.run(_awaited(scored)) if inspect.isawaitable(scored) else scored
+        return score_sample(verifier, Sample(response=answer, gold=gold))
     finally:
         close: Callable[[], object] | None = getattr(verifier, "close", None)
         if close is not None:
             close()
-
-
-async def _awaited(scored: object) -> Verdict:
-    if inspect.isawaitable(scored):
-        return await scored  # type: ignore[no-any-return]
-    raise TypeError(f"not awaitable: {scored!r}")
 
 
 def _show(verdict: Verdict, *, as_json: bool) -> None:
@@ -171,7 +163,7 @@ def _score_file(options: Options, settings: dict[str, Any]) -> int:
 def _as_json(report: Report) -> dict[str, object]:
     counts = report.overall
     return {
-        "rows": report.rows, "mean_reward": report.rewards / max(1, report.rows),
+        "rows": report.rows, "mean_reward": report.mean_reward,
         "statuses": report.statuses,
         "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
         "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
@@ -181,10 +173,9 @@ def _as_json(report: Report) -> dict[str, object]:
 
 def _print_report(report: Report, wrong: int) -> None:
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
-    print(
-        f"{report.rows} answers ({statuses}), "
-        f"mean reward {report.rewards / max(1, report.rows):.4f}"
-    )
+    mean = report.mean_reward
+    worth = "no reward" if mean is None else f"mean reward {mean:.4f}"
+    print(f"{report.rows} answers ({statuses}), {worth}")
     print(f"{report.per_cpu_second:.0f} per CPU-second, {report.wall_s:.1f} s in all")
     counts = report.overall
     if not counts.total:

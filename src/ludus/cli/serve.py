@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ import tyro
 from ludus.envs.registry import env_ids
 from ludus.envs.server import EnvService
 from ludus.envs.sessions import SessionLimits
-from ludus.errors import ConfigError, UnknownName
+from ludus.errors import ConfigError
 from ludus.rewards import verifier_names
 from ludus.rewards.server import ScoreService
 from ludus.wire.arguments import parse_served
@@ -26,6 +27,7 @@ from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import parse
+from .names import UnknownThing
 from .workers import WORKER_VARIABLE, Workers
 
 SANDBOX = "sandbox"
@@ -150,13 +152,13 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tell environments from verifiers.
 
     Raises:
-        UnknownName: neither; the message names the near miss, whichever it is.
+        UnknownThing: neither; the message names the near miss, whichever it is.
     """
     envs, verifiers = set(env_ids()), set(verifier_names())
     for name in names:
         bare = parse_served(name)[0]
         if bare not in envs | verifiers:
-            raise UnknownName.near(bare, envs | verifiers | {SANDBOX}, hint="ludus list")
+            raise UnknownThing.near(bare, envs | verifiers | {SANDBOX}, hint="ludus list")
     return (
         [name for name in names if parse_served(name)[0] in envs],
         [name for name in names if parse_served(name)[0] not in envs],
@@ -184,8 +186,8 @@ def _check(options: Options) -> None:
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):
-        if not getattr(options, name) > 0:
-            raise ConfigError(f"--{name.replace('_', '-')} must be more than 0")
+        if not 0 < getattr(options, name) < math.inf:
+            raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")
     build_server(options)  # a token off loopback, chaos
 
 

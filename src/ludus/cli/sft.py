@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ludus.config import build, merge, read_overrides, read_toml
 from ludus.errors import MissingExtra
 
@@ -23,9 +25,10 @@ settings (with their defaults):
 def main(arguments: list[str]) -> int:
     """Run the verb."""
     try:
+        from ludus.trainer.checkpoint import checkpoints
         from ludus.trainer.config import SFTConfig
         from ludus.trainer.progress import sft_progress
-        from ludus.trainer.sft import run_sft
+        from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
     if "-h" in arguments or "--help" in arguments:
@@ -37,7 +40,15 @@ def main(arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-"):
         table, arguments = read_toml(arguments[0]), arguments[1:]
     config = build(SFTConfig, merge(table, read_overrides(arguments, SFTConfig)))
-    with sft_progress(config.steps) as progress:
-        checkpoint = run_interruptible(run_sft(config, progress=progress))
+    try:
+        with sft_progress(config.steps) as progress:
+            checkpoint = run_interruptible(run_sft(config, progress=progress))
+    except KeyboardInterrupt:
+        folder = folder_of(config)
+        if not checkpoints(folder / "checkpoints"):
+            raise
+        again = f"ludus sft {folder / 'config.toml'} --run.resume"
+        print(f"interrupted; go on with: {again}", file=sys.stderr)
+        return 130
     print(f"checkpoint  {checkpoint}")
     return 0

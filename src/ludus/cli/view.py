@@ -47,6 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     source = episodes_file(Path(options.path))
     decode = load_detokenizer(Path(options.tokenizer)) if options.tokenizer else None
     episodes = read_episodes(source)
+    if not episodes:
+        raise ConfigError(f"{str(source)!r} holds no episodes")
     page = page_of(
         episodes[: options.most],
         title=f"{source.parent.name}/{source.name}" if source.parent.name else source.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +31,20 @@ def parse_served(text: str) -> tuple[str, dict[str, Any]]:
             )
         arguments[unquote(key)] = _literal(unquote(value))
     return name, arguments
+
+
+def refuse_repeated(names: Iterable[str]) -> None:
+    """Refuse two things under one name: a client could not say which it means.
+
+    Raises:
+        ConfigError: a name is there twice.
+    """
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ConfigError(
+                f"{name!r} is named {count} times; one server offers one of a name: use two "
+                "ports, or register one under a name of its own"
+            )
 
 
 def _literal(text: str) -> Any:

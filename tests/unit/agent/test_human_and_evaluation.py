@@ -1,10 +1,11 @@
+import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from ludus.agent import HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
+from ludus.agent import Episode, HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
 from ludus.agent.estimates import mean_over_tasks, pass_at_k, wilson
 from ludus.agent.evaluation import evaluate, first_tasks, summarise
 from ludus.agent.human_policy import read_line, usage
@@ -167,6 +168,17 @@ async def test_failures_are_counted_apart_and_never_as_zero() -> None:
     assert made.reward is not None
     assert made.reward.value == 0.5
     assert {k: e.value for k, e in made.pass_at.items()} == {1: 0.5, 2: 0.5}
+
+
+async def test_an_evaluation_that_never_waits_can_be_cancelled() -> None:
+    seen: list[Episode] = []
+    work = evaluate(
+        lambda: EnvSession(Coin()), lambda _: always("0"), tasks=100_000, on_episode=seen.append
+    )
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            await work
+    assert len(seen) < 100_000
 
 
 async def test_samples_of_a_task_share_its_seed_and_differ_in_the_policys() -> None:

@@ -114,6 +114,25 @@ async def test_the_agents_own_limit_ends_an_episode_that_counts() -> None:
     assert not trajectory.exclude_from_loss
 
 
+async def test_without_a_limit_of_the_agent_the_environments_own_holds_however_long() -> None:
+    class Bounded(Walk):
+        def __init__(self, most: int | None) -> None:
+            super().__init__(steps=1000)
+            self.most = most
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+            super().reset()
+            return "begin", {"briefing": Briefing(system_prompt="Walk.", max_turns=self.most)}
+
+        def step(self, action: str) -> Step:
+            return "on", 0.0, False, False, {}
+
+    on_and_on = ScriptedPolicy(lambda _: "on")
+    for most, played in ((300, 300), (None, 256)):
+        made = (await play(EnvSession(Bounded(most)), on_and_on)).trajectories[0]
+        assert (made.stop, len(made.turns)) == (Stop.MAX_TURNS, played)
+
+
 @pytest.mark.parametrize(
     ("fault", "stop", "status"),
     [

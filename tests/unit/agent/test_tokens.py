@@ -108,6 +108,45 @@ GEMMA = (
 )
 
 
+QWEN3 = (
+    "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{% for m in messages %}"
+    "{% if m.role == 'assistant' %}{% set parts = m.content.split('</think>') %}"
+    "{% set thought = parts[0].split('<think>')[-1].strip() if parts | length > 1 else '' %}"
+    "{{ '<|im_start|>assistant\n' }}{% if loop.index0 > ns.last and (loop.last or thought) %}"
+    "{{ '<think>\n' + thought + '\n</think>\n\n' }}{% endif %}{{ parts[-1].lstrip('\n') }}"
+    "{% else %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{% endif %}{{ '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}OPENED{% endif %}"
+)
+"""As Qwen3's: thoughts are shown after the last user message, earlier ones are dropped, and a last
+turn without any gets an empty block.
+"""
+RESULT = tool_result("3", CALL.tool_calls[0])
+
+
+@pytest.mark.parametrize("opened", ["", "{{ '<think>\n' }}"])
+def test_thoughts_that_the_template_keeps_do_not_stop_an_extension(opened: str) -> None:
+    chat = chat_format(QWEN3.replace("OPENED", opened))
+    thought = "<think>\nhm\n</think>\n\nlook"
+    added = chat.extension([RESULT], ended=True, thought=True)
+    assert added is not None
+    sampled = chat.tokenizer.encode(thought.removeprefix("<think>\n" if opened else ""))
+    grown = [*chat.prompt([user("U")], []), *sampled, chat.end_of_turn_id, *added]
+    whole = chat.prompt([user("U"), assistant(thought), RESULT], [])
+    assert text(chat, grown) == text(chat, whole)
+    assert chat.extension([user("next")], ended=True, thought=True) is None  # they are dropped
+
+
+def test_an_empty_block_of_thoughts_of_the_template_is_no_rewriting() -> None:
+    chat = chat_format(QWEN3.replace("OPENED", ""))
+    for new in ([RESULT], [user("next")]):
+        added = chat.extension(new, ended=True)
+        assert added is not None
+        grown = [*chat.prompt([user("U")], []), *chat.answer(assistant("look")), *added]
+        whole = chat.prompt([user("U"), assistant("look"), *new], [])
+        assert text(chat, grown) == text(chat, whole)
+
+
 def gemma_like() -> Any:
     """Turns end with a token that is not the tokenizer's `eos_token`."""
     tokenizer: Any = build_tokenizer()

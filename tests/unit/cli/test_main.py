@@ -86,7 +86,22 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["eval", "ludus/arithmetic-v0", "--split", "tets"], "did you mean 'test'"),
         (["eval", "ludus/arithmetic-v0", "--tasks", "0"], "at least 1"),
         (["eval", "ludus/arithmetic-v0", "--out", "/proc/none/x.jsonl"], "cannot write --out"),
+        (["play", "ludus/arithmetic-v0?max_operations=abc"], "cannot be made with"),
         (["check", "exact", "--cases", "none.jsonl"], "cannot read 'none.jsonl'"),
+        (["check", "exact", "--cases", "/dev/null"], "holds no cases"),
+        (["check", "exact", "--max-return", "1"], "--max-return is for an environment"),
+        (["check", "ludus/arithmetic-v0", "--cases", "x"], "--cases is for a verifier"),
+        (["score", "exact", "--file", "/dev/null"], "holds no answers"),
+        (["view", "/dev/null"], "holds no episodes"),
+        (["serve", "mathz"], "no environment or verifier named 'mathz'; did you mean 'maths'"),
+        (["serve", "maths", "maths?preset=strict"], "'maths' is named 2 times"),
+        (["serve", "me/x-v0", "ludus/arithmetic-v0"], "no environment or verifier named"),
+        (["serve", "ludus/tally-v0", "ludus/tally-v0?base=3"], "is named 2 times"),
+        (["serve", "maths", "--step-timeout-s", "inf"], "must be a number more than 0"),
+        (["train", "grpo", "--engine", "vlm"], "did you mean 'vllm'? choices: local, vllm"),
+        (["train", "grpo", "--trainer.lr", "fast"], "'fast'"),
+        (["sandbox", "dcotor"], "cannot read 'dcotor'; there is doctor and shell"),
+        (["--import", ".", "list"], "neither a .py file nor the name of a module"),
         (["new", "env", "Echo"], "me/echo-v0"),
         (["--import", "none.py", "list"], "no such file"),
         (["--import", "no_such_module", "list"], "no such module"),
@@ -106,7 +121,8 @@ def test_an_unexpected_error_is_named_and_its_traceback_is_there_on_demand(
     broken = tmp_path / "broken_code.py"
     broken.write_text("raise KeyError('boom')")
     assert main(["--import", str(broken), "list"]) == 2
-    assert "unexpected KeyError: 'boom' (set LUDUS_DEBUG=1 for the traceback)" in said(capsys)
+    told = "unexpected KeyError: 'boom' (broken_code.py:1; set LUDUS_DEBUG=1 for the traceback)"
+    assert told in said(capsys)
     monkeypatch.setenv("LUDUS_DEBUG", "1")
     with pytest.raises(KeyError):
         main(["--import", str(broken), "list"])
@@ -147,6 +163,16 @@ def test_list_shows_environments_and_verifiers_and_the_users_own(tmp_path: Path)
     assert all(e["summary"] and not e["problem"] for kind in made.values() for e in kind)
 
 
+def test_a_file_may_import_its_neighbours_and_hides_nothing_installed(tmp_path: Path) -> None:
+    (tmp_path / "word_of_mine.py").write_text("WORD = 'salve'")
+    (tmp_path / "json.py").write_text("raise RuntimeError('hides the standard library')")
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE + "\nfrom word_of_mine import WORD\n")
+    made = ludus("--import", str(mine), "list", "--json")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "mine/parrot-v0" in made.stdout
+
+
 def test_a_broken_package_does_not_hide_the_others() -> None:
     from ludus.cli.listing import entry
 
@@ -173,6 +199,7 @@ def test_check_reads_cases_and_options_of_a_verifier(
 ) -> None:
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"response": "\\\\boxed{2}", "gold": "2"}\n')
+    cases.write_text("\n" + cases.read_text() + "\n")
     assert main(["check", "maths?preset=strict", "--cases", str(cases)]) == 0
     assert main(["check", "exact", "--cases", str(cases)]) == 1
     assert "must earn 1" in " ".join(capsys.readouterr().out.split())

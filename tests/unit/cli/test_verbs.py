@@ -112,6 +112,12 @@ def test_names_that_cannot_be_are_refused(kind: str, name: str) -> None:
         names_of(name, kind)
 
 
+@pytest.mark.parametrize(("name", "why"), [("me/class-v0", "language"), ("json-v0", "already")])
+def test_a_refused_name_is_told_why(name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        names_of(name, "env")
+
+
 def test_a_name_gives_all_the_others() -> None:
     names = names_of("me/tic-tac-toe-v2", "env")
     assert (names.distribution, names.package, names.module, names.classname) == (
@@ -156,6 +162,7 @@ def test_an_unknown_task_is_told(tmp_path: Path) -> None:
     made = played(tmp_path, "ludus/arithmetic-v0", "--task", "train/x", stdin="")
     assert made.returncode == 1
     assert "no task named 'train/x'" in " ".join(made.stdout.split())
+    assert "Traceback" not in made.stderr
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,14 @@ async def test_without_a_sandbox_there_is_no_reward(monkeypatch: pytest.MonkeyPa
     assert made.exclude_from_baseline
 
 
+def test_no_job_makes_a_new_folder_twice() -> None:
+    """The first is still there when later chores have emptied it."""
+    env = Files(kinds=["gather"], min_chores=3, max_chores=3)
+    for index in range(60):
+        made = [one.makes for one in env.tasks("test").job(env.tasks("test").at(index)).chores]
+        assert len(set(made)) == 3
+
+
 def test_a_job_tells_its_chores_in_order() -> None:
     chores = [drawn("sweep", TREE, ""), drawn("drop", TREE, "kettle")]
     assert Job(tree=TREE, chores=chores).text == (

@@ -387,3 +387,10 @@ def test_hits_travel_with_their_scores() -> None:
     index = fictional_index(0, 240)
     hits = index.search([index.documents[0].title], 1)[0]
     assert isinstance(hits[0], Hit)
+
+
+async def test_one_hop_is_asked_for_in_chains_whatever_the_shapes() -> None:
+    session = EnvSession(Search(min_hops=1, max_hops=1, people=120))
+    _, info = await session.reset(seed=4)
+    assert info["task"]
+    await session.close()

@@ -55,6 +55,29 @@ def test_a_file_is_reported_with_failures_apart(
     assert said["categories"] == {"fraction": 1.0, "number": 0.0}
 
 
+def test_what_has_no_reward_is_no_zero_in_the_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"gold": "1", "response": "1"}\n{"gold": "", "response": "1"}\n')
+    assert main(["score", "maths", "--file", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_reward"] == 1.0  # one ok, one invalid
+    path.write_text('{"gold": "", "response": "1"}\n')
+    assert main(["score", "maths", "--file", str(path)]) == 0
+    assert "no reward" in capsys.readouterr().out
+
+
+def test_a_line_that_is_not_utf_8_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"gold": "1", "response": "1"}\n{"problem": "\xff", "answer": "1"}\n')
+    assert main(["score", "maths", "--file", str(path)]) == 2
+    assert "rows.jsonl:2" in capsys.readouterr().err
+    assert main(["play", f"ludus/maths-v0?source={path}"]) == 2
+    assert "rows.jsonl, line" in capsys.readouterr().err
+
+
 def test_any_verifier_scores_a_file(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", "exact", "--file", str(rows)]) == 0
     assert "accuracy" in capsys.readouterr().out

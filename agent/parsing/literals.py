@@ -1,0 +1,77 @@
+"""Python's way to write values, which models fall into: parsed, never run."""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from typing import Any
+
+MAX_PYTHON_CHARS = 1 << 17
+"""Longer text is refused unread: Python's parser needs far more memory than the text."""
+
+
+class Unreadable(ValueError):
+    """Why a text is no literal, or no list of calls."""
+
+
+def expression(text: str) -> ast.expr:
+    """The syntax tree of one expression.
+
+    Raises:
+        Unreadable: it is none, or too long.
+    """
+    if len(text) > MAX_PYTHON_CHARS:
+        raise Unreadable(f"{len(text)} characters; at most {MAX_PYTHON_CHARS} are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # escapes Python does not know
+            return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def read_literal(text: str) -> Any:
+    """The value of a literal that JSON can carry.
+
+    >>> read_literal("{'a': (1, None), 'b': True}")
+    {'a': [1, None], 'b': True}
+
+    Raises:
+        Unreadable: it is none.
+    """
+    return literal(expression(text))
+
+
+_NAMES = {"true": True, "false": False, "null": None}
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of a literal that JSON can carry; tuples are lists.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    match node:
+        case ast.Constant(value=None | bool() | str() as value):
+            return value
+        case ast.Constant(value=int() as number) if -(1 << 63) <= number < 1 << 64:
+            return number
+        case ast.Constant(value=float() as number) if math.isfinite(number):
+            return number
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return literal(ast.Constant(-number))
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return [literal(element) for element in elements]
+        case ast.Dict(keys=keys, values=values):
+            return {_key(key): literal(value) for key, value in zip(keys, values, strict=True)}
+        case _:
+            raise Unreadable(f"an argument must be a literal, got {type(node).__name__}")
+
+
+def _key(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise Unreadable("the keys of a dict must be strings")

@@ -1,0 +1,140 @@
+"""The list of Python calls of Llama 3.2 and later.
+
+    [f(a=1), g()]
+
+Read only where the turn begins with one. Python is parsed, never run: arguments must be literals.
+Names that Python would not take, such as `get-weather` or the argument `from`, are read all the
+same: tools have them.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ludus.envs import ToolSpec
+from ludus.messages import Message, Role, ToolCall
+
+from .json_calls import CUT, fault_of
+from .literals import MAX_PYTHON_CHARS, Unreadable, expression, literal
+from .scan import MOST_CALLS
+from .whole_turn import Body, after_thoughts, body_of
+
+
+class Llama3PythonicFormat:
+    """A Python list of calls with keyword arguments."""
+
+    name = "llama3_pythonic"
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        cut = after_thoughts(text, _is_list)
+        body = body_of(text[cut:])
+        if not _begins_list(body, tools):
+            return Message(role=Role.ASSISTANT, content=text)
+        try:
+            calls = _read_list(body.text)
+        except Unreadable as error:
+            calls = [ToolCall(name="", id="call_0", error=str(error))]
+        if not complete:  # nothing says that it was not to go on
+            calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
+        return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
+
+    def render(self, calls: Sequence[ToolCall]) -> str:
+        """Write calls as the model would."""
+        return f"[{', '.join(map(_as_python, calls))}]" if calls else ""
+
+
+def _as_python(call: ToolCall) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return f"{call.name}({arguments})"
+
+
+_FIRST_CALL = re.compile(r"\[\s*([A-Za-z_][\w.-]*)\s*\(")
+
+
+def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
+    """Whether a turn is meant as a list of calls; a block of code may begin like one."""
+    first = _FIRST_CALL.match(body.text)
+    if first is None:
+        return False
+    return not body.fenced or not tools or any(first[1] == tool.name for tool in tools)
+
+
+def _is_list(said: str) -> bool:
+    """Whether `said` is a list of calls as it stands."""
+    body = body_of(said)
+    if _FIRST_CALL.match(body.text) is None:
+        return False
+    try:
+        return not any(call.error for call in _read_list(body.text))
+    except Unreadable:
+        return False
+
+
+def _read_list(body: str) -> list[ToolCall]:
+    try:
+        made, names = _plain(body)
+        tree = expression(made)
+    except Unreadable as error:
+        raise Unreadable(f"not a Python list of calls: {error}") from None
+    if not isinstance(tree, ast.List):
+        raise Unreadable("not a Python list of calls")
+    if len(tree.elts) > MOST_CALLS:
+        raise Unreadable(f"{len(tree.elts)} calls; at most {MOST_CALLS} are read")
+    return [_read_call(node, f"call_{index}", names) for index, node in enumerate(tree.elts)]
+
+
+_STRING_OR_NAME = re.compile(
+    r"""'{3}.*?(?:'{3}|\Z)|"{3}.*?(?:"{3}|\Z)"""
+    r"""|'(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z)"""
+    r"""|(?<=[\[,\s])(?P<function>[A-Za-z_][\w.-]*+)(?=\s*\()"""
+    r"""|(?<=[(,\s])(?P<argument>[a-z]++)(?=\s*=)""",
+    re.DOTALL,
+)
+
+
+def _plain(body: str) -> tuple[str, dict[str, str]]:
+    """`body` with names that Python takes, and which they stand for."""
+    names: dict[str, str] = {}
+    if len(body) > MAX_PYTHON_CHARS:  # refused unread
+        return body, names
+    mark = "name_"
+    while mark in body:
+        mark += "_"
+
+    def put(found: re.Match[str]) -> str:
+        name = found["function"] or found["argument"] or ""
+        if not name or all(
+            part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")
+        ):
+            return found[0]
+        made = f"{mark}{len(names)}"
+        names[made] = name
+        return made
+
+    return _STRING_OR_NAME.sub(put, body), names
+
+
+def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolCall:
+    """One call; what is wrong with it is in `error`, the others are read all the same."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return ToolCall(name="", id=identity, error="an element of the list is not a call")
+    name = ast.unparse(node.func)
+    name = names.get(name, name)
+    if node.args or any(one.arg is None for one in node.keywords):
+        return ToolCall(name=name, id=identity, error="name each argument: f(a=1)")
+    given = [names.get(str(one.arg), str(one.arg)) for one in node.keywords]
+    if twice := [key for key, times in Counter(given).items() if times > 1]:
+        return ToolCall(name=name, id=identity, error=f"{twice[0]} is given twice")
+    try:
+        values = [literal(one.value) for one in node.keywords]
+    except (Unreadable, RecursionError) as error:
+        return ToolCall(name=name, id=identity, error=str(error))
+    arguments = dict(zip(given, values, strict=True))
+    if fault := fault_of([name, arguments]):
+        return ToolCall(name="", id=identity, error=fault)
+    return ToolCall(name=name, arguments=arguments, id=identity)

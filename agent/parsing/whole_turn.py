@@ -1,0 +1,61 @@
+"""What surrounds calls that are a whole turn: thoughts, a tag, the marks of its end, a fence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .thoughts import CLOSE, OPEN, end_of_thoughts
+
+PYTHON_TAG = "<|python_tag|>"
+_TAGS = (PYTHON_TAG, "<|python_start|>")
+_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>", "<|python_end|>")
+_FENCE = re.compile(r"```[a-z_]{0,16}\s")
+
+
+class Body(NamedTuple):
+    """What a turn says, and what stood around it."""
+
+    text: str
+    tagged: bool
+    """Whether a tag announced a call."""
+    fenced: bool
+    """Whether it stood in a block of Markdown."""
+
+
+def body_of(said: str) -> Body:
+    """`said` without what surrounds it.
+
+    >>> body_of("```json\\n{}\\n```<|eot_id|>")
+    Body(text='{}', tagged=False, fenced=True)
+    """
+    text = without_ends(said).lstrip()
+    tag = next((one for one in _TAGS if text.startswith(one)), "")
+    text = text[len(tag) :].lstrip()
+    fence = _FENCE.match(text)
+    if fence is not None:
+        text = text[fence.end() :].removesuffix("```").strip()
+    return Body(text, bool(tag), fence is not None)
+
+
+def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
+    """Where the turn begins that follows the thoughts. A turn that is a call as it stands has none:
+    tags in it are part of its arguments.
+    """
+    begun = text.lstrip().startswith(OPEN)
+    return 0 if CLOSE not in text or (not begun and is_call(text)) else end_of_thoughts(text)
+
+
+def without_ends(text: str) -> str:
+    """`text` without the marks that end a turn and the space around them."""
+    end = _before_space(text, len(text))
+    while mark := next((one for one in _ENDS if text.endswith(one, 0, end)), ""):
+        end = _before_space(text, end - len(mark))
+    return text[:end]
+
+
+def _before_space(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end

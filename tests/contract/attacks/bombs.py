@@ -1,0 +1,55 @@
+"""Attacks on what the machine has: broken means that the bound was not there."""
+
+# ruff: noqa: E501 - the attacks are programs, one to a line
+ATTACKS = {
+    "fill the disk with many files": """
+    for number in range(20):
+        with open(f'big{number}', 'wb') as f:
+            for _ in range(10): f.write(bytes(1 << 20))
+    return True""",
+    "use up the inodes": """
+    for number in range(5000): os.close(os.open(str(number), os.O_CREAT | os.O_WRONLY))
+    return True""",
+    "use up the inodes with folders": """
+    for number in range(5000): os.mkdir(str(number))
+    return True""",
+    "keep memory in shared maps": """
+    import mmap; kept = []
+    for _ in range(12):
+        kept.append(mmap.mmap(-1, 32 << 20)); kept[-1].write(bytes(32 << 20)); time.sleep(0.05)
+    return len(kept)""",
+    "keep memory in processes": """
+    children = []
+    for _ in range(12):
+        children.append(os.fork())
+        if children[-1] == 0:
+            kept = bytearray(os.urandom(4096) * 8192); time.sleep(30); os._exit(0)
+        time.sleep(0.1)
+    return all(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children)""",
+    "keep memory in its own": """
+    kept = []
+    for _ in range(12): kept.append(bytearray(b'x' * (32 << 20))); time.sleep(0.05)
+    return len(kept)""",
+    "start threads without end": """
+    import threading
+    for _ in range(400): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+    return True""",
+    "open files without end": """
+    kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(1500)]
+    return len(kept)""",
+    "lock memory": "kept = bytearray(100 << 20); return libc.mlockall(3) == 0 and any(int(l.split()[1]) > 100000 for l in open('/proc/self/status') if l.startswith('VmLck'))",
+    "keep memory in files of memory": """
+    kept = []
+    for number in range(12):
+        kept.append(os.memfd_create(str(number)))
+        for _ in range(32): os.write(kept[-1], bytes(1 << 20))
+    return len(kept)""",
+}
+
+EXCUSED = {
+    "slots-landlock": {
+        "fill the disk with many files": "only each file is bounded: there is no file system of its own",
+        "use up the inodes": "same",
+        "use up the inodes with folders": "same",
+    },
+}
