@@ -9,7 +9,7 @@ returning None, and the caller starts a new segment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -36,8 +36,11 @@ class Tokenizer(Protocol):
     def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
 
 
-CACHED_BYTES, CACHED = 256, 4096
-"""Extensions by short messages are kept: environments repeat them, and templates are slow."""
+K = TypeVar("K")
+V = TypeVar("V")
+
+CACHED_BYTES, CACHED = 512, 4096
+"""What short messages are encoded as is kept: episodes repeat them, and templates are slow."""
 
 TOOL_TAGS = (
     "<tool_response>", "</tool_response>", "<tool_call>", "</tool_call>", "<think>", "</think>"
@@ -66,6 +69,8 @@ class ChatFormat:
         self.tool_format = tool_format
         self._marks = _special_marks(tokenizer)
         self._extensions: dict[bytes, list[int] | None] = {}
+        self._prompts: dict[bytes, list[int]] = {}
+        self._encoded: dict[str, list[int]] = {}
         self._stub = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
         self._opening = self._render([_STUB_QUESTION], [], prompt=True)
         self.end_of_turn: str = self._find_end_of_turn()
@@ -77,7 +82,14 @@ class ChatFormat:
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """The ids of a conversation up to where the policy speaks."""
-        return self._encode(self._render(messages, tools, prompt=True))
+        key = b"" if tools else msgspec.msgpack.encode(messages)
+        if not 0 < len(key) <= CACHED_BYTES:
+            return self._encode(self._render(messages, tools, prompt=True))
+        known = self._prompts.get(key)
+        if known is None:
+            known = self._encode(self._render(messages, tools, prompt=True))
+            _keep(self._prompts, key, known)
+        return list(known)
 
     def extension(
         self, new: Sequence[Message], *, ended: bool, thought: bool = False
@@ -99,9 +111,7 @@ class ChatFormat:
         text = self._suffix(new, _STUB_THOUGHT if thought else _STUB_ANSWER)
         made = None if text is None else self._encode(text if ended else self.end_of_turn + text)
         if len(key) <= CACHED_BYTES:
-            if len(self._extensions) >= CACHED:
-                self._extensions.clear()
-            self._extensions[key] = None if made is None else list(made)
+            _keep(self._extensions, key, None if made is None else list(made))
         return made
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
@@ -200,11 +210,22 @@ class ChatFormat:
         return row
 
     def _encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False)
+        known = self._encoded.get(text)
+        if known is None:
+            known = self.tokenizer.encode(text, add_special_tokens=False)
+            if len(text) <= CACHED_BYTES:
+                _keep(self._encoded, text, known)
+        return list(known)
 
 
 _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("~")
 _STUB_THOUGHT = assistant("<think>\n.\n</think>\n\n~")
+
+
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    if len(known) >= CACHED:
+        known.clear()
+    known[key] = value
 
 
 def _special_marks(tokenizer: Tokenizer) -> list[str]:

@@ -30,9 +30,14 @@ class Setting:
     clean_steps: int = 700
     demo_steps: int = 120
     long_steps: int = 250
-    """For the arm that sees everything: windows twice as long, then whole episodes."""
-    steps: int = 60
-    lr: float = 1e-3
+    early_steps: int = 200
+    whole_steps: int = 300
+    """For the arm that sees everything: windows twice as long, short whole episodes that ask for
+    any write, and those of the task.
+    """
+    steps: int = 40
+    lr: float = 1.5e-3
+    """At first; it falls along a line to 0."""
     tasks: int = 32
     group: int = 8
     eval_tasks: int = 256
@@ -53,6 +58,11 @@ class Setting:
         return lines // 2 + 1 if self.fetches else lines
 
     @property
+    def wider(self) -> int:
+        """W of the windows between those of the table and whole episodes."""
+        return 2 * (self.window + TURN_TOKENS)
+
+    @property
     def fetches(self) -> bool:
         """Whether writes are asked for one by one: two lines a turn."""
         return self.tier == "fetch"
@@ -70,13 +80,13 @@ class Setting:
     @property
     def longest(self) -> int:
         """Tokens that hold the longest episode whole."""
-        return TURN_TOKENS * ((self.turns << self.doublings) * self.longer + 4)
+        return TURN_TOKENS * ((self.turns << self.doublings) + 4)
 
-    def env(self, *, turns: int | None = None, demo: str = "clean") -> str:
+    def env(self, *, turns: int | None = None, gap: int | None = None, demo: str = "clean") -> str:
         """The environment as an id with arguments."""
         return (
             f"ludus/ledger-v0?registers={self.registers}&turns={turns or self.turns}"
-            f"&doublings={self.doublings}&gap={self.gap}&demo={demo}"
+            f"&doublings={self.doublings}&gap={gap or self.gap}&demo={demo}"
             f"&tier={self.tier}&requeries={self.requeries}"
         )
 

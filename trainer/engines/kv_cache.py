@@ -9,13 +9,18 @@ Axes: B rows, H key-value heads, T positions, D head size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from .requests import spans
+
 GROWTH = 64
 """Positions are allocated in steps of this."""
+AT_ONCE = 16_384
+"""Most padded positions saved or loaded together."""
 
 
 @dataclass
@@ -98,27 +103,60 @@ class RowCache(Cache):
         self.rows: list[RowLayer] = [RowLayer(self.plan) for _ in range(layer_count)]
         super().__init__(layers=list(self.rows))
 
-    def copy_row(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` positions of one row to another."""
+    def copy_rows(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+        """Copy the first `length` positions of rows over others; what is a target is no source."""
+        if not targets:
+            return
         for layer in self.rows:
-            layer.reserve(max(source, target) + 1, length)
-            layer.row_keys[target, :, :length] = layer.row_keys[source, :, :length]
-            layer.row_values[target, :, :length] = layer.row_values[source, :, :length]
+            layer.reserve(max(*sources, *targets) + 1, length)
+            for stored in (layer.row_keys, layer.row_values):
+                seen = stored[:, :, :length]
+                seen[_index(targets, seen)] = seen[_index(sources, seen)]
 
-    def save_row(self, row: int, length: int) -> torch.Tensor:
-        """A copy of a row, [layers, 2, H, length, D]."""
-        return torch.stack(
-            [
-                torch.stack([layer.row_keys[row, :, :length], layer.row_values[row, :, :length]])
-                for layer in self.rows
-            ]
-        )
+    def save_rows(self, rows: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
+        """A copy of the first positions of each row, [layers, 2, H, length, D]."""
+        saved: list[torch.Tensor] = []
+        if not rows:
+            return saved
+        for part in spans(lengths, AT_ONCE):
+            saved += self._save(rows[part], lengths[part])
+        return saved
 
-    def load_row(self, row: int, saved: torch.Tensor, length: int) -> None:
-        """Write the first `length` positions of a saved row."""
-        for layer, (keys, values) in zip(self.rows, saved, strict=True):
+    def load_rows(
+        self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
+    ) -> None:
+        """Write the first positions of saved rows to rows `first` onwards; None is left alone."""
+        for part in spans(lengths, AT_ONCE):
+            self._load(first + part.start, saved[part], lengths[part])
+
+    def _save(self, rows: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
+        width, first = max(lengths), self.rows[0].row_keys
+        _, heads, _, size = first.shape
+        block = first.new_empty(len(self.rows), 2, len(rows), heads, width, size)
+        for layer, (keys, values) in zip(self.rows, block, strict=True):
+            keys[:] = layer.row_keys[:, :, :width][_index(rows, keys)]
+            values[:] = layer.row_values[:, :, :width][_index(rows, values)]
+        return [block[:, :, row, :, :length].clone() for row, length in enumerate(lengths)]
+
+    def _load(
+        self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
+    ) -> None:
+        known = next((one for one in saved if one is not None), None)
+        if known is None:
+            return
+        layers, _, heads, _, size = known.shape
+        width, stop = max(lengths), first + len(saved)
+        block = known.new_zeros(layers, 2, len(saved), heads, width, size)
+        for row, (one, length) in enumerate(zip(saved, lengths, strict=True)):
+            if one is not None:
+                block[:, :, row, :, :length] = one[:, :, :, :length]
+        for layer, (keys, values) in zip(self.rows, block, strict=True):
             if not layer.is_initialized:
-                layer.lazy_initialization(keys.unsqueeze(0), values.unsqueeze(0))
-            layer.reserve(row + 1, length)
-            layer.row_keys[row, :, :length] = keys[:, :length]
-            layer.row_values[row, :, :length] = values[:, :length]
+                layer.lazy_initialization(keys, values)
+            layer.reserve(stop, width)
+            layer.row_keys[first:stop, :, :width] = keys
+            layer.row_values[first:stop, :, :width] = values
+
+
+def _index(rows: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(rows, device=like.device)

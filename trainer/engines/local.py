@@ -11,6 +11,7 @@ import asyncio
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -25,13 +26,14 @@ from ludus.errors import ConfigError, LudusError
 from .kv_cache import RowCache
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import Request, fail, spans, taken
+from .requests import Request, deliver, fail, first_of_each, spans, taken
 from .sampler import sample
 
 T = TypeVar("T")
 
 ADMISSION_WAIT_S = 0.002
-"""How long an idle engine waits for more requests before it computes prompts."""
+ADMISSION_ROUNDS = 20
+"""An idle engine waits for more requests before it computes prompts, so often while any come."""
 
 
 class EngineClosed(LudusError, RuntimeError):
@@ -110,9 +112,10 @@ class LocalEngine:
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self._max_length}"
             )
-        request = Request(list(ids), sampling, Future(), random.Random(sampling.seed), len(ids))
+        future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        request = Request(list(ids), sampling, future, random.Random(sampling.seed), len(ids))
         self._submit(self._waiting, request)
-        return await asyncio.wrap_future(request.future)
+        return await future
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
         """Log-probability of each id at temperature 1; the first reads 0."""
@@ -196,10 +199,16 @@ class LocalEngine:
     def _arrivals(self) -> list[Request]:
         room = self.max_rows - len(self._active)
         if not self._active:
-            self._wake.wait(ADMISSION_WAIT_S)
-            self._wake.clear()
+            self._wait_for_company()  # whoever asks first is rarely alone
         wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
         return list(islice(wanted, room))
+
+    def _wait_for_company(self) -> None:
+        for _ in range(ADMISSION_ROUNDS):
+            waiting = self._waiting.qsize()
+            time.sleep(ADMISSION_WAIT_S)
+            if self._waiting.qsize() == waiting:
+                break
 
     def _prefill(self, arrived: list[Request]) -> None:
         """Compute the prompts, each distinct one once, and sample the first token of each row."""
@@ -209,32 +218,26 @@ class LocalEngine:
         first = len(self._active)
         prompts = list(sharing)
         logits_BV = self._compute_prompts(prompts, first)
-        rows = [request for sharers in sharing.values() for request in sharers[:1]]
-        order = list(range(len(prompts)))
-        for index, (ids, sharers) in enumerate(sharing.items()):
-            self._prefixes.put(ids, self._cache.save_row(first + index, len(ids)))
-            for sharer in sharers[1:]:
-                self._cache.copy_row(first + index, first + len(rows), len(ids))
-                rows.append(sharer)
-                order.append(index)
+        self._keep(prompts, range(first, first + len(prompts)))
+        rows, order = first_of_each(list(sharing.values()))
+        sources = [first + index for index in order[len(prompts) :]]
+        targets = range(first + len(prompts), first + len(rows))
+        self._cache.copy_rows(sources, targets, max(map(len, prompts)))
         self._active += rows
         self._append(rows, logits_BV[order])
         self._retire()
 
     def _compute_prompts(self, prompts: list[tuple[int, ...]], first: int) -> torch.Tensor:
         """Run the part of each prompt that is not kept; the logits after it, [B, V]."""
-        bases: list[int] = []
-        for index, ids in enumerate(prompts):
-            length, saved = self._prefixes.longest(ids)
-            if saved is not None:
-                self._cache.load_row(first + index, saved, length)
-            bases.append(length)
+        found = [self._prefixes.longest(ids) for ids in prompts]
+        bases = [length for length, _ in found]
+        self._cache.load_rows(first, [saved for _, saved in found], bases)
         news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
         self.computed_prompt_tokens += sum(map(len, news))
-        logits: list[torch.Tensor] = []
-        for rows in spans([len(new) for new in news], self._prefill_tokens):
-            logits.append(self._compute_rows(news[rows], bases[rows], first + rows.start))
-        return torch.cat(logits)
+        parts = spans([len(new) for new in news], self._prefill_tokens)
+        return torch.cat(
+            [self._compute_rows(news[part], bases[part], first + part.start) for part in parts]
+        )
 
     def _compute_rows(
         self, news: list[tuple[int, ...]], bases: list[int], first: int
@@ -307,22 +310,39 @@ class LocalEngine:
         self.sampled_tokens += len(requests)
 
     def _retire(self) -> None:
-        """Let finished rows go: keep their keys, move the last row into their place."""
-        row = 0
-        while row < len(self._active):
-            request = self._active[row]
-            finish = Finish.ABORT if request.future.cancelled() else request.finished()
-            if finish is None:
-                row += 1
-                continue
-            if not request.stale:
-                computed = len(request.ids) - 1  # the last sampled token was never fed
-                self._prefixes.put(request.ids[:computed], self._cache.save_row(row, computed))
-            mover = self._active.pop()
-            if row < len(self._active):
-                self._cache.copy_row(len(self._active), row, len(mover.ids) - 1)
-                self._active[row] = mover
-            request.answer(finish)
+        """Let finished rows go: keep their keys, move the last rows into their places."""
+        ends = [request.finished() for request in self._active]
+        gone = [row for row, finish in enumerate(ends) if finish is not None]
+        if not gone:
+            return
+        kept = [row for row in gone if not self._active[row].stale]
+        # The last sampled token was never fed.
+        self._keep([tuple(self._active[row].ids[:-1]) for row in kept], kept)
+        leaving = [
+            (request, request.answer(finish))
+            for request, finish in zip(self._active, ends, strict=True)
+            if finish is not None
+        ]
+        self._close_gaps(gone, ends)
+        deliver(leaving)
+
+    def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
+        """Keep the keys of `rows`, which hold `prefixes`."""
+        lengths = [len(ids) for ids in prefixes]
+        for ids, saved in zip(prefixes, self._cache.save_rows(rows, lengths), strict=True):
+            self._prefixes.put(ids, saved)
+
+    def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
+        """Move the last rows that stay to where rows before them leave."""
+        left = len(self._active) - len(gone)
+        targets = [row for row in gone if row < left]
+        sources = [row for row in range(left, len(ends)) if ends[row] is None]
+        movers = [self._active[row] for row in sources]
+        length = max((len(request.ids) for request in movers), default=1) - 1
+        self._cache.copy_rows(sources, targets, length)
+        for row, mover in zip(targets, movers, strict=True):
+            self._active[row] = mover
+        del self._active[left:]
 
     def _run_jobs(self) -> None:
         for job, future in taken(self._jobs):
@@ -359,21 +379,20 @@ class LocalEngine:
         self._version = version
 
     def _abort(self) -> None:
-        for request in [*taken(self._waiting), *self._arrived, *self._active]:
-            request.answer(Finish.ABORT)
+        everyone = [*taken(self._waiting), *self._arrived, *self._active]
         self._arrived, self._active = [], []
+        deliver([(request, request.answer(Finish.ABORT)) for request in everyone])
 
     def _fail_all(self, error: Exception) -> None:
         """Hand an unexpected error to all in the batch or joining it: no request may hang."""
         failed = [*self._arrived, *self._active]
         self._arrived, self._active = [], []
-        for request in failed:
-            fail(request.future, error)
+        deliver([(request, error) for request in failed])
 
     def _give_up(self, error: Exception) -> None:
         """Hand `error` to everyone who waits for anything."""
         self._fail_all(error)
-        jobs = [future for _, future in taken(self._jobs)]
-        for future in [*(one.future for one in taken(self._waiting)), *jobs, self._job]:
+        deliver([(request, error) for request in taken(self._waiting)])
+        for future in [*(future for _, future in taken(self._jobs)), self._job]:
             if future is not None:
                 fail(future, error)

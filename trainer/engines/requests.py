@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import random
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ T = TypeVar("T")
 class Request:
     ids: list[int]
     sampling: Sampling
-    future: Future[Generation]
+    future: asyncio.Future[Generation]
+    """Of the loop that asked, and answered there."""
     rng: random.Random
     prompt_length: int
     logprobs: list[float] = field(default_factory=list)
@@ -28,20 +30,54 @@ class Request:
     """Some of its keys were computed under weights that are no longer in use."""
 
     def finished(self) -> Finish | None:
+        if self.future.cancelled():
+            return Finish.ABORT
         sampled = len(self.ids) - self.prompt_length
         if sampled and self.ids[-1] in self.sampling.stop_token_ids:
             return Finish.STOP
         return Finish.LENGTH if sampled >= self.sampling.max_tokens else None
 
-    def answer(self, finish: Finish) -> None:
-        generation = Generation(
+    def answer(self, finish: Finish) -> Generation:
+        return Generation(
             ids=self.ids[self.prompt_length :],
             logprobs=self.logprobs,
             finish=finish,
             versions=self.versions,
         )
-        with suppress(InvalidStateError):  # cancelled by the caller, at any moment
-            self.future.set_result(generation)
+
+
+def deliver(answers: Sequence[tuple[Request, Generation | Exception]]) -> None:
+    """Hand out answers, all of one loop together: to wake a loop costs more than a token.
+
+    From any thread.
+    """
+    posts: dict[asyncio.AbstractEventLoop, list[tuple[Request, Generation | Exception]]] = {}
+    for request, answer in answers:
+        posts.setdefault(request.future.get_loop(), []).append((request, answer))
+    for loop, post in posts.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits there
+            loop.call_soon_threadsafe(_set, post)
+
+
+def _set(post: Sequence[tuple[Request, Generation | Exception]]) -> None:
+    for request, answer in post:
+        if request.future.done():  # cancelled by the caller, or given up
+            continue
+        if isinstance(answer, Exception):
+            request.future.set_exception(answer)
+        else:
+            request.future.set_result(answer)
+
+
+def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
+    """The first of every group, then all others; the group of each.
+
+    >>> first_of_each(["abc", "d", "ef"])
+    (['a', 'd', 'e', 'b', 'c', 'f'], [0, 1, 2, 0, 0, 2])
+    """
+    others = [(one, index) for index, group in enumerate(groups) for one in group[1:]]
+    members = [group[0] for group in groups] + [one for one, _ in others]
+    return members, [*range(len(groups)), *(index for _, index in others)]
 
 
 def spans(lengths: Sequence[int], most: int) -> Iterator[slice]:

@@ -70,6 +70,16 @@ def test_prompt_answer_and_extension_are_the_whole_conversation(
     assert text(chat, grown) == text(chat, chat.prompt([*begin, said, *new], []))
 
 
+def test_what_was_rendered_before_is_not_changed_by_whoever_got_it() -> None:
+    chat = chat_format()
+    first = chat.prompt([user("hi")], [])
+    first.append(7)
+    assert chat.prompt([user("hi")], []) == first[:-1]
+    answered = chat.answer(assistant("yes"))
+    answered.clear()
+    assert text(chat, chat.answer(assistant("yes"))) == f"yes{chat.end_of_turn}"
+
+
 def test_a_turn_that_was_cut_is_closed_first() -> None:
     chat = chat_format()
     ended, cut = chat.extension([user("x")], ended=True), chat.extension([user("x")], ended=False)

@@ -93,6 +93,19 @@ async def test_the_next_turn_computes_only_what_is_new_and_stays_exact() -> None
     await made.close()
 
 
+async def test_rows_that_leave_in_any_order_stay_exact_over_their_turns() -> None:
+    made = engine()
+    prompts = [[5 + n, 6, *range(7, 7 + n)] for n in range(12)]
+    for turn in range(3):
+        sampling = [Sampling(max_tokens=1 + (5 * n + turn) % 7, seed=n) for n in range(12)]
+        got = await asyncio.gather(*map(made.generate, prompts, sampling))
+        for prompt, one in zip(prompts, got, strict=True):
+            expected = reference_logprobs(made, prompt + one.ids)[len(prompt) - 1 :]
+            assert torch.allclose(torch.tensor(one.logprobs), expected, atol=1e-5)
+        prompts = [[*prompt, *one.ids, 40 + turn] for prompt, one in zip(prompts, got, strict=True)]
+    await made.close()
+
+
 async def test_a_shared_prompt_is_computed_once() -> None:
     made = engine()
     await asyncio.gather(
