@@ -21,6 +21,7 @@ from ludus.errors import ConfigError
 from ludus.wire.server import DEFAULT_PORT
 
 from .arguments import Flag, parse
+from .listening import cannot_listen
 from .sessions import named
 
 PATH = "/mcp"
@@ -121,10 +122,7 @@ def _bound(options: Options) -> socket.socket:
     try:
         return socket.create_server((options.host, options.port), family=family)
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {options.host}:{options.port}: {error.strerror}; choose another "
-            "with --port, or --port 0 for any free one"
-        ) from None
+        raise cannot_listen(options.host, options.port, error) from None
 
 
 def bearer(app: App, token: str) -> App:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -19,6 +18,7 @@ from ludus.errors import ConfigError
 from ludus.wire.server import HttpServer
 
 from .arguments import parse
+from .listening import cannot_listen
 
 EXAMPLE = """\
 ludus retriever corpus.jsonl --port 8000
@@ -74,7 +74,7 @@ async def serve(options: Options) -> int:
     try:
         await server.start()
     except OSError as error:
-        raise _cannot_listen(options, error) from error
+        raise cannot_listen(options.host, options.port, error) from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -113,12 +113,3 @@ def _check(options: Options) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     if not 0 <= options.port <= 65535:
         raise ConfigError(f"--port must be from 0 to 65535, got {options.port}")
-
-
-def _cannot_listen(options: Options, error: OSError) -> ConfigError:
-    if error.errno == errno.EADDRINUSE:
-        return ConfigError(
-            f"port {options.port} on {options.host} is in use; choose another with --port, or "
-            "--port 0 for any free one"
-        )
-    return ConfigError(f"cannot listen on {options.host}:{options.port}: {error.strerror}")

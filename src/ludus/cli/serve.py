@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import math
 import os
@@ -27,6 +26,7 @@ from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import parse
+from .listening import cannot_listen
 from .names import UnknownThing
 from .workers import WORKER_VARIABLE, Workers
 
@@ -97,7 +97,7 @@ async def serve(options: Options) -> int:
     try:
         await server.start()
     except OSError as error:
-        raise _cannot_listen(options, error) from error
+        raise cannot_listen(options.host, options.port, error) from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -189,12 +189,3 @@ def _check(options: Options) -> None:
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")
     build_server(options)  # a token off loopback, chaos
-
-
-def _cannot_listen(options: Options, error: OSError) -> ConfigError:
-    if error.errno == errno.EADDRINUSE:
-        return ConfigError(
-            f"port {options.port} on {options.host} is in use; choose another with --port, or "
-            "--port 0 for any free one"
-        )
-    return ConfigError(f"cannot listen on {options.host}:{options.port}: {error.strerror}")
