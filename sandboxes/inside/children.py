@@ -90,7 +90,6 @@ def lock_down(plan: Plan) -> None:
     if plan.tier == USERNS:
         sc.drop_capabilities()
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
-    be_first_to_die(policy.FIRST_TO_DIE)
     if plan.address_space_bytes:
         most = policy.DESCRIPTORS_UNCOUNTED
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -104,16 +103,6 @@ def lock_down(plan: Plan) -> None:
         # changing identity made /proc/self unreadable to its own process; nothing of ours is in
         # this memory
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
-
-
-def be_first_to_die(weight: bytes) -> None:
-    """When memory runs out the kernel must take the program, not the slot."""
-    try:
-        handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    except OSError:
-        return  # no /proc in this tier: the slot sees to it
-    os.write(handle, weight)
-    os.close(handle)
 
 
 def place(streams: dict[str, int]) -> int:

@@ -18,7 +18,7 @@ import socket
 import sys
 
 from . import program, rehearsal, walls
-from .plan import LANDLOCK, Plan
+from .plan import UNSAFE, Plan
 from .slot import Slot
 
 
@@ -59,7 +59,7 @@ def be_slot(plan: Plan, control: socket.socket, requests: socket.socket) -> None
     code = 1
     try:
         program.redirect_nothing()
-        weight = _own_weight() if plan.tier == LANDLOCK else -1
+        weight = _own_weight() if plan.tier != UNSAFE else -1
         walls.build(plan)
         _warm_up(plan)
         Slot(plan, control, requests, weight).serve()

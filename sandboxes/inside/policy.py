@@ -83,10 +83,13 @@ FIRST_TO_DIE = b"1000"
 _INOTIFY = ("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch")
 _SETSOCKOPT, _SEND_BUFFER = 54, (7, 32)  # SO_SNDBUF, SO_SNDBUFFORCE
 _SOCKET_OPTIONS = 64
+_MARKS = (
+    "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
+)  # fmt: skip
 _ATTRIBUTES = (
     "chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat",
     "utime", "utimes", "utimensat", "futimesat",
-    "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
+    *_MARKS,
 )  # fmt: skip
 _OF_TERMINALS_AND_SOCKETS = (0x5400, 0x8900)  # requests of `ioctl`; those of files set flags
 _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240, 246))
@@ -153,8 +156,9 @@ def seccomp_program(
         missing.update(_INOTIFY, ["memfd_create"])
         others = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
         rules.append(seccomp.ArgumentRule(_SETSOCKOPT, 2, 0xFFFF_FFFF, others, errno.EPERM))
-    if not named_sockets:  # Landlock does not keep from watching what may not be read
+    if not named_sockets:  # Landlock does not keep from watching and marking what is out of bounds
         missing.update(_INOTIFY)
+        allowed -= {ALLOWED[name] for name in _MARKS}
     absent = [_CLONE3, *_SYSV_AND_QUEUES, *(ALLOWED[name] for name in missing)]
     return seccomp.assemble(allowed, rules, _NEWEST_KNOWN, absent=absent)
 

@@ -43,7 +43,7 @@ class Slot:
     ) -> None:
         self.plan = plan
         self.weight = weight
-        """Its own oom_score_adj, where no child can see /proc to set one."""
+        """Its own oom_score_adj, open for writing; -1 where it is left alone."""
         self.own_weight = os.pread(weight, 16, 0) if weight >= 0 else b""
         self.control = control
         self.requests = requests

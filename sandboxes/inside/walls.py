@@ -61,6 +61,8 @@ def build(plan: Plan) -> None:
     """
     for procs in plan.cgroup_procs:
         _write(procs, "0")
+    if namespaces(plan.tier):  # only now: what it is in at this moment is the root it shows
+        sc.unshare(sc.CLONE_NEWCGROUP)
     signal.signal(
         signal.SIGINT, signal.SIG_DFL
     )  # a handler would let PID 1 be signalled from inside
@@ -189,11 +191,12 @@ def _fill_dev(root: str) -> None:
 
 
 def _mount_proc(root: str) -> None:
-    """A /proc of this pid namespace that shows a program its own processes and no kernel
-    settings.
+    """A /proc of this pid namespace that shows a program its own processes and no kernel settings,
+    and that it cannot write to: who may lower its own weight there has the kernel kill the slot
+    when memory runs out.
     """
     os.mkdir(root + "/proc")
-    flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC
+    flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC | sc.MS_RDONLY
     sc.mount("proc", root + "/proc", "proc", flags, "subset=pid,hidepid=invisible")
 
 
