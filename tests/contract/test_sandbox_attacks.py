@@ -117,7 +117,7 @@ ATTACKS: dict[str, str] = {
     handle = ctypes.create_string_buffer(struct.pack('Ii', 128, 0) + bytes(128)); mount = ctypes.c_int()
     call(303, -100, b'/usr', handle, ctypes.byref(mount), 0); return True""",
     "make a device": "os.mknod('dev', 0o600 | 0o20000, os.makedev(1, 1)); return True",
-    "change the host name": "socket.sethostname('broken'); return True",
+    "change the host name": "name = os.uname().nodename; socket.sethostname('broken'); socket.sethostname(name); return True",
     "raise its priority": "return os.nice(-5) < 0",
     "become root": "os.setuid(0); return os.getuid() == 0 and where['uid'] == 0",
     "raise a limit": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048)); return True",
@@ -253,7 +253,7 @@ class Targets:
         return {
             "witness": str(self.folder / "witness"), "port": self.sockets[0].getsockname()[1], "uid": os.getuid(),
             "socket": str(self.folder / "stream"), "datagram": str(self.folder / "datagram"),
-            "abstract": abstract, "pid": os.getpid(),
+            "abstract": abstract, "pid": os.getpid(), "group": os.getpgid(0), "host": socket.gethostname(),
             **{name: str(self.folder / place) for name, place in self.PLACES.items()},
             "engine": os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or str(self.folder / "stream"),
         }  # fmt: skip

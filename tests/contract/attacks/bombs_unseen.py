@@ -13,18 +13,24 @@ _MANY = """
     os.close(writer)
     told = b''
     while told.count(b'\\n') < 8: told += os.read(reader, 99) or b'0\\n'
-    return sum(map(int, told.split())) > 384 << 20"""
+    time.sleep(0.3); return sum(map(int, told.split())) > 384 << 20"""
 
-ATTACKS = {
-    "keep memory in sockets": _MANY.format(
-        make="""
+_SOCKETS = _MANY.format(
+    make="""
                     kept += socket.socketpair()
                     for end in kept[-2:]:
                         end.setblocking(False)
                         try:
                             while True: held += end.send(bytes(1 << 15))
                         except BlockingIOError: pass"""
-    ),
+)
+
+ATTACKS = {
+    "keep memory in sockets": _SOCKETS,
+    "keep memory in sockets, as heavy as its keeper": """
+    try: open('/proc/self/oom_score_adj', 'w').write('0')
+    except OSError: pass"""
+    + _SOCKETS,
     "keep memory in large socket buffers": """
     kept = []; held = 0
     for _ in range(100):

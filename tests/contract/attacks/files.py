@@ -51,7 +51,7 @@ ATTACKS = {
     "pair sockets that reach a name": "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.connect(where['datagram']); a.send(b'x'); return True",
     "read the kernel's log": "return libc.klogctl(3, ctypes.create_string_buffer(4096), 4096) > 0",
     "read the machine's memory": "return os.open('/dev/mem', os.O_RDONLY)",
-    "read the kernel's messages": "return os.read(os.open('/dev/kmsg', os.O_RDONLY | os.O_NONBLOCK), 99)",
+    "read the kernel's messages": "return os.read(os.open('/dev/kmsg', os.O_RDONLY | os.O_NONBLOCK), 8192)",
     "read the machine's random state": "return open('/proc/sys/kernel/random/boot_id').read()",
     "read the addresses of the kernel": "return open('/proc/kallsyms').read(10)",
     "read what the machine's memory holds": "return open('/proc/meminfo').read(10)",
@@ -86,6 +86,9 @@ EXCUSED = {
         "list the machine's home folders": "same",
         "read the machine's random state": "an engine shows it; it names the boot, and nothing else",
         "read what the machine's memory holds": "an engine shows how much there is",
+        "read the addresses of the kernel": "an engine shows that there are none to see",
+        "read who interrupts": "an engine shows what the machine does as a whole",
+        "read the keys in use": "an engine shows that there are none to see",
         "watch a folder of the host": "it is the container's own folder of that name",
     },
 }

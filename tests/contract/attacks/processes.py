@@ -16,10 +16,9 @@ ATTACKS = {
     "read its keeper's descriptors": "return [os.readlink(f'/proc/{os.getppid()}/fd/{n}') for n in os.listdir(f'/proc/{os.getppid()}/fd')]",
     "open a descriptor of its keeper": "return [os.open(f'/proc/{os.getppid()}/fd/{n}', os.O_RDWR) for n in (0, 1, 2)]",
     "read what its keeper is doing": "return open(f'/proc/{os.getppid()}/syscall').read() or open(f'/proc/{os.getppid()}/status').read(20)",
-    "have its keeper killed first": "open(f'/proc/{os.getppid()}/oom_score_adj', 'w').write('999'); return True",
-    "have its keeper's session run last": "open(f'/proc/{os.getppid()}/autogroup', 'w').write('5'); return True",
-    "forget its keeper's pages": "open(f'/proc/{os.getppid()}/clear_refs', 'w').write('1'); return True",
-    "name its keeper": "open(f'/proc/{os.getppid()}/comm', 'w').write('x'); return True",
+    "have its keeper killed first": "open(f'/proc/{os.getppid()}/oom_score_adj', 'wb', 0).write(b'999'); return True",
+    "have its keeper's session run last": "open(f'/proc/{os.getppid()}/autogroup', 'wb', 0).write(b'5'); return True",
+    "forget its keeper's pages": "open(f'/proc/{os.getppid()}/clear_refs', 'wb', 0).write(b'1'); return True",
     "be its keeper's tracer": "return libc.ptrace(0x4206, os.getppid(), 0, 0) == 0",
     "have its keeper trace it": "return libc.ptrace(0, 0, 0, 0) == 0",
     "find the driver": "return [p for p in range(1, 1 << 16) if p == where['pid'] and open(f'/proc/{p}/cmdline').read()] or None",
@@ -37,6 +36,7 @@ ATTACKS = {
 }
 
 EXCUSED = {
+    "docker": {"read its keeper's command": "it is the container's own, which holds no secret"},
     "gvisor": dict.fromkeys(
         (
             "order its keeper's scheduling",
