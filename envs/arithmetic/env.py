@@ -26,8 +26,9 @@ from .expressions import OPERATORS, Expression, evaluate, generate, split_of
 
 MISTAKEN_FOR = {"+": "-", "-": "+", "*": "+", "/": "*"}
 """The wrong operator a faulty demonstrator writes. One for each: if several shared the mistakes,
-the
-right one could still be the most likely."""
+the right one could still be the most likely."""
+MOST_CHARACTERS = 1000
+"""Of an answer that is read."""
 MOST_DRAWS = 10_000
 """Draws until an expression falls into the task's split; one in ten does in the smaller splits."""
 
@@ -186,7 +187,7 @@ def read_answer(text: str) -> Fraction | None:
     Fraction(-7, 3)
     """
     stripped = text.strip()
-    if len(stripped) > 80 or "e" in stripped.lower() or "_" in stripped:
+    if len(stripped) > MOST_CHARACTERS or "e" in stripped.lower() or "_" in stripped:
         return None
     try:
         return Fraction(stripped)

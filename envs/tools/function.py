@@ -132,7 +132,7 @@ class Tool:
         try:
             checked = self._checked(arguments)
         except msgspec.ValidationError as error:
-            said = f"invalid arguments for {self.spec.name}: {error}"
+            said = f"invalid arguments for {self.spec.name}: {error}{self._choices(str(error))}"
             return bounded(ToolResult.failed(ToolFault.INVALID, said), self.most_chars)
         return bounded(await self._answered(checked), self.most_chars)
 
@@ -148,6 +148,12 @@ class Tool:
         if self._arguments is None:
             return arguments
         return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
+
+    def _choices(self, fault: str) -> str:
+        """What an argument may be, where it is none of its choices."""
+        name = fault.partition("- at `$.")[2].rstrip("`")
+        choices = self.spec.parameters.get("properties", {}).get(name, {}).get("enum")
+        return f"; it is one of {', '.join(map(repr, choices))}" if choices else ""
 
     async def _answered(self, arguments: dict[str, Any]) -> ToolResult:
         name = self.spec.name

@@ -10,7 +10,9 @@ from .canonical import difference
 from .probe import approximate, differ
 from .sums import MAX_PRODUCTS
 
-Deep = Callable[[Node, Node], "bool | None"]
+Deep = Callable[[Node, Node], "bool | str"]
+"""What costly means find: equal or not, or left open and the limit they met ('' if it has no name).
+"""
 
 
 CALLER_NODES = 300
@@ -27,7 +29,7 @@ class Judge:
     """Decides scalar equality for one pair of answers and remembers which rule did.
 
     Without `deep`, an open question raises NeedsPool. With it (inside a pool worker) `deep`
-    answers; None counts as not equal and sets `undecided`.
+    answers; what it leaves open counts as not equal and sets `undecided`.
     """
 
     def __init__(
@@ -92,9 +94,10 @@ class Judge:
         if self.deep is None:
             raise NeedsPool
         outcome = self.deep(left, right)
-        if outcome is None:
+        if isinstance(outcome, str):
             self.undecided = True
-            return self.decided("undecided", False, "not proven equal within the limits")
+            met = f": {outcome} is not computed" if outcome else ""
+            return self.decided("undecided", False, f"not proven equal within the limits{met}")
         return self.decided("many digits", outcome, "they differ at high precision")
 
 

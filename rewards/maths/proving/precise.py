@@ -34,6 +34,10 @@ class Undefined(ArithmeticError):
     """No value at this point."""
 
 
+class Beyond(Undefined):
+    """A value too large to compute; the message names the limit."""
+
+
 def agree(left: Node, right: Node) -> bool | None:
     """Whether the formulas are equal; None if it could not be settled."""
     names = sorted(symbols(left) | symbols(right))
@@ -50,6 +54,23 @@ def agree(left: Node, right: Node) -> bool | None:
     if not names:
         return True if confirmed else None
     return _agree_at_integers(left, right, names)
+
+
+def limit_met(*nodes: Node) -> str:
+    """Which limit of computing with numbers one of the formulas is beyond, or ''.
+
+    >>> from ..reading.reader import read
+    >>> limit_met(read("3"), read("9^{9^{9^9}}"))
+    'a power beyond 10^1000000'
+    """
+    for node in nodes:
+        try:
+            Calculator(dict.fromkeys(symbols(node), Fraction(3))).value(node)
+        except Beyond as error:
+            return str(error)
+        except (ArithmeticError, ValueError, TypeError, NoConvergence):
+            continue
+    return ""
 
 
 _SCALES = (Fraction(1, 4), 300, -1, -300, 1)
@@ -184,7 +205,7 @@ class Calculator:
         if abs(exponent) > 1e6 or (
             base and abs(exponent) * abs(float(mpmath.log10(abs(base)))) > 1e6
         ):
-            raise Undefined("a power beyond 10^1000000")
+            raise Beyond("a power beyond 10^1000000")
         if (
             isinstance(base, mpmath.mpc)
             or base >= 0
@@ -206,7 +227,7 @@ class Calculator:
             raise Undefined("bounds that are not whole")
         self.work += max(0, int(last - first)) + 1
         if self.work > MAX_SUM:
-            raise Undefined("sums too long, those inside sums counted each time")
+            raise Beyond(f"sums of more than {MAX_SUM} terms, those inside sums counted each time")
         kept = self.point.get(variable.note)
         total = mpmath.mpf(0 if node.note == "sum" else 1)
         for index in range(int(first), int(last) + 1):
@@ -229,7 +250,7 @@ class Calculator:
         if function is None or len(arguments) != 1:
             raise Undefined(name)
         if name == "factorial" and abs(arguments[0]) > 1e6:
-            raise Undefined("a factorial beyond a million")
+            raise Beyond("a factorial beyond a million")
         result = function(arguments[0])
         if isinstance(result, mpmath.mpc) and not self.imaginary:
             raise Undefined(name)

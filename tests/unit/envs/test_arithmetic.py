@@ -77,7 +77,7 @@ def test_answers_that_are_numbers(text: str, value: Fraction) -> None:
     assert read_answer(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "1/0", "1e5", "1_000", "x", "4 2", "inf", "nan", "9" * 81])
+@pytest.mark.parametrize("text", ["", "1/0", "1e5", "1_000", "x", "4 2", "inf", "nan", "9" * 1001])
 def test_answers_that_are_not(text: str) -> None:
     assert read_answer(text) is None
 

@@ -13,7 +13,10 @@ JUNK = ["junk", "", "<tool_call>", "\x00", "I do not know.", "{}", "[]"]
 MOST_JUNK_TURNS = 12
 
 EXTREMES: dict[str, list[dict[str, Any]]] = {
-    "arithmetic": [{"min_operations": 64, "max_operations": 64}],
+    "arithmetic": [
+        {"min_operations": 64, "max_operations": 64},
+        {"min_operations": 20, "max_operations": 20, "max_number": 1_000_000},
+    ],
     "calls": [
         {"min_calls": 1, "max_calls": 1, "functions": 1},
         {"min_calls": 8, "max_calls": 8, "functions": 8},

@@ -70,6 +70,11 @@ async def test_defaults_are_filled_in() -> None:
     assert await Tool(search).call({"query": "fox"}) == ToolResult(content="fox 5 new")
 
 
+async def test_a_value_that_is_no_choice_is_told_the_choices() -> None:
+    result = await Tool(search).call({"query": "fox", "order": "oldest"})
+    assert result.content.endswith("it is one of 'new', 'old'")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
