@@ -17,6 +17,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from ludus.arguments import check_plain
 from ludus.errors import ConfigError, UnknownEnv
 
 from .builtin import BUILTIN
@@ -112,6 +113,7 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
         ConfigError: it does not take these arguments, or one is of a wrong type.
     """
     factory = find_env(env_id)
+    check_plain(env_id, factory, arguments)
     try:
         env = factory(**arguments)
     except TypeError as error:

@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from ludus.arguments import check_plain
 from ludus.errors import ConfigError, UnknownVerifier
 from ludus.verdict import Verdict
 
@@ -118,6 +119,7 @@ def make_verifier(name: str, **options: Any) -> Verifier:
         ConfigError: the verifier does not take these options.
     """
     target = find_verifier(name)
+    check_plain(name, target, options)
     if inspect.isclass(target) or options:
         try:
             made = target(**options)

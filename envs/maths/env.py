@@ -19,7 +19,7 @@ from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
 
 from ..protocol import Info, TextEnv
-from ..splits import ProblemSet
+from ..splits import ProblemSet, check_shares
 from ..tasks import TaskSet
 from .generated import GeneratedProblems
 from .problems import Gold, Problem, last_boxed
@@ -60,6 +60,7 @@ class Maths(TextEnv):
         verifier: str = "maths",
         verifier_options: Mapping[str, Any] | None = None,
     ) -> None:
+        check_shares(validation, test)
         self.problems: ProblemSet[Problem] | GeneratedProblems = (
             load_split(
                 source,

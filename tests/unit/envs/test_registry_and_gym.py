@@ -207,3 +207,19 @@ def test_the_space_holds_any_text_and_messages_and_nothing_else() -> None:
 
 def test_the_demo_env_builds_with_json_arguments() -> None:
     assert isinstance(build_env("ludus/arithmetic-v0", demo_fault="wrong-operator"), Arithmetic)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "arguments", "said"),
+    [
+        ("ludus/arithmetic-v0", {"max_operations": 1.5}, "max_operations must be a whole number"),
+        ("ludus/arithmetic-v0", {"operators": 3}, "operators must be a text, got 3"),
+        ("ludus/maths-v0", {"test": "half"}, "test must be a number, got 'half'"),
+        ("ludus/maths-v0", {"test": 2}, "shares of the whole"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(
+    env_id: str, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ludus.make(env_id, **arguments)

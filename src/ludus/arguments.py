@@ -1,0 +1,48 @@
+"""Arguments that arrive as text or JSON, held against what a function says it takes."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from .errors import ConfigError
+
+_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    int: ("a whole number", lambda value: _is(value, numbers.Integral)),
+    float: ("a number", lambda value: _is(value, numbers.Real)),
+    str: ("a text", lambda value: isinstance(value, str)),
+}
+
+
+def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Refuse values that do not fit a plain annotation (bool, int, float, str); other annotations,
+    and arguments that `target` does not name, are its own business.
+
+    >>> def factory(*, turns: int = 3): ...
+    >>> check_plain("me/env-v0", factory, {"turns": 1.5})
+    Traceback (most recent call last):
+    ludus.errors.ConfigError: me/env-v0: turns must be a whole number, got 1.5
+
+    Raises:
+        ConfigError: naming the argument, what it takes and what it got.
+    """
+    hints = _hints(target) if arguments else {}
+    for argument, value in arguments.items():
+        wanted, fits = _PLAIN.get(hints.get(argument), ("", None))
+        if fits and not fits(value):
+            raise ConfigError(f"{name}: {argument} must be {wanted}, got {value!r}")
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _hints(target: Callable[..., Any]) -> dict[str, Any]:
+    maker = inspect.unwrap(target)
+    try:
+        return get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    except (NameError, TypeError, AttributeError):  # names that only type checkers see
+        return {}
