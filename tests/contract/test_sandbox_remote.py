@@ -235,11 +235,12 @@ async def test_execute_and_grade_use_the_server_that_the_environment_names(
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root for slots-root")
 async def test_no_attack_succeeds_through_a_ludus_server(ludus: RemoteSandbox) -> None:
     suite = attack_suite()
-    limits = Limits(timeout_s=5, cpu_s=3, memory_bytes=256 << 20)
     results: dict[str, str] = {}
     with suite.Targets() as targets:
         for name, body in suite.ATTACKS.items():
             program = suite.program(body)
+            cpu_s = suite.CPU_S.get(name, 3)
+            limits = Limits(timeout_s=5, cpu_s=cpu_s, memory_bytes=256 << 20)
             done = await ludus.execute(program, argv=[json.dumps(targets)], limits=limits)
             results[name] = f"{done.status}|{done.stdout}{done.stderr[-200:]}{done.detail}"
     results["a run after all of them"] = (await run(ludus, "print('fine')")).stdout
