@@ -21,7 +21,6 @@ from ludus.messages import Message, Role, tool_result
 from .chat_tools import ToolWire
 from .context import (
     ContextManager,
-    Exchange,
     History,
     Reopen,
     WriteSummary,
@@ -152,7 +151,9 @@ class ChatPlayer:
             while refused or self._is_full(messages, offered):
                 if fresh:  # a window that is full as it opens would be cut forever
                     return Stop.CONTEXT_FULL
-                step = self._context.when_full(self._history(messages))
+                step = self._context.when_full(
+                    History.cut(messages, self._actions, self._summaries)
+                )
                 if isinstance(step, Stop):
                     return step
                 if isinstance(step, WriteSummary):
@@ -296,13 +297,3 @@ class ChatPlayer:
     def _view(self, messages: Sequence[Message]) -> list[Message]:
         """What the running window shows."""
         return [*self._base, *messages[self._since :]]
-
-    def _history(self, messages: Sequence[Message]) -> History:
-        """The episode so far, cut at its actions."""
-        first = self._actions[0] if self._actions else len(messages)
-        ends = [*self._actions[1:], len(messages)]
-        exchanges = [
-            Exchange(messages[start], list(messages[start + 1 : end]))
-            for start, end in zip(self._actions, ends, strict=True)
-        ]
-        return History(list(messages[:first]), exchanges, self._summaries)

@@ -18,6 +18,10 @@ class Estimate(msgspec.Struct, frozen=True):
     low: float
     high: float
 
+    def cells(self) -> tuple[str, str]:
+        """The number and its interval, as a table shows them."""
+        return f"{self.value:.3f}", f"{self.low:.3f} to {self.high:.3f}"
+
 
 def pass_at_k(n: int, c: int, k: int) -> float:
     """The chance that one of `k` samples passes, without bias, where `c` of `n` samples did.

@@ -14,7 +14,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message
 
 from .chat import ChatFormat
-from .context import ContextManager, Exchange, History, Reopen, WriteSummary, read_summary
+from .context import ContextManager, History, Reopen, WriteSummary, read_summary
 from .engine import Generation
 from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
@@ -102,7 +102,7 @@ class TokenPlayer:
         while self._is_full:
             if fresh:  # a window that is full as it opens would be cut forever
                 return Stop.CONTEXT_FULL
-            step = self._context.when_full(self._history(messages))
+            step = self._context.when_full(History.cut(messages, self._actions, self._summaries))
             if isinstance(step, Stop):
                 return step
             if isinstance(step, WriteSummary):
@@ -247,16 +247,6 @@ class TokenPlayer:
     def _view(self, messages: Sequence[Message]) -> list[Message]:
         """What the running window shows, as messages."""
         return [*self._base, *messages[self._since :]]
-
-    def _history(self, messages: Sequence[Message]) -> History:
-        """The episode so far, cut at its actions."""
-        first = self._actions[0] if self._actions else len(messages)
-        ends = [*self._actions[1:], len(messages)]
-        exchanges = [
-            Exchange(messages[start], list(messages[start + 1 : end]))
-            for start, end in zip(self._actions, ends, strict=True)
-        ]
-        return History(list(messages[:first]), exchanges, self._summaries)
 
 
 def _thought(turn: Turn) -> bool:

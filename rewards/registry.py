@@ -120,7 +120,7 @@ def make_verifier(name: str, **options: Any) -> Verifier:
     """
     target = find_verifier(name)
     check_plain(name, target, options)
-    if inspect.isclass(target) or options:
+    if inspect.isclass(target) or options or _takes_nothing(target):
         try:
             made = target(**options)
         except TypeError as error:
@@ -129,6 +129,15 @@ def make_verifier(name: str, **options: Any) -> Verifier:
             ) from error
         return _as_verifier(name, made)
     return _as_verifier(name, target)
+
+
+def _takes_nothing(target: VerifierFactory) -> bool:
+    """Whether it can be called without arguments: a factory, since a score function cannot."""
+    try:
+        inspect.signature(target).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _as_verifier(name: str, made: Any) -> Verifier:

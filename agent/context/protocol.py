@@ -40,6 +40,17 @@ class History:
     summaries: int = 0
     """Written so far."""
 
+    @classmethod
+    def cut(cls, messages: Sequence[Message], actions: Sequence[int], summaries: int) -> History:
+        """`messages` cut where the policy acted: `actions` are the indices of its messages."""
+        first = actions[0] if actions else len(messages)
+        ends = [*actions[1:], len(messages)]
+        exchanges = [
+            Exchange(messages[start], list(messages[start + 1 : end]))
+            for start, end in zip(actions, ends, strict=True)
+        ]
+        return cls(list(messages[:first]), exchanges, summaries)
+
 
 @dataclass(frozen=True, slots=True)
 class Reopen:

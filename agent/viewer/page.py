@@ -10,7 +10,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..estimates import Estimate
 from ..evaluation import Evaluation, summarise
 from ..trajectory import Episode
 from .episode import episode_html, outcome
@@ -84,8 +83,8 @@ def _digest(text: str) -> str:
 
 
 def _numbers(made: Evaluation) -> str:
-    rows = [] if made.reward is None else [("mean reward", *_cells(made.reward))]
-    rows += [(f"pass@{k}", *_cells(estimate)) for k, estimate in made.pass_at.items()]
+    rows = [] if made.reward is None else [("mean reward", *made.reward.cells())]
+    rows += [(f"pass@{k}", *estimate.cells()) for k, estimate in made.pass_at.items()]
     rows.append(("turns", f"{made.turns:.2f}", ""))
     rows.append(("episodes", str(made.episodes - made.failed), f"of {made.tasks} tasks"))
     rows += [(f"ended: {stop}", str(count), "") for stop, count in made.stops.items()]
@@ -95,10 +94,6 @@ def _numbers(made: Evaluation) -> str:
         for name, value, interval in rows
     )
     return f"<table><tr><th><th><th>95% interval{shown}</table>"
-
-
-def _cells(estimate: Estimate) -> tuple[str, str]:
-    return f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 
 def _legend() -> str:

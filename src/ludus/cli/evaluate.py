@@ -26,7 +26,6 @@ from ludus.agent import (
     opening_of,
 )
 from ludus.agent.context import ContextSettings, make_context
-from ludus.agent.estimates import Estimate
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
@@ -317,9 +316,9 @@ def _show(name: str, options: Options, result: Evaluation) -> None:
         title_justify="left", box=None,
     )  # fmt: skip
     if result.reward:
-        table.add_row("mean reward", *_cells(result.reward))
+        table.add_row("mean reward", *result.reward.cells())
     for k, estimate in result.pass_at.items():
-        table.add_row(f"pass@{k}", *_cells(estimate))
+        table.add_row(f"pass@{k}", *estimate.cells())
     table.add_row("turns", f"{result.turns:.2f}", "")
     table.add_row("episodes", str(result.episodes - result.failed), f"of {result.tasks} tasks")
     console = Console(highlight=False)
@@ -328,7 +327,3 @@ def _show(name: str, options: Options, result: Evaluation) -> None:
         console.print(f"{result.failed} episodes failed and are in no number above:", markup=False)
         for reason, count in result.failures.items():
             console.print(f"  {count} x {reason}", markup=False)
-
-
-def _cells(estimate: Estimate) -> tuple[str, str]:
-    return f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}"

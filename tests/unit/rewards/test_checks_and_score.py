@@ -153,3 +153,12 @@ def test_a_verifier_registered_anew_is_not_the_old_one() -> None:
     assert ludus.score("test/again", response="x").reward == 0.25
     register_verifier("test/again", make(0.75))
     assert ludus.score("test/again", response="x").reward == 0.75
+
+
+def test_a_factory_is_called_with_and_without_options() -> None:
+    def exactly(wanted: str = "1") -> Any:
+        return lambda sample: sample.text == wanted
+
+    register_verifier("test/exactly", exactly)
+    assert ludus.score("test/exactly", response="1").reward == 1.0
+    assert ludus.score("test/exactly", response="1", wanted="2").reward == 0.0
