@@ -9,6 +9,7 @@ not offered.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from dataclasses import dataclass, field, replace
 
@@ -53,6 +54,9 @@ refused("it can become root", lambda: os.setuid(0))
 open("own", "w").write("x")
 print("done", os.getuid())
 """
+
+_LIBRARY_PROGRAM = "import colorsys, plistlib, wave"
+"""Modules no slot has loaded beforehand."""
 
 _LEFTOVER_PROGRAM = (
     "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')"
@@ -109,10 +113,23 @@ async def probe(sandbox: SlotSandbox) -> Finding:
     if "done" not in tried.stdout:
         problems.append(f"a program does not run: {tried.detail or tried.stderr[-300:]}")
     else:
+        problems += await _probe_library(sandbox)
         problems += await _probe_leftovers(sandbox)
         problems += await _probe_bounds(sandbox) if sandbox.tier == DOCKER else []
         problems += await _probe_network(sandbox) if sandbox.offers_network else []
     return Finding(sandbox.tier, problems, sandbox.notes)
+
+
+async def _probe_library(sandbox: SlotSandbox) -> list[str]:
+    """Where the root file system is the host's, a folder above Python may be closed to others."""
+    tried = await sandbox.execute(_LIBRARY_PROGRAM, limits=_LIMITS)
+    if tried.ok:
+        return []
+    said = tried.detail or tried.stderr.strip().rpartition("\n")[2][-200:]
+    return [
+        f"programs cannot import the standard library: {said}; is a folder above "
+        f"{sys.base_prefix} closed to other users? Use a Python that all may read"
+    ]
 
 
 async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:

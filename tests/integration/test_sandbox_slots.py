@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from ludus.errors import ConfigError
 from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox, UnknownLanguage, open_sandbox
+from ludus.sandboxes.tiers import examine
 
 pytestmark = [
     pytest.mark.root,
@@ -303,10 +304,19 @@ def _resident() -> int:
 @pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
 async def test_a_tree_deeper_than_any_path_is_removed(tier: str) -> None:
     deep = "import os\nfor _ in range(300):\n    os.mkdir('d' * 20); os.chdir('d' * 20)"
-    sandbox = await open_sandbox(tier, size=1)
+    sandbox = SlotSandbox(tier, size=1)
     try:
         for _ in range(2):
             assert (await sandbox.execute(deep)).ok
             assert (await sandbox.execute("import os; print(os.listdir())")).stdout == "[]\n"
     finally:
         await sandbox.close()
+
+
+async def test_a_tier_whose_programs_cannot_read_python_is_refused() -> None:
+    folders = [Path(sys.base_prefix), *Path(sys.base_prefix).parents]
+    closed = any(not folder.stat().st_mode & 1 for folder in folders)
+    found = await examine("slots-landlock")
+    assert found.holds is not closed, found
+    if closed:
+        assert "closed to other users" in found.problems[0]
