@@ -35,7 +35,7 @@ class Setting:
     """For the arm that sees everything: windows twice as long, short whole episodes that ask for
     any write, and those of the task.
     """
-    steps: int = 40
+    steps: int = 50
     lr: float = 1.5e-3
     """At first; it falls along a line to 0."""
     tasks: int = 32
