@@ -86,7 +86,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["eval", "ludus/arithmetic-v0", "--split", "tets"], "did you mean 'test'"),
         (["eval", "ludus/arithmetic-v0", "--tasks", "0"], "at least 1"),
         (["eval", "ludus/arithmetic-v0", "--out", "/proc/none/x.jsonl"], "cannot write --out"),
-        (["play", "ludus/arithmetic-v0?max_operations=abc"], "max_operations must be a whole number"),
+        (
+            ["play", "ludus/arithmetic-v0?max_operations=abc"],
+            "max_operations must be a whole number",
+        ),
         (["check", "exact", "--cases", "none.jsonl"], "cannot read 'none.jsonl'"),
         (["check", "exact", "--cases", "/dev/null"], "holds no cases"),
         (["check", "exact", "--max-return", "1"], "--max-return is for an environment"),

@@ -157,7 +157,10 @@ def test_a_verifier_registered_anew_is_not_the_old_one() -> None:
 
 def test_a_factory_is_called_with_and_without_options() -> None:
     def exactly(wanted: str = "1") -> Any:
-        return lambda sample: sample.text == wanted
+        def score(sample: Sample) -> bool:
+            return sample.text == wanted
+
+        return score
 
     register_verifier("test/exactly", exactly)
     assert ludus.score("test/exactly", response="1").reward == 1.0
