@@ -16,12 +16,15 @@ WITH_DOCKERD = Path(__file__).resolve().parents[1] / "scripts" / "with_dockerd.s
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests against a Docker engine are slow ones: starting it, and each container, takes long."""
+    """Tests against a Docker engine are slow ones: starting it, and each container, takes long.
+    Where tests run side by side, those share one engine.
+    """
     for item in items:
         asked = "docker_host" in getattr(item, "fixturenames", ())
         case = getattr(item, "callspec", None)
         if asked or (case is not None and "docker" in case.params.values()):
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group("docker"))
 
 
 @pytest.fixture(scope="session")
