@@ -31,7 +31,7 @@ class Setting:
     demo_steps: int = 120
     long_steps: int = 250
     early_steps: int = 200
-    whole_steps: int = 300
+    whole_steps: int = 500
     """For the arm that sees everything: windows twice as long, short whole episodes that ask for
     any write, and those of the task.
     """

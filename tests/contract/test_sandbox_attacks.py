@@ -463,6 +463,14 @@ def test_no_attack_succeeds_in_a_container_of_an_ordinary_user(docker_host: str)
     check_held(run_elsewhere("docker", user=NOBODY, group=NOBODY, extra_groups=[gid]), "docker")
 
 
+_OWN_TMP = """
+mount -t tmpfs x /mnt && mkdir /mnt/checkout && mount --bind "$1" /mnt/checkout &&
+mount -t tmpfs x /tmp && mkdir -p "$1" && mount --bind /mnt/checkout "$1" &&
+cd /tmp && ip link set lo up 2>/dev/null; shift; exec "$@"
+"""
+"""A /tmp of its own, in which the checkout is still where it was (it may be below /tmp)."""
+
+
 @pytest.mark.root
 @pytest.mark.skipif(not ROOT or not shutil.which("unshare"), reason="needs root and unshare")
 def test_each_attack_works_where_there_are_no_walls() -> None:
@@ -477,12 +485,7 @@ def test_each_attack_works_where_there_are_no_walls() -> None:
         "--mount-proc",
         "--",
     )
-    inside = (
-        "sh",
-        "-c",
-        'mount -t tmpfs x /mnt && mount -t tmpfs x /tmp && cd /tmp && ip link set lo up 2>/dev/null; exec "$@"',
-        "sh",
-    )
+    inside = ("sh", "-c", _OWN_TMP, "sh", str(Path(__file__).parents[2]))
     results = run_elsewhere("unsafe", *namespaces, *inside)
     # an attack that took its keeper down has worked, and so has one its watcher had to end
     worked = ("BROKEN", "infra_error", "started more than")
