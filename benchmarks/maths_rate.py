@@ -1,23 +1,28 @@
 """Easy answers a second: decided in the caller, by two processes at once.
 
-    python benchmarks/maths_rate.py [--processes 2]
+    python benchmarks/maths_rate.py [--processes 2] [--file verify_dev.jsonl]
 
-The answers are those of http_throughput.py: no two alike, of many kinds, up to 2 KB, each asked
-once a process. Start and imports are not counted.
+The answers are those of http_throughput.py: no two alike, of sixteen kinds, up to 2 KB, each asked
+once a process; or the easy ones of a labelled file: up to 2 KB, decided in the caller. Start and
+imports are not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
+import json
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 from http_throughput import solutions
 
 from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
+from ludus.verdict import Verdict
 
 
 def judge(start_at: float, samples: list[Sample]) -> tuple[float, float, float]:
@@ -34,12 +39,33 @@ async def _judge(start_at: float, samples: list[Sample]) -> tuple[float, float, 
     return *spent, sum(verdict.unwrap() for verdict in verdicts)  # type: ignore[union-attr]
 
 
+def easy_cases(file: Path) -> list[Sample]:
+    """Responses up to 2 KB that no process but the caller is needed for."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    short = [
+        Sample(response=row["prediction"], gold=row["gold"])
+        for row in rows
+        if len(row["prediction"].encode()) <= 2048
+    ]
+    verifier = MathsVerifier()
+    return [sample for sample in short if decided_at_once(verifier, sample)]
+
+
+def decided_at_once(verifier: MathsVerifier, sample: Sample) -> bool:
+    """Whether the pool is not asked."""
+    made = verifier.score(sample)
+    if inspect.iscoroutine(made):
+        made.close()
+    return isinstance(made, Verdict)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description="Easy answers a second, in the caller.")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--file", type=Path, help="rows with gold and prediction")
     options = parser.parse_args()
-    samples = solutions()
+    samples = easy_cases(options.file) if options.file else solutions()
     start_at = time.time() + 3
     with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
         jobs = [pool.submit(judge, start_at, samples) for _ in range(options.processes)]
