@@ -56,7 +56,7 @@ def answer_alone(answer: str) -> str:
     if not answer.rstrip("$.} ").endswith(")"):
         return answer
     without = _ASIDE.sub("", answer)
-    return without if without != answer else _alternative(answer)
+    return without.rstrip() if without != answer else _alternative(answer)
 
 
 def _alternative(answer: str) -> str:
