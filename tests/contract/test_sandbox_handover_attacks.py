@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,7 +26,6 @@ ROOT = os.getuid() == 0
 LIMITS = Limits(timeout_s=10, cpu_s=5, memory_bytes=256 << 20, output_bytes=1 << 20)
 SECRET = "a secret of the host"
 NOBODY = 65534
-WITNESSES = Path(tempfile.gettempdir(), "ludus-handover")
 
 TIERS = [
     *([pytest.param("slots-root", marks=pytest.mark.root)] if ROOT else ["slots-userns"]),
@@ -36,14 +35,15 @@ TIERS = [
 
 
 @pytest.fixture
-def witness() -> Path:
+def witness() -> Iterator[Path]:
     """A file of the host that everybody may read."""
-    WITNESSES.mkdir(exist_ok=True)
-    WITNESSES.chmod(0o755)
-    file = WITNESSES / "witness.h"
+    folder = Path(tempfile.mkdtemp(prefix="ludus-handover-"))
+    folder.chmod(0o755)
+    file = folder / "witness.h"
     file.write_text(f'"{SECRET}"\n')
     file.chmod(0o644)
-    return file
+    yield file
+    shutil.rmtree(folder)
 
 
 def needs_readable_interpreter(tier: str) -> None:
@@ -65,7 +65,6 @@ def test_all_of_this_holds_elsewhere(user: int) -> None:
     command = [system, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     command += ["-k", "slots-userns or slots-landlock"]
     environment = {**os.environ, "PYTHONPATH": ":".join(places), "HOME": "/tmp"}
-    shutil.rmtree(WITNESSES, ignore_errors=True)
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=500, env=environment,
         user=user, group=user, extra_groups=[],
