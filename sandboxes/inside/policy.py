@@ -72,6 +72,9 @@ _MOUNT, _UMOUNT = 165, 166
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _NEWEST_KNOWN = 460
 _NEW_NAMESPACES = 0x7E02_0000
+_WHOLE = 0xFFFF_FFFF
+_CONNECTED = 0b1011
+"""The bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) share."""
 _CLONE_PARENT = 0x8000
 _OF_A_PID = (
     "prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr",
@@ -124,43 +127,64 @@ def seccomp_program(
             of it and that no limit of a process covers: memory files, watches, large socket
             buffers.
     """
-    allowed = set(ALLOWED.values())
-    allowed |= {
-        _LANDLOCK_CREATE,
-        _LANDLOCK_ADD,
-        _LANDLOCK_RESTRICT,
-    }  # a process can only take from itself by these
-    rules = [seccomp.ArgumentRule(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, (0,), errno.EPERM)]
+    filter_ = _Filter()
     if mounts:
-        allowed |= {_MOUNT, _UMOUNT}
+        filter_.allowed |= {_MOUNT, _UMOUNT}
     if shared_identity:
-        allowed -= {ALLOWED[name] for name in _OF_ANY_GROUP}
-        rules += [
-            seccomp.ArgumentRule(ALLOWED[name], 0, 0xFFFF_FFFF, (0,), errno.EPERM)
-            for name in _OF_A_PID
-        ]
+        filter_.names_only_itself()
     if named_sockets:
-        families = (socket.AF_UNIX, socket.AF_INET) if network else (socket.AF_UNIX,)
-        rules.append(seccomp.ArgumentRule(_SOCKET, 0, 0xFFFF_FFFF, families, errno.EACCES))
+        filter_.opens_sockets((socket.AF_UNIX, socket.AF_INET) if network else (socket.AF_UNIX,))
     else:
-        connected = (
-            0b1011  # the bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) share
-        )
-        rules.append(
-            seccomp.ArgumentRule(_SOCKETPAIR, 1, connected, (socket.SOCK_STREAM,), errno.EACCES)
-        )
-        allowed -= {_SOCKETPAIR, ALLOWED["connect"], ALLOWED["bind"], ALLOWED["listen"]}
-    allowed.discard(_SOCKETPAIR if not named_sockets else _SOCKET)
-    missing: set[str] = set()
+        filter_.reaches_no_name()
     if not memory_counted:
-        missing.update(_INOTIFY, ["memfd_create"])
+        filter_.takes_no_uncounted_memory()
+    return filter_.assembled()
+
+
+class _Filter:
+    """The filter while it is being decided on: what every program may do, less and less."""
+
+    def __init__(self) -> None:
+        # by Landlock's calls a process can only take from itself
+        own_walls = {_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT}
+        self.allowed = {*ALLOWED.values(), *own_walls} - {_SOCKET, _SOCKETPAIR}
+        self.rules: list[seccomp.ArgumentRule] = []
+        self.absent = {_CLONE3, *_SYSV_AND_QUEUES}
+        self.restrict(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, (0,))
+
+    def restrict(
+        self,
+        number: int,
+        argument: int,
+        mask: int,
+        expected: tuple[int, ...],
+        error: int = errno.EPERM,
+    ) -> None:
+        """Let a call pass only with these values of an argument."""
+        self.rules.append(seccomp.ArgumentRule(number, argument, mask, expected, error))
+
+    def names_only_itself(self) -> None:
+        self.allowed -= {ALLOWED[name] for name in _OF_ANY_GROUP}
+        for name in _OF_A_PID:
+            self.restrict(ALLOWED[name], 0, _WHOLE, (0,))
+
+    def opens_sockets(self, families: tuple[int, ...]) -> None:
+        self.allowed.add(_SOCKETPAIR)
+        self.restrict(_SOCKET, 0, _WHOLE, families, errno.EACCES)
+
+    def reaches_no_name(self) -> None:
+        """Landlock does not keep from watching and marking what is out of bounds either."""
+        self.restrict(_SOCKETPAIR, 1, _CONNECTED, (socket.SOCK_STREAM,), errno.EACCES)
+        self.allowed -= {ALLOWED[name] for name in ("connect", "bind", "listen", *_MARKS)}
+        self.absent |= {ALLOWED[name] for name in _INOTIFY}
+
+    def takes_no_uncounted_memory(self) -> None:
         others = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
-        rules.append(seccomp.ArgumentRule(_SETSOCKOPT, 2, 0xFFFF_FFFF, others, errno.EPERM))
-    if not named_sockets:  # Landlock does not keep from watching and marking what is out of bounds
-        missing.update(_INOTIFY)
-        allowed -= {ALLOWED[name] for name in _MARKS}
-    absent = [_CLONE3, *_SYSV_AND_QUEUES, *(ALLOWED[name] for name in missing)]
-    return seccomp.assemble(allowed, rules, _NEWEST_KNOWN, absent=absent)
+        self.restrict(_SETSOCKOPT, 2, _WHOLE, others)
+        self.absent |= {ALLOWED[name] for name in (*_INOTIFY, "memfd_create")}
+
+    def assembled(self) -> bytes:
+        return seccomp.assemble(self.allowed, self.rules, _NEWEST_KNOWN, sorted(self.absent))
 
 
 def attributes_kept() -> bytes:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
@@ -171,12 +170,7 @@ class RemoteRepl:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -209,12 +203,7 @@ class RemoteSnapshot:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

@@ -268,7 +268,7 @@ class Targets:
         return {
             "witness": str(self.folder / "witness"), "port": self.sockets[0].getsockname()[1], "uid": os.getuid(),
             "socket": str(self.folder / "stream"), "datagram": str(self.folder / "datagram"),
-            "abstract": abstract, "pid": os.getpid(), "group": os.getpgid(0), "host": socket.gethostname(),
+            "abstract": abstract, "pid": os.getpid(), "home": str(Path("~root").expanduser()), "group": os.getpgid(0), "host": socket.gethostname(),
             **{name: str(self.folder / place) for name, place in self.PLACES.items()},
             "engine": os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or str(self.folder / "stream"),
         }  # fmt: skip

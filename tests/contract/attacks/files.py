@@ -32,7 +32,7 @@ ATTACKS = {
     "move a file out": "open('own', 'w').close(); os.rename('own', where['open'] + '/moved'); return True",
     "move a file in": "os.rename(where['movable'], 'stolen'); return True",
     "change whose it is": "os.chown(where['victim'], os.getuid(), os.getgid()); return os.getuid() == 0 or None",
-    "list the machine's home folders": "return [n for n in os.listdir('/root') if n not in sys.base_prefix.split('/')] or os.listdir('/home') or None",
+    "list the machine's home folders": "return [n for n in os.listdir(where['home']) if n not in sys.base_prefix.split('/')] or os.listdir('/home') or None",
     "list what the machine runs": "return os.listdir('/var/lib') or None",
     "list the folders of other slots": "return [n for n in os.listdir('..') if n.startswith('slot-')] or None",
     "watch a folder of the host": "w = libc.inotify_init1(0); r = libc.inotify_add_watch(w, os.path.dirname(where['witness']).encode(), 0x100); return r >= 0",
