@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import Counter, OrderedDict
@@ -18,6 +17,7 @@ from ludus.wire.admission import Admission
 from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.lanes import Lanes
 from ludus.wire.routes import Context
+from ludus.wire.tasks import end_task
 
 from .hosting import HostedSession
 from .served import ServedEnv
@@ -88,10 +88,7 @@ class Sessions:
 
     async def stop(self, timeout_s: float) -> None:
         """Release every session, waiting at most `timeout_s` for their environments."""
-        if self._reaper is not None:
-            self._reaper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reaper
+        await end_task(self._reaper)
         for session in list(self._open.values()):
             self._release(session, Ended.RELEASED)
         if self._closing:

@@ -5,7 +5,6 @@ has used them for as long as their lease.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -15,6 +14,7 @@ from typing import Generic, TypeVar
 
 from ludus.errors import LudusError, SequenceConflict, SessionGone
 from ludus.wire.faults import QueueFull, Refused
+from ludus.wire.tasks import end_task
 
 from ..slots import SlotLost
 
@@ -96,10 +96,7 @@ class Leases(Generic[T]):
 
     async def stop(self) -> None:
         """End everything."""
-        if self._reaper is not None:
-            self._reaper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reaper
+        await end_task(self._reaper)
         for name in list(self._open):
             self.release(name, "the server stopped")
         while self._tasks:

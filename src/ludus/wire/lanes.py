@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from .tasks import end_task
+
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 WATCH_EVERY_S = 0.05
@@ -65,10 +67,7 @@ class Lanes:
 
     async def stop(self) -> None:
         """Let every thread end after the work it has."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+        await end_task(self._watcher)
         for lane in self._lanes:
             lane.inbox.put(None)
 

@@ -33,6 +33,7 @@ from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .metrics import CONTENT_TYPE, ServerMetrics
 from .openapi import describe
 from .routes import Context, Load, Route, Service
+from .tasks import end_task
 
 logger = logging.getLogger(__name__)
 
@@ -138,10 +139,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Refuse new work, finish what is in flight, release everything."""
         self._stopping = True
-        if self._lag is not None:
-            self._lag.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._lag
+        await end_task(self._lag)
         await self._drain()
         for service in self.services:
             await service.stop()
