@@ -6,13 +6,16 @@ PYTHON ?= python3.11
 JOBS   ?= 3# tests at a time: many of them wait, few compute
 BIN    := .venv/bin
 
-.PHONY: demo test check setup clean
+.PHONY: demo test doctest check setup clean
 
 demo: setup
 	@$(BIN)/ludus demo
 
 test: setup
-	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider
+	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(MAKE) --no-print-directory doctest
+
+doctest: setup
+	@$(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider
 
 check: setup
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/pyright && $(BIN)/mypy

@@ -32,9 +32,9 @@ TOKEN = "s3cret+/ü"
 
 
 @asynccontextmanager
-async def serving(**options: Any) -> AsyncGenerator[HttpServer]:
+async def serving(tier: str | None = None, **options: Any) -> AsyncGenerator[HttpServer]:
     try:
-        sandbox = await open_sandbox(size=2)
+        sandbox = await open_sandbox(tier, size=2)
     except ConfigError as error:
         pytest.skip(f"no sandbox holds here: {error}")
     runner = Runner(slots=2, bounds=Bounds(max_queue=1), sandbox=sandbox)
@@ -355,35 +355,35 @@ def guardians() -> list[int]:
 
 @pytest.mark.slow
 async def test_a_fault_of_ours_is_never_failed() -> None:
-    """Slots are killed as fast as they start."""
-    async with serving() as server, aiohttp.ClientSession(server.url) as http:
-        ended = asyncio.Event()
+    """Slots are killed as fast as they start; a program takes far longer than two kills are apart,
+    so that it cannot slip through on a starved machine either.
+    """
+    tier = "slots-root" if os.geteuid() == 0 else "slots-userns"
+    async with serving(tier) as server, aiohttp.ClientSession(server.url) as http:
+        ended, killed = asyncio.Event(), 0
 
         async def kill() -> None:
+            nonlocal killed
             while not ended.is_set():
                 for pid in guardians():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                        killed += 1
                 await asyncio.sleep(0.02)
 
         killing = asyncio.create_task(kill())
-        code, limits = "import time; time.sleep(0.4)", {"run_timeout": 0.6, "compile_timeout": 0.1}
+        code, limits = "import time; time.sleep(2)", {"run_timeout": 3, "compile_timeout": 0.1}
         submission = submit_request("```python\n" + code + "\n```", [("", "")])
         submission["config"].update(limits)
-        patience = time.monotonic() + 20
-        while True:  # until no kill came too late to meet the run
-            run, judged, cells, scripts = await asyncio.gather(
-                ask(http, "/run_code", {**json.loads(verl_request(code)), **limits}),
-                ask(http, "/submit", submission),
-                ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 1}),
-                ask(http, "/execute_batch", router_request([code], timeout=1, request_timeout=3)),
-            )
-            missed = run[0] != 504 and run[1]["status"] == "Success"
-            if not missed or time.monotonic() > patience:
-                break
+        run, judged, cells, scripts = await asyncio.gather(
+            ask(http, "/run_code", {**json.loads(verl_request(code)), **limits}),
+            ask(http, "/submit", submission),
+            ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 3}),
+            ask(http, "/execute_batch", router_request([code], timeout=3, request_timeout=5)),
+        )
         ended.set()
         await killing
-        assert run[0] == 504 or run[1]["status"] == "SandboxError"
+        assert run[0] == 504 or run[1]["status"] == "SandboxError", f"{killed} slots killed"
         assert judged[0] == 504
         assert cells[0] == 504 or cells[1]["status"] == "SandboxError"
         assert scripts[1][0]["execution"] is None

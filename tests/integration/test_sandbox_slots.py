@@ -236,11 +236,14 @@ async def test_an_unknown_language_names_the_near_miss(sandbox: SlotSandbox) -> 
 
 
 async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSandbox) -> None:
+    await sandbox.execute("pass")  # so that there is a slot
     running = asyncio.ensure_future(
         sandbox.execute("import time; time.sleep(0.5); print('survived')")
     )
     await asyncio.sleep(0.2)
-    for slot in list(sandbox.pool()._of):  # pyright: ignore[reportPrivateUsage]
+    going = [slot for slot in sandbox.pool()._of if slot.alive]  # pyright: ignore[reportPrivateUsage]
+    assert going
+    for slot in going:
         slot._guardian.kill()  # pyright: ignore[reportPrivateUsage]
     assert (await running).stdout == "survived\n"
 
