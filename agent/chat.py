@@ -118,9 +118,11 @@ class ChatFormat:
         """Whether sampled ids end the way the template ends a turn, not by another stop token."""
         return bool(ids) and ids[-1] == self.end_of_turn_id
 
-    def answer(self, message: Message) -> list[int]:
-        """The ids a policy would sample to say `message`, the end-of-turn token included."""
-        parts = [message.text, self.tool_format.render(message.tool_calls)]
+    def answer(self, message: Message, tools: Sequence[ToolSpec] = ()) -> list[int]:
+        """The ids a policy would sample to say `message` where `tools` are on offer, the
+        end-of-turn token included.
+        """
+        parts = [message.text, self.tool_format.render(message.tool_calls, tools=tools)]
         return self._encode("\n".join(part for part in parts if part) + self.end_of_turn)
 
     def parse(

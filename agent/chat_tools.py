@@ -112,7 +112,7 @@ class TextTools:
         """See `ToolWire.request`."""
         shown: list[Message] = []
         for message in messages:
-            self._show(message, shown)
+            self._show(message, shown, tools)
         return (_with_system(shown, self.offer(tools)) if tools else shown), []
 
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
@@ -131,10 +131,10 @@ class TextTools:
         lines = [msgspec.json.encode(tool).decode() for tool in tools]
         first = tools[0]
         arguments = dict.fromkeys(first.parameters.get("properties", {}), "...")
-        example = self.format.render([ToolCall(name=first.name, arguments=arguments)])
+        example = self.format.render([ToolCall(name=first.name, arguments=arguments)], tools=tools)
         return OFFER.format(tools="\n".join(lines), example=example)
 
-    def _show(self, message: Message, shown: list[Message]) -> None:
+    def _show(self, message: Message, shown: list[Message], tools: Sequence[ToolSpec]) -> None:
         """Append `message` in plain roles."""
         if message.role is Role.TOOL:
             text = message.text.replace(RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}")
@@ -143,15 +143,15 @@ class TextTools:
                 result = f"{shown.pop().text}\n{result}"
             shown.append(user(result))
         elif message.tool_calls:
-            shown.append(Message(role=message.role, content=self._text_of(message)))
+            shown.append(Message(role=message.role, content=self._text_of(message, tools)))
         else:
             shown.append(message)
 
-    def _text_of(self, message: Message) -> str:
+    def _text_of(self, message: Message, tools: Sequence[ToolSpec]) -> str:
         kept, text = self._written.get(id(message), (None, ""))
         if kept is message:
             return text
-        parts = [message.text, self.format.render(message.tool_calls)]
+        parts = [message.text, self.format.render(message.tool_calls, tools=tools)]
         return "\n".join(part for part in parts if part)
 
 

@@ -22,7 +22,7 @@ from ludus.agent import (
     play,
 )
 from ludus.agent.context import ContextManager, KeepEverything
-from ludus.envs import EnvSession
+from ludus.envs import EnvSession, ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message, as_action
 
@@ -68,12 +68,15 @@ class ExpertPolicy:
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
         """Write the expert's next action or summary."""
-        shown = self._shown(span)
-        written = self.chat_format.answer(as_action(shown))
+        said = as_action(self._shown(span))
+        written = self.chat_format.answer(said, self._tools() if said.tool_calls else ())
         zeros = [0] * len(written)
         return Generation(
             ids=written, logprobs=[0.0] * len(written), finish=Finish.STOP, versions=zeros
         )
+
+    def _tools(self) -> list[ToolSpec]:
+        return [*self.session.env.briefing().tools, *self.context.tools]
 
     def _shown(self, span: Span) -> str | Message:
         env, name = self.session.env, "demonstrate"

@@ -33,7 +33,7 @@ class HermesFormat:
         """Read an assistant turn; see `ToolFormat.parse`."""
         return scan(text, _find, partial(_read, complete=complete))
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "\n".join(f"{OPEN}\n{as_json(call)}\n{CLOSE}" for call in calls)
 

@@ -38,7 +38,7 @@ class Llama3JsonFormat:
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "; ".join(as_json(call, "parameters") for call in calls)
 

@@ -46,6 +46,6 @@ class OneCall:
         ]
         return msgspec.structs.replace(message, tool_calls=calls)
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        return self.inner.render(calls)
+        return self.inner.render(calls, tools=tools)

@@ -30,6 +30,10 @@ class ToolFormat(Protocol):
         """
         ...
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
-        """Write calls as the model would."""
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would.
+
+        Args:
+            tools: those on offer. A format that writes no names looks there whether it must.
+        """
         ...

@@ -43,7 +43,7 @@ class Llama3PythonicFormat:
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return f"[{', '.join(map(_as_python, calls))}]" if calls else ""
 

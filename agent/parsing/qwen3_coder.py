@@ -58,7 +58,7 @@ class Qwen3CoderFormat:
         """Read an assistant turn; see `ToolFormat.parse`."""
         return scan(text, _find, partial(_read, complete=complete, tools=tools))
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "\n".join(map(_render, calls))
 

@@ -41,16 +41,23 @@ class TagFormat:
         read = partial(_read, opening=opening, complete=complete, tools=tools)
         return scan(text, find, read, stop_at=ANSWER)
 
-    def render(self, calls: Sequence[ToolCall]) -> str:
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        return "\n".join(map(_render, calls))
+        return "\n".join(_render(call, list(schemas_of(call.name, tools))) for call in calls)
 
 
-def _render(call: ToolCall) -> str:
+def _render(call: ToolCall, parameters: list[str]) -> str:
     values = list(call.arguments.values())
-    content = values[0] if len(values) == 1 else call.arguments if values else ""
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    text = _text(values[0] if len(values) == 1 else call.arguments if values else "")
+    elsewhere = bool(parameters) and parameters[0] not in call.arguments
+    looks_named = len(parameters) > 1 and text.lstrip().startswith("{")
+    if len(values) == 1 and (elsewhere or looks_named):
+        text = _text(call.arguments)  # or it would be read as another's
     return f"<{call.name}>{text}</{call.name}>"
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _read(

@@ -7,7 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import torch
+from huggingface_hub import hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
@@ -16,6 +19,8 @@ from ludus.errors import ConfigError
 
 CausalLM = Any
 """A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
+
+HUB_TIMEOUT_S = 10.0
 
 
 def load_model(
@@ -27,6 +32,7 @@ def load_model(
         ConfigError: there is no such folder or id, or it holds no causal LM.
     """
     _quiet()
+    _find(str(path))
     try:
         model = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=dtype, attn_implementation="sdpa"
@@ -37,6 +43,27 @@ def load_model(
         ) from error
     _refuse_altered_logits(model, str(path))
     return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
+
+
+def _find(path: str) -> None:
+    """Ask once whether the hub answers, where it has to: its client asks for half a minute.
+
+    Raises:
+        ConfigError: `path` is no folder, not in the hub's cache, and the hub cannot be reached.
+    """
+    if Path(path).is_dir():
+        return
+    try:
+        if isinstance(try_to_load_from_cache(path, "config.json"), str):
+            return
+        httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
+    except HFValidationError:  # cannot be a hub id; loading says what is wrong
+        return
+    except httpx.HTTPError as error:
+        raise ConfigError(
+            f"cannot load a model from {path!r}: there is no such folder, and the hub cannot be "
+            f"asked for it ({_first_line(error)})"
+        ) from error
 
 
 @torch.no_grad()
@@ -61,6 +88,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     Raises:
         ConfigError: there is none, or it has no chat template.
     """
+    _find(str(path))
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:

@@ -38,7 +38,8 @@ async def test_a_demonstration_is_read_as_it_was_meant(env_id: str) -> None:
         meant = as_message(shown)
         for name in TOOL_FORMATS:
             one = tool_format(name)
-            text = "\n".join(part for part in (meant.text, one.render(meant.tool_calls)) if part)
+            calls = one.render(meant.tool_calls, tools=tools)
+            text = "\n".join(part for part in (meant.text, calls) if part)
             read = one.parse(text, tools=tools)
             stripped = name == "tags"  # a tag's content is
             wanted = [(c.name, alone(c.arguments, stripped), "") for c in meant.tool_calls]

@@ -56,6 +56,19 @@ def test_calls_keep_their_order_and_have_ids_of_their_own(one: ToolFormat) -> No
 
 @pytest.mark.parametrize("one", FORMATS, ids=ids)
 @pytest.mark.parametrize(
+    "arguments",
+    [{"lines": 3}, {"more": [1]}, {"path": "a", "more": []}, {"path": '{"lines": 3}'}, {}],
+    ids=str,
+)
+def test_an_argument_that_is_not_the_first_keeps_its_name(
+    one: ToolFormat, arguments: dict[str, Any]
+) -> None:
+    call = ToolCall(name="write", arguments=arguments, id="call_0")
+    assert one.parse(one.render([call], tools=TOOLS), tools=TOOLS).tool_calls == [call]
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=ids)
+@pytest.mark.parametrize(
     "text", ["", " 42\n", "a [b] {c} <d> e(f)", "<answer>4</answer>", "{}", "[1]"]
 )
 def test_prose_is_kept_as_it_is(one: ToolFormat, text: str) -> None:

@@ -1,5 +1,6 @@
 """What a run is made of: refused early, closed when something fails, rewards from servers."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -120,3 +121,30 @@ async def test_what_was_opened_is_closed_when_a_later_part_fails(
 def test_a_token_for_a_verifier_of_this_process_is_refused() -> None:
     with pytest.raises(ConfigError, match="change nothing"):
         RewardConfig("exact", token="secret")
+
+
+LOAD = """
+import time
+from ludus.errors import ConfigError
+from ludus.trainer.engines.models import load_model, load_tokenizer
+for load in (load_model, load_tokenizer):
+    started = time.monotonic()
+    try:
+        load("nowhere")
+    except ConfigError as error:
+        print(time.monotonic() - started < 5, "no such folder" in str(error))
+"""
+
+
+def test_a_model_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
+    cut_off = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    made = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        env=os.environ | cut_off,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert made.stdout == "True True\n" * 2
+    assert "Retry" not in made.stderr
