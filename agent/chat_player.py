@@ -152,7 +152,7 @@ class ChatPlayer:
                 if fresh:  # a window that is full as it opens would be cut forever
                     return Stop.CONTEXT_FULL
                 step = self._context.when_full(
-                    History.cut(messages, self._actions, self._summaries)
+                    History(tuple(messages), tuple(self._actions), self._summaries)
                 )
                 if isinstance(step, Stop):
                     return step

@@ -107,7 +107,7 @@ class ChatPolicy:
         every = [*tools, *self.context.tools]
         wire, reopened, instruction = self._wire(), list(opening), 0
         room = 0
-        step = self.context.when_full(History(list(opening), []))
+        step = self.context.when_full(History(tuple(opening)))
         if isinstance(step, WriteSummary):
             room = step.max_tokens  # a summary may run past the working context
             reopened = step.resume("").messages

@@ -102,7 +102,8 @@ class TokenPlayer:
         while self._is_full:
             if fresh:  # a window that is full as it opens would be cut forever
                 return Stop.CONTEXT_FULL
-            step = self._context.when_full(History.cut(messages, self._actions, self._summaries))
+            history = History(tuple(messages), tuple(self._actions), self._summaries)
+            step = self._context.when_full(history)
             if isinstance(step, Stop):
                 return step
             if isinstance(step, WriteSummary):

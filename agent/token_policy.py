@@ -103,7 +103,7 @@ def context_sizes(
     """Measure what a context manager is checked with."""
     every = [*tools, *context.tools]
     reopened, instruction = list(opening), 0
-    step = context.when_full(History(list(opening), []))
+    step = context.when_full(History(tuple(opening)))
     if isinstance(step, WriteSummary):
         reopened = step.resume("").messages
         asked = chat_format.extension([step.instruction], ended=False)

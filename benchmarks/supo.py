@@ -22,7 +22,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -230,16 +230,19 @@ def execute(job: Job) -> dict:
 
 
 def run_table(jobs: list[Job], processes: int) -> list[dict]:
-    """Every warm start once, then every arm, `processes` at a time."""
+    """Every warm start once, each arm as soon as its own is there, `processes` at a time."""
     spawn = multiprocessing.get_context("spawn")
+    starts = {job.folder: job for job in sorted(jobs, key=lambda job: job.arm == "full")}
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        starts = {job.folder: job for job in sorted(jobs, key=lambda job: job.arm == "full")}
-        warm = dict(zip(starts, pool.map(prepare, starts.values()), strict=True))
-        ready = [
-            replace(job, warm=warm[job.folder][job.arm == "full"], warm_cpu_s=warm[job.folder][2])
-            for job in jobs
-        ]
-        return list(pool.map(execute, ready))
+        warming = {pool.submit(prepare, job): folder for folder, job in starts.items()}
+        running: dict[Job, Future[dict]] = {}
+        for done in as_completed(warming):
+            equal, full, cpu_s = done.result()
+            for job in jobs:
+                if job.folder == warming[done]:
+                    warm = full if job.arm == "full" else equal
+                    running[job] = pool.submit(execute, replace(job, warm=warm, warm_cpu_s=cpu_s))
+        return [running[job].result() for job in jobs]
 
 
 def table(rows: list[dict], setting: Setting) -> str:

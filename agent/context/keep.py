@@ -117,7 +117,4 @@ class Discard:
 
 def last_exchanges(history: History, count: int) -> list[Message]:
     """The opening and the last `count` exchanges."""
-    kept = list(history.opening)
-    for exchange in history.exchanges[len(history.exchanges) - count :]:
-        kept += [exchange.action, *exchange.answer]
-    return kept
+    return [*history.opening, *history.last(count)]

@@ -32,24 +32,34 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """An episode so far, whichever windows it was seen in."""
+    """An episode so far, whichever windows it was seen in. Cut only where it is looked at: episodes
+    are long, and managers mostly want the end of them.
+    """
 
-    opening: list[Message]
-    """What came before the first action: s_1."""
-    exchanges: list[Exchange]
+    messages: tuple[Message, ...]
+    actions: tuple[int, ...] = ()
+    """Where in `messages` the policy acted."""
     summaries: int = 0
     """Written so far."""
 
-    @classmethod
-    def cut(cls, messages: Sequence[Message], actions: Sequence[int], summaries: int) -> History:
-        """`messages` cut where the policy acted: `actions` are the indices of its messages."""
-        first = actions[0] if actions else len(messages)
-        ends = [*actions[1:], len(messages)]
-        exchanges = [
-            Exchange(messages[start], list(messages[start + 1 : end]))
-            for start, end in zip(actions, ends, strict=True)
+    @property
+    def opening(self) -> list[Message]:
+        """What came before the first action: s_1."""
+        return list(self.messages[: self.actions[0]] if self.actions else self.messages)
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """Every action with what came back."""
+        ends = [*self.actions[1:], len(self.messages)]
+        return [
+            Exchange(self.messages[start], list(self.messages[start + 1 : end]))
+            for start, end in zip(self.actions, ends, strict=True)
         ]
-        return cls(list(messages[:first]), exchanges, summaries)
+
+    def last(self, count: int) -> list[Message]:
+        """The last `count` exchanges, or as many as there are, as they were said."""
+        kept = self.actions[max(0, len(self.actions) - count) :]
+        return list(self.messages[kept[0] :]) if kept else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, user
 
 from ..trajectory import Stop
-from .keep import last_exchanges
 from .protocol import (
     Handled,
     History,
@@ -122,8 +121,8 @@ class Summarize:
 
     def _resume(self, history: History, summary: str) -> Reopen:
         opening = add_to_prompt(history.opening, self.continuation.replace("{summary}", summary))
-        carried = last_exchanges(history, 1)[len(history.opening) :]
-        return Reopen([*opening, *(carried if self.last_pair == "carry" else [])], "summary")
+        carried = history.last(1) if self.last_pair == "carry" else []
+        return Reopen([*opening, *carried], "summary")
 
 
 _TAGGED = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)

@@ -217,8 +217,10 @@ class LocalEngine:
             sharing.setdefault(tuple(request.ids), []).append(request)
         first = len(self._active)
         prompts = list(sharing)
-        logits_BV = self._compute_prompts(prompts, first)
-        self._keep(prompts, range(first, first + len(prompts)))
+        logits_BV, bases = self._compute_prompts(prompts, first)
+        # Others may begin where this one does; the next turn of an episode finds what it leaves.
+        new = [index for index, base in enumerate(bases) if not base]
+        self._keep([prompts[index] for index in new], [first + index for index in new])
         rows, order = first_of_each(list(sharing.values()))
         sources = [first + index for index in order[len(prompts) :]]
         targets = range(first + len(prompts), first + len(rows))
@@ -227,17 +229,20 @@ class LocalEngine:
         self._append(rows, logits_BV[order])
         self._retire()
 
-    def _compute_prompts(self, prompts: list[tuple[int, ...]], first: int) -> torch.Tensor:
-        """Run the part of each prompt that is not kept; the logits after it, [B, V]."""
+    def _compute_prompts(
+        self, prompts: list[tuple[int, ...]], first: int
+    ) -> tuple[torch.Tensor, list[int]]:
+        """Run the part of each prompt that is not kept: the logits after it, [B, V], and how much
+        was kept.
+        """
         found = [self._prefixes.longest(ids) for ids in prompts]
         bases = [length for length, _ in found]
         self._cache.load_rows(first, [saved for _, saved in found], bases)
         news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
         self.computed_prompt_tokens += sum(map(len, news))
         parts = spans([len(new) for new in news], self._prefill_tokens)
-        return torch.cat(
-            [self._compute_rows(news[part], bases[part], first + part.start) for part in parts]
-        )
+        logits = [self._compute_rows(news[part], bases[part], first + part.start) for part in parts]
+        return torch.cat(logits), bases
 
     def _compute_rows(
         self, news: list[tuple[int, ...]], bases: list[int], first: int
@@ -327,7 +332,9 @@ class LocalEngine:
         deliver(leaving)
 
     def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
-        """Keep the keys of `rows`, which hold `prefixes`."""
+        """Keep the keys of `rows`, which hold `prefixes`, but for what is kept already."""
+        fresh = [index for index, ids in enumerate(prefixes) if ids not in self._prefixes]
+        prefixes, rows = [prefixes[index] for index in fresh], [rows[index] for index in fresh]
         lengths = [len(ids) for ids in prefixes]
         for ids, saved in zip(prefixes, self._cache.save_rows(rows, lengths), strict=True):
             self._prefixes.put(ids, saved)

@@ -35,6 +35,10 @@ class PrefixStore:
         while self.tokens > self.max_tokens:
             self._forget(*self._saved.popitem(last=False))
 
+    def __contains__(self, ids: tuple[int, ...]) -> bool:
+        """Whether the row of just these ids is kept."""
+        return ids in self._saved
+
     def longest(self, ids: Sequence[int]) -> tuple[int, torch.Tensor | None]:
         """The longest kept prefix that leaves at least one id to compute: its length and row."""
         for index in range(bisect_left(self._sorted, len(ids)) - 1, -1, -1):

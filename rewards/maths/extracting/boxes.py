@@ -7,7 +7,7 @@ offered in case the first is wrong makes the answer no answer.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..reading.notation import squeeze
 from .excerpt import HEDGE, MAX_ANSWER, SEVERAL_OFFERED, Extraction
@@ -20,8 +20,7 @@ _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
+class _Box(NamedTuple):
     start: int
     open: int
     close: int
@@ -91,8 +90,11 @@ def _box_at(body: str, start: int) -> _Box:
     place = name.end() if name else start
     if place >= len(body) or body[place] != "{":
         return _unclosed(body, start, place, min(len(body), place + 200), " ")
-    depth = 0
     limit = min(len(body), place + 2 * MAX_ANSWER)
+    close = body.find("}", place, limit)
+    if close >= 0 and body.find("{", place + 1, close) < 0 and body.find("\\", place, close) < 0:
+        return _Box(start, place + 1, close, close + 1)
+    depth = 0
     for found in _BRACES.finditer(body, place, limit):
         depth += {"{": 1, "}": -1}.get(found[0], 0)
         if depth == 0:

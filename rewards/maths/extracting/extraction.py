@@ -111,6 +111,8 @@ def extract(response: str, *, thinking: str = "auto", truncated: bool = False) -
             offset + found.end,
             f"the answer is longer than {MAX_ANSWER} characters",
         )
+    if not offset:
+        return found
     return Extraction(
         found.text, found.rule, offset + found.start, offset + found.end, found.reason
     )

@@ -177,7 +177,8 @@ def squeeze(text: str) -> str:
     >>> squeeze(r"\\dfrac{1}{2} \\, \\left( x \\right)")
     '\\\\frac{1}{2}(x)'
     """
-    text = _COSMETIC.sub("", text)
+    if "\\" in text or " " in text or "~" in text or not text.isprintable():
+        text = _COSMETIC.sub("", text)
     return _FRACTION_SHAPES.sub(r"\\frac", text) if "frac" in text else text
 
 

@@ -128,18 +128,11 @@ def read_formula(cleaned: str) -> Node:
     Raises:
         Unreadable: it is not one.
     """
-    clock = _CLOCK.match(
-        re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned)
-        .replace("{:}", ":")
-        .replace("\\", " ")
-        .strip("} ")
-    )
-    if clock:
-        return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
+    if ("m" in cleaned or "M" in cleaned) and (time := _time_of_day(cleaned)):
+        return time
     if "base" in cleaned:
         cleaned = _BASE.sub(r"_{\1}", cleaned)
-    digits = _BASED.match(cleaned)
-    if digits:
+    if "_" in cleaned and (digits := _BASED.match(cleaned)):
         return Node("based", (), int(digits[2]), digits[1].upper())
     parser = AnswerParser(tokenize(cleaned))
     try:
@@ -150,6 +143,13 @@ def read_formula(cleaned: str) -> Node:
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")
     _check_depth(node)
     return node
+
+
+def _time_of_day(cleaned: str) -> Node | None:
+    """`3:05 pm`."""
+    bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
+    clock = _CLOCK.match(bare.replace("\\", " ").strip("} "))
+    return clock and nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
 
 
 def _check_depth(node: Node) -> None:
