@@ -26,8 +26,7 @@ from ludus.errors import ConfigError, LudusError
 from .kv_cache import RowCache
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import Request, deliver, fail, first_of_each, spans, taken
-from .sampler import sample
+from .requests import Request, deliver, draw, fail, first_of_each, spans, taken
 
 T = TypeVar("T")
 
@@ -295,20 +294,7 @@ class LocalEngine:
         return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
 
     def _append(self, requests: list[Request], logits_BV: torch.Tensor) -> None:
-        samplings = [request.sampling for request in requests]
-        device = logits_BV.device
-        ids_B, logprobs_B = sample(
-            logits_BV,
-            temperature_B=torch.tensor([s.temperature for s in samplings], device=device),
-            top_p_B=torch.tensor([s.top_p for s in samplings], device=device),
-            top_k_B=torch.tensor([s.top_k for s in samplings], device=device),
-            uniform_B=torch.tensor(
-                [r.rng.random() for r in requests], dtype=torch.double, device=device
-            ),
-        )
-        for request, token, logprob in zip(
-            requests, ids_B.tolist(), logprobs_B.tolist(), strict=True
-        ):
+        for request, token, logprob in zip(requests, *draw(requests, logits_BV), strict=True):
             request.ids.append(token)
             request.logprobs.append(logprob)
             request.versions.append(self._version)

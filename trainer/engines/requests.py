@@ -11,7 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import torch
+
 from ludus.agent import Finish, Generation, Sampling
+
+from .sampler import sample
 
 T = TypeVar("T")
 
@@ -44,6 +48,22 @@ class Request:
             finish=finish,
             versions=self.versions,
         )
+
+
+def draw(requests: Sequence[Request], logits_BV: torch.Tensor) -> tuple[list[int], list[float]]:
+    """The next token of each request and its log-probability, by its own settings and seed."""
+    samplings = [request.sampling for request in requests]
+    device = logits_BV.device
+    ids_B, logprobs_B = sample(
+        logits_BV,
+        temperature_B=torch.tensor([s.temperature for s in samplings], device=device),
+        top_p_B=torch.tensor([s.top_p for s in samplings], device=device),
+        top_k_B=torch.tensor([s.top_k for s in samplings], device=device),
+        uniform_B=torch.tensor(
+            [r.rng.random() for r in requests], dtype=torch.double, device=device
+        ),
+    )
+    return ids_B.tolist(), logprobs_B.tolist()
 
 
 def deliver(answers: Sequence[tuple[Request, Generation | Exception]]) -> None:
