@@ -29,6 +29,9 @@ from pathlib import Path
 from supo_rows import ABLATION, ABLATIONS, TIERS, rows_table, write_recipes
 from supo_setting import ARMS, PHRASES, SHAPE, Setting, context_of
 
+ATTEMPTS = 3
+"""Random weights the clean stage is begun from, at most."""
+
 
 def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tuple[str, str, float]:
     """The checkpoint of every arm of window W, that of the arm without end, and their CPU seconds.
@@ -37,24 +40,51 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
     episode asks for one, so it is what copying is learned from. Then each is shown its own windows:
     the demonstrator's summaries, or longer and longer windows, the last of them whole episodes.
     """
+    started = time.process_time()
+    one_thread()
+    clean = clean_start(setting, folder, seed)
+    equal = sft(
+        setting,
+        folder / "equal",
+        clean,
+        seed,
+        setting.demo_steps,
+        setting.window,
+        demo=setting.demo,
+        lr=setting.demo_lr,
+    )
+    full = whole_warm_start(setting, folder, clean, seed) if whole else ""
+    return str(equal), str(full), time.process_time() - started
+
+
+def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
+    """What the clean demonstrator teaches, from the first random weights that come to learn it."""
     from ludus.envs import make_async
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
     from ludus.wire.arguments import parse_served
 
-    started = time.process_time()
-    one_thread()
     name, arguments = parse_served(setting.env())
     phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *PHRASES]
-    model = write_tiny_policy(
-        folder / "model", phrases=phrases, seed=seed, max_length=4096, **SHAPE
-    )
-    window = setting.window
-    clean = sft(setting, folder / "clean", model, seed, setting.clean_steps, window)
-    equal = sft(
-        setting, folder / "equal", clean, seed, setting.demo_steps, window, demo=setting.demo
-    )
-    full = whole_warm_start(setting, folder, clean, seed) if whole else ""
-    return str(equal), str(full), time.process_time() - started
+    steps, stop = setting.clean_steps, setting.learned
+    for attempt in range(ATTEMPTS):
+        start = folder / f"from-{attempt}"
+        weights = seed + 1_000_000 * attempt
+        model = write_tiny_policy(
+            start / "model", phrases=phrases, seed=weights, max_length=4096, **SHAPE
+        )
+        clean = sft(setting, start / "clean", model, seed, steps, setting.window, stop=stop)
+        if has_learned(start / "clean", stop):
+            break
+    return clean
+
+
+def has_learned(folder: Path, loss: float) -> bool:
+    """Whether a stage ended with so low a loss."""
+    from ludus.metrics import read_metrics
+    from ludus.trainer.sft import STOP_UPDATES
+
+    rows = read_metrics(folder / "metrics.jsonl")[-STOP_UPDATES:]
+    return statistics.fmean(row["loss"] for row in rows) < loss
 
 
 def whole_warm_start(setting: Setting, folder: Path, clean: Path, seed: int) -> Path:
@@ -66,7 +96,8 @@ def whole_warm_start(setting: Setting, folder: Path, clean: Path, seed: int) -> 
     longer = sft(setting, folder / "longer", clean, seed, setting.long_steps, setting.wider)
     early = replace(setting, turns=max(setting.registers, 5 * setting.turns // 8))
     short = sft(early, folder / "short", longer, seed, setting.early_steps, 0, gap=1)
-    return sft(setting, folder / "full", short, seed, setting.whole_steps, 0, falls=True)
+    steps, stop = setting.whole_steps, setting.learned
+    return sft(setting, folder / "full", short, seed, steps, 0, falls=True, stop=stop)
 
 
 def sft(
@@ -79,7 +110,9 @@ def sft(
     *,
     demo: str = "clean",
     gap: int | None = None,
+    lr: float = 3e-3,
     falls: bool = False,
+    stop: float = 0.0,
 ) -> Path:
     """One stage of the warm start, in a window of its own; 0 is whole episodes, longer and fewer
     digits in each. The learning rate stays or falls to 0.
@@ -90,12 +123,13 @@ def sft(
     config = SFTConfig(
         env=setting.env(demo=demo, gap=gap),
         steps=steps,
+        stop_loss=stop,
         batch_size=16 if window else 32,
         seed=seed,
         window=window,
         context=context_of(setting, "supo" if window else "full"),
         model=ModelConfig(path=str(model), device="cpu"),
-        trainer=TrainerConfig(lr=3e-3, warmup_steps=20, lr_decay="linear" if falls else "constant"),
+        trainer=TrainerConfig(lr=lr, warmup_steps=20, lr_decay="linear" if falls else "constant"),
         run=RunConfig(folder=str(folder), tensorboard=False),
     )
     return asyncio.run(run_sft(config))

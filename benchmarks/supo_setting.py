@@ -27,8 +27,16 @@ class Setting:
     threshold: float = 0.79
     """L = 44: with an action, the instruction and the summary after it a row stays within W."""
     demo: str = "recency"
-    clean_steps: int = 700
+    clean_steps: int = 900
+    """At most: the clean demonstrator is learned until its loss is below `learned`, from other
+    weights if it does not come to that. Answering is one token of an episode and comes last; RL
+    does not get past what is missing there.
+    """
+    learned: float = 1e-3
+    """Nats a token."""
     demo_steps: int = 120
+    demo_lr: float = 1e-3
+    """A third of the rate before: the habit is taken on, what copies stays."""
     long_steps: int = 250
     early_steps: int = 200
     whole_steps: int = 500

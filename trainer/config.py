@@ -259,6 +259,10 @@ class SFTConfig:
     calculator.
     """
     steps: int = 100
+    stop_loss: float = 0.0
+    """End early once the mean loss of the last twenty updates is below this, in nats a token; 0 is
+    never. No update sees a demonstration twice, so it is a held-out loss.
+    """
     batch_size: int = 64
     """Demonstrations an update."""
     seed: int = 0
@@ -274,6 +278,7 @@ class SFTConfig:
     def __post_init__(self) -> None:
         _positive("steps", self.steps)
         _positive("batch_size", self.batch_size)
+        _not_negative("stop_loss", self.stop_loss)
         if self.trainer.updates_per_step != 1:
             raise ConfigError(
                 f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a warm start "

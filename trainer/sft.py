@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError
+from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
 from .batch import Batch, Row, as_row, pad
@@ -38,6 +41,9 @@ from .whole import whole
 
 SEEDS_APART = 1 << 24
 """Demonstrations between two seeds of an endless set; no run is that long."""
+
+STOP_UPDATES = 20
+"""Updates whose mean loss decides whether to stop early."""
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -59,7 +65,7 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         run = _assemble(config, stack)
         first_step = run.step
         try:
-            while run.step < config.steps:
+            while run.step < config.steps and not run.learned:
                 metrics = await whole(run.update())
                 if progress is not None:
                     progress(run.step, metrics)
@@ -107,7 +113,8 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     chat_format = ChatFormat(
         tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
     )
-    return _WarmUp(config, folder, session, learner, tokenizer, chat_format, first_step)
+    losses = deque(_last_losses(folder) if start else (), maxlen=STOP_UPDATES)
+    return _WarmUp(config, folder, session, learner, tokenizer, chat_format, first_step, losses)
 
 
 @dataclass
@@ -119,6 +126,14 @@ class _WarmUp:
     tokenizer: Any
     chat_format: ChatFormat
     step: int
+    losses: deque[float]
+    """Of the last updates."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether the loss is as low as was asked for."""
+        full = len(self.losses) == STOP_UPDATES
+        return full and fmean(self.losses) < self.config.stop_loss
 
     async def update(self) -> dict[str, float]:
         """One update on demonstrations that no other update has seen."""
@@ -134,6 +149,7 @@ class _WarmUp:
         )
         metrics["time/step_s"] = time.perf_counter() - started
         self.step += 1
+        self.losses.append(metrics["loss"])
         self.folder.log(self.step, metrics)
         every = self.config.run.episodes_every
         if every and self.step % every == 0:
@@ -166,6 +182,11 @@ class _WarmUp:
 def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """`-sum logp m` and `sum m`, for `Learner.update`."""
     return -(predicted.logp * batch.mask).sum(), batch.mask.sum()
+
+
+def _last_losses(folder: RunFolder) -> list[float]:
+    """Of the updates before the one that is resumed at."""
+    return [row["loss"] for row in read_metrics(folder.path / "metrics.jsonl")][-STOP_UPDATES:]
 
 
 def _learner_state(start: Path) -> dict[str, Any]:

@@ -82,7 +82,9 @@ def _examine_remote(url: str, name: str, cases: Sequence[Sample]) -> Report:
     server = connect(url)
     try:
         server.score(name, Sample(response=""))  # a wrong address or name is no finding
-        return examine_verifier(server.verifier(name), cases=cases, name=f"{url}#{name}")
+        compares = any(card.group for card in server.verifiers() if card.name == name)
+        made = server.group_verifier(name) if compares else server.verifier(name)
+        return examine_verifier(made, cases=cases, name=f"{url}#{name}")
     finally:
         run_on_loop(server.aclose())
 

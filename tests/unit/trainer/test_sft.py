@@ -113,6 +113,20 @@ async def test_bfloat16_computes_in_it_and_keeps_float32_weights(
     assert all(torch.allclose(value, first[name], atol=0.1) for name, value in second.items())
 
 
+async def test_it_ends_early_once_the_loss_is_low_enough_cut_or_not(
+    model: Path, tmp_path: Path
+) -> None:
+    def early(name: str, **run: Any) -> SFTConfig:
+        return replace(config(model, tmp_path / name, steps=40, **run), stop_loss=1e9)
+
+    assert (await run_sft(early("whole"))).name == "step-000020"
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(run_sft(early("cut"), progress=Stop(7)))
+    assert (await run_sft(early("cut", resume=True))).name == "step-000020"
+    never = replace(config(model, tmp_path / "never", steps=24), stop_loss=1e-9)
+    assert (await run_sft(never)).name == "step-000024"
+
+
 async def test_nothing_to_resume_is_said(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to resume"):
         await run_sft(config(model, tmp_path, resume=True))
