@@ -75,7 +75,9 @@ def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
         clean = sft(setting, start / "clean", model, seed, steps, setting.window, stop=stop)
         if has_learned(start / "clean", stop):
             break
-    return clean
+    steps = setting.settle_steps
+    settled = folder / "settled"
+    return sft(setting, settled, clean, seed, steps, setting.window, lr=setting.demo_lr, falls=True)
 
 
 def has_learned(folder: Path, loss: float) -> bool:

@@ -32,8 +32,10 @@ class Setting:
     weights if it does not come to that. Answering is one token of an episode and comes last; RL
     does not get past what is missing there.
     """
-    learned: float = 1e-3
+    learned: float = 5e-4
     """Nats a token."""
+    settle_steps: int = 150
+    """After that, at a rate that falls from `demo_lr` to 0."""
     demo_steps: int = 120
     demo_lr: float = 1e-3
     """A third of the rate before: the habit is taken on, what copies stays."""
