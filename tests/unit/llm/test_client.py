@@ -189,7 +189,9 @@ async def test_what_cannot_pass_is_not_asked_again(
     assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize("wait", ["0.4", formatdate(time.time() + 3600, usegmt=True)])
+@pytest.mark.parametrize(
+    "wait", ["0.4", formatdate(time.time() + 3600, usegmt=True)], ids=["seconds", "date"]
+)
 async def test_the_server_says_how_long_to_wait(model: Model, wait: str) -> None:
     model.replies = [status(429, **{"Retry-After": wait}), lambda _: answer()]
     asked = client(model)
