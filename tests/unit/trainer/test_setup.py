@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ludus.agent.context import ContextSettings
+from ludus.cli.main import main
 from ludus.errors import ConfigError, UnknownVerifier
 from ludus.rewards import GroupVerifier, Sample
 from ludus.rewards.client import RemoteGroupVerifier
@@ -81,6 +82,13 @@ async def test_a_served_verifier_that_compares_groups_does_so_in_a_run(url: str)
         samples = [Sample(prompt="", response=said) for said in ("a", "abc", "ab")]
         verdicts = await ranked.verifier.score_group(samples)
         assert [verdict.reward for verdict in verdicts] == [0.0, 1.0, 0.0]
+
+
+def test_a_served_verifier_that_compares_groups_is_checked_on_groups(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", f"{url}#test/ranked"]) == 0
+    assert "groups of 1, 2 and 5" in capsys.readouterr().out
 
 
 async def test_an_unknown_served_verifier_is_named_before_anything_is_spent(
