@@ -261,10 +261,10 @@ def start_time(pid: int) -> int:
     twice.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # its name need not be text
     except OSError:
         return 0
-    return int(text.rpartition(")")[2].split()[19])
+    return int(stat.rpartition(b")")[2].split()[19])
 
 
 def group_of(pid: int) -> BorrowedGroup | str:

@@ -1,4 +1,7 @@
-"""What the processes of one slot have used, read from /proc by the driver."""
+"""What the processes of one slot have used, read from /proc by the driver.
+
+Read as bytes: a process names itself as it likes, and its name need not be text.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def usage(pids: list[int]) -> TreeUsage:
     own: dict[tuple[int, int], float] = {}
     for pid in pids:
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
             memory += _resident_bytes(pid)
         except OSError:
             continue
@@ -75,12 +78,12 @@ def usage(pids: list[int]) -> TreeUsage:
 
 def _resident_bytes(pid: int) -> int:
     """Read from what nobody can hide."""
-    kinds = ("RssAnon:", "RssShmem:", "VmPTE:")
+    kinds = (b"RssAnon:", b"RssShmem:", b"VmPTE:")
     return _sum_of_lines(f"/proc/{pid}/status", kinds)
 
 
-def _sum_of_lines(path: str, kinds: tuple[str, ...]) -> int:
-    lines = (line for line in Path(path).read_text().splitlines() if line.startswith(kinds))
+def _sum_of_lines(path: str, kinds: tuple[bytes, ...]) -> int:
+    lines = (line for line in Path(path).read_bytes().splitlines() if line.startswith(kinds))
     return sum(int(line.split()[1]) << 10 for line in lines)
 
 
@@ -136,7 +139,7 @@ def _waited_s(pid: int) -> float:
 
 
 def _stands_back(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     nice, policy = int(stat[16]), int(stat[38])
     own_nice, own_policy = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
     return nice > own_nice or policy != own_policy or _session_nice(pid) > 0
@@ -159,9 +162,9 @@ def shared_out(pids: list[int]) -> int:
     total = 0
     for pid in pids:
         try:
-            kinds = ("Pss_Anon:", "Pss_Shmem:")
+            kinds = (b"Pss_Anon:", b"Pss_Shmem:")
             total += _sum_of_lines(f"/proc/{pid}/smaps_rollup", kinds)
-            total += _sum_of_lines(f"/proc/{pid}/status", ("VmPTE:",))
+            total += _sum_of_lines(f"/proc/{pid}/status", (b"VmPTE:",))
         except PermissionError:
             with suppress(OSError):
                 total += _resident_bytes(pid)

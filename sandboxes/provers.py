@@ -91,6 +91,7 @@ class Prover:
         if self._line:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)
+        if self._run and not self._run.done():
             self.slot.kill_run()
 
     async def close(self) -> None:
@@ -100,6 +101,7 @@ class Prover:
             with suppress(SlotLost):
                 await self._run
         if self._line:
+            self._loop.remove_reader(self._line)
             self._line.close()
         self._run = self._line = None
 

@@ -100,8 +100,8 @@ class Family:
         self._members -= 1
         if self._members or self.run is None:
             return
-        if not self.run.done():  # else it would be the slot's next run that is killed
-            self.slot.kill_run()
+        await asyncio.sleep(0)  # a run that has not begun could not be ended
+        self.slot.kill_run()
         with suppress(SlotLost):
             await self.run
         if self.copied and self.slot.alive and self.slot.group:

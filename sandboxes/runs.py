@@ -8,6 +8,7 @@ programs fit a pipe's buffer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from .control_groups import ControlGroup
 from .inside.request import QUIET, Request, memory_file
 from .inside.slot import REPORT
 from .protocol import ExecutionStatus, Limits, Usage
+
+_log = logging.getLogger(__name__)
 
 KILL_TIMEOUT_S = 5.0
 """How long a slot may take to report after its run was killed, before the slot itself is given
@@ -102,7 +105,7 @@ class Holder(Protocol):
         ...
 
     def kill_run(self) -> None:
-        """End the present run; its report follows."""
+        """End the present run; its report follows, or the slot is given up."""
         ...
 
     def is_busy(self) -> bool:
@@ -186,7 +189,17 @@ class Run:
             self.loop.remove_reader(stream.descriptor)  # at its end, or not wanted any more
 
     def _look(self) -> None:
-        """Hold the run against its limits, and say when to look again."""
+        """Hold the run against its limits, and say when to look again.
+
+        A run that cannot be held against them is not left to go on without.
+        """
+        try:
+            self._hold()
+        except Exception:
+            _log.exception("a run could not be looked at; its slot is given up")
+            self.slot.give_up()
+
+    def _hold(self) -> None:
         if not self._has_begun():
             return
         elapsed = time.monotonic() - self.started
@@ -261,7 +274,6 @@ class Run:
         self.slot.kill_run()
         if self.timer:
             self.timer.cancel()
-        self.timer = self.loop.call_later(KILL_TIMEOUT_S, self.slot.give_up)
 
     def finish(self, report: bytes) -> Outcome:
         """Read the rest of the output and put the outcome together."""

@@ -203,6 +203,9 @@ class Session:
         verdict = ExecutionStatus.OK
         while not asking.done() and verdict is ExecutionStatus.OK:
             await asyncio.wait([asking], timeout=min(0.1, max(0.0, deadline - time.monotonic())))
+            if self._line.fileno() < 0:
+                asking.cancel()  # it was closed meanwhile: nothing will answer
+                self._check()
             if any(output.size > output.limit for output in self._outputs):
                 verdict = ExecutionStatus.OUTPUT_LIMIT
             elif time.monotonic() >= deadline:
@@ -310,6 +313,8 @@ class Session:
             self._idle.cancel()
         if self._line.fileno() < 0:
             return
+        self._loop.remove_reader(self._line)  # or it would be taken for the descriptor's next use
+        self._loop.remove_writer(self._line)
         self._line.close()
         for output in self._outputs:
             self._loop.remove_reader(output.descriptor)

@@ -143,19 +143,27 @@ class Slot:
         return any(unread)
 
     def kill_run(self) -> None:
-        """End the present run; its report follows."""
-        with suppress(OSError):
-            self._control.send(ORDER.pack(b"K", self.number))
+        """End the present run, if there is one; its report follows, or the slot is given up."""
+        self._order(b"K")
+        self._loop.call_later(KILL_TIMEOUT_S, self._give_up_run, self.number)
+
+    def _give_up_run(self, number: int) -> None:
+        if self.alive and self._waiter is not None and self.number == number:
+            self.give_up()
 
     def interrupt_run(self) -> None:
         """Send the run's first process SIGINT."""
-        with suppress(OSError):
-            self._control.send(ORDER.pack(b"I", self.number))
+        self._order(b"I")
 
     def hold_run(self) -> None:
         """The present run ends when it is killed, even if its first process has ended before."""
-        with suppress(OSError):
-            self._control.send(ORDER.pack(b"H", self.number))
+        self._order(b"H")
+
+    def _order(self, what: bytes) -> None:
+        """Without a run it would go to the child that waits for the next one."""
+        if self._waiter:
+            with suppress(OSError):
+                self._control.send(ORDER.pack(what, self.number))
 
     def new_oom_kills(self) -> int:
         """Kills for want of memory since the last call."""
@@ -187,7 +195,9 @@ class Slot:
             report = b""
         if report[:1] != b"R":  # closed, or the reason why the slot had to stop
             self._lose(report.decode("utf-8", "replace").removeprefix("failed:"))
-        elif self._waiter and not self._waiter.done():
+        elif self._waiter is None:  # its child ended without a run: their numbers differ now
+            self._lose("before it")
+        elif not self._waiter.done():
             self._waiter.set_result(report)
 
     def give_up(self) -> None:

@@ -20,7 +20,6 @@ from ..inside import emptying
 from ..inside.plan import Plan
 from ..inside.request import Request
 from ..protocol import ExecutionStatus, Limits, Usage
-from ..runs import KILL_TIMEOUT_S
 from ..slots import START_TIMEOUT_S, Outcome, Slot, SlotLost
 from .config import LINE_FOLDER, SOCKET, Container
 from .engine import Engine, EngineFault
@@ -198,15 +197,6 @@ class ContainerSlot(Slot):
                 self.give_up()
                 raise SlotLost(f"its memory cannot be bounded: {error}") from error
         self._memory_bytes = memory_bytes
-
-    def kill_run(self) -> None:
-        """End the present run; if its report does not follow in time, end the container."""
-        super().kill_run()
-        self._loop.call_later(KILL_TIMEOUT_S, self._give_up_run, self.number)
-
-    def _give_up_run(self, number: int) -> None:
-        if self.alive and self._waiter is not None and self.number == number:
-            self.give_up()
 
     def processes(self) -> list[int]:
         """The pids of the present run, as this machine counts."""

@@ -53,7 +53,7 @@ def examine(pid: int, session: int, readable: list[str]) -> None:
     for number in os.listdir(f"/proc/{pid}/fd"):
         if int(number) > LINE:
             _examine_descriptor(pid, number, readable)
-    with open(f"/proc/{pid}/maps") as maps:
+    with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
         for line in maps:
             fields = line.split(maxsplit=5)
             _examine_mapping(fields[1], fields[5].rstrip("\n") if len(fields) > 5 else "", readable)

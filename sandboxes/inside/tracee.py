@@ -201,8 +201,8 @@ def await_stop(pid: int) -> None:
     """
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while time.monotonic() < deadline:
-        with open(f"/proc/{pid}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "T":
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # its name need not be text
+            if stat.read().rpartition(b")")[2].split()[0] == b"T":
                 return
         time.sleep(0.0002)
     raise TraceFault("the process has not stopped itself")
@@ -210,8 +210,8 @@ def await_stop(pid: int) -> None:
 
 def own_number(pid: int) -> int:
     """The number the process has in its own pid namespace."""
-    with open(f"/proc/{pid}/status") as status:
-        line = next(line for line in status if line.startswith("NSpid:"))
+    with open(f"/proc/{pid}/status", "rb") as status:
+        line = next(line for line in status if line.startswith(b"NSpid:"))
     return int(line.split()[-1])
 
 

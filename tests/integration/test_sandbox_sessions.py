@@ -101,6 +101,32 @@ async def test_a_session_that_ends_says_so_and_stays_ended(
     await session.close()
 
 
+async def test_a_session_closed_as_soon_as_it_was_asked_for_gives_its_slot_back(
+    sandbox: SlotSandbox,
+) -> None:
+    async with asyncio.timeout(20):
+        for _ in range(40):  # more than there are slots
+            await (await Session.open(sandbox)).close()
+        async with await Session.open(sandbox) as session:
+            assert (await session.run("1 + 1")).stdout == "2\n"
+
+
+async def test_a_session_closed_under_a_cell_ends_it_and_hurts_no_other(
+    sandbox: SlotSandbox,
+) -> None:
+    async with asyncio.timeout(20):
+        for _ in range(5):
+            session = await Session.open(sandbox)
+            cell = asyncio.ensure_future(session.run("import time\ntime.sleep(60)"))
+            await asyncio.sleep(0.05)
+            await session.close()
+            # the descriptors that are free now are taken at once
+            async with await Session.open(sandbox) as another:
+                assert (await another.run("1 + 1")).stdout == "2\n"
+            with pytest.raises(SessionGone, match="closed"):
+                await cell
+
+
 async def test_an_idle_session_ends_and_gives_its_slot_back(sandbox: SlotSandbox) -> None:
     session = await Session.open(sandbox, idle_ttl_s=0.1)
     await asyncio.sleep(0.4)

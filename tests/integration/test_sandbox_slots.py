@@ -81,6 +81,35 @@ async def test_each_status_is_told_from_the_others(sandbox: SlotSandbox, status:
     assert (await sandbox.execute(code, limits=limits)).status == status
 
 
+async def test_a_name_that_is_no_text_does_not_outlive_the_limit(sandbox: SlotSandbox) -> None:
+    code = (
+        r"import ctypes, time; ctypes.CDLL(None).prctl(15, b'\xff) R (', 0, 0, 0); time.sleep(60)"
+    )
+    async with asyncio.timeout(20):
+        done = await sandbox.execute(code, limits=Limits(timeout_s=0.3))
+    assert done.status is ExecutionStatus.TIMEOUT
+
+
+async def test_orders_without_a_run_do_not_reach_the_next_one(sandbox: SlotSandbox) -> None:
+    async with sandbox.pool().take() as (slot,):
+        for order in (slot.kill_run, slot.interrupt_run, slot.hold_run):
+            order()
+    for _ in range(sandbox.pool().size + 1):
+        assert (await sandbox.execute("print(1)", limits=Limits(timeout_s=20))).stdout == "1\n"
+
+
+async def test_a_slot_whose_waiting_child_was_killed_is_replaced(sandbox: SlotSandbox) -> None:
+    if sandbox.tier != "slots-root":
+        pytest.skip("what waits in a container is not told from what guards it")
+    async with sandbox.pool().take() as (slot,):
+        (waiting,) = slot.processes()
+        os.kill(waiting, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            while slot.alive:
+                await asyncio.sleep(0.01)
+    assert (await sandbox.execute("print(1)")).stdout == "1\n"
+
+
 async def test_cpu_time_of_all_processes_counts_together(sandbox: SlotSandbox) -> None:
     code = "import os\nos.fork()\nwhile True: pass"
     done = await sandbox.execute(code, limits=Limits(cpu_s=0.4, timeout_s=20))
