@@ -58,21 +58,28 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
 
 
 def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
-    """What the clean demonstrator teaches, from the first random weights that come to learn it."""
+    """What the clean demonstrator teaches, from the first random weights that come to learn it.
+
+    Answering is one token of an episode: it is learned from episodes of many lengths that ask for
+    any write, most of them short.
+    """
     from ludus.envs import make_async
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
     from ludus.wire.arguments import parse_served
 
     name, arguments = parse_served(setting.env())
     phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *PHRASES]
-    steps, stop = setting.clean_steps, setting.learned
+    stop = setting.learned
     for attempt in range(ATTEMPTS):
         start = folder / f"from-{attempt}"
         weights = seed + 1_000_000 * attempt
         model = write_tiny_policy(
             start / "model", phrases=phrases, seed=weights, max_length=4096, **SHAPE
         )
-        clean = sft(setting, start / "clean", model, seed, steps, setting.window, stop=stop)
+        window, steps = setting.window, setting.mixed_steps
+        mixed = sft(setting.mixed, start / "mixed", model, seed, steps, window, gap=1)
+        steps = setting.clean_steps
+        clean = sft(setting, start / "clean", mixed, seed, steps, window, stop=stop)
         if has_learned(start / "clean", stop):
             break
     steps = setting.settle_steps
@@ -93,13 +100,12 @@ def whole_warm_start(setting: Setting, folder: Path, clean: Path, seed: int) -> 
     """The checkpoint of the arm that sees everything.
 
     A question answered over a hundred tokens is not learned from such questions alone: first come
-    longer windows, then short episodes that ask for any write, the newest too.
+    longer windows, then episodes of many lengths that ask for any write, the newest too.
     """
     longer = sft(setting, folder / "longer", clean, seed, setting.long_steps, setting.wider)
-    early = replace(setting, turns=max(setting.registers, 5 * setting.turns // 8))
-    short = sft(early, folder / "short", longer, seed, setting.early_steps, 0, gap=1)
-    steps, stop = setting.whole_steps, setting.learned
-    return sft(setting, folder / "full", short, seed, steps, 0, falls=True, stop=stop)
+    mixed = sft(setting.mixed, folder / "mixed", longer, seed, setting.early_steps, 0, gap=1)
+    steps, stop, lr = setting.whole_steps, setting.learned, setting.demo_lr
+    return sft(setting, folder / "full", mixed, seed, steps, 0, lr=lr, falls=True, stop=stop)
 
 
 def sft(

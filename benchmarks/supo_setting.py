@@ -1,6 +1,6 @@
 """One size of LedgerRelay, and what each arm of `supo.py` does when its window is full."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TURN_TOKENS = 6
 """n, end of turn, user mark, two characters, end of turn with assistant mark."""
@@ -27,10 +27,11 @@ class Setting:
     threshold: float = 0.79
     """L = 44: with an action, the instruction and the summary after it a row stays within W."""
     demo: str = "recency"
-    clean_steps: int = 900
-    """At most: the clean demonstrator is learned until its loss is below `learned`, from other
-    weights if it does not come to that. Answering is one token of an episode and comes last; RL
-    does not get past what is missing there.
+    mixed_steps: int = 600
+    """On episodes of a quarter, half and all of T that ask for any write."""
+    clean_steps: int = 600
+    """At most: then the clean demonstrator is learned until its loss is below `learned`, from other
+    weights if it does not come to that. RL does not get past what is missing there.
     """
     learned: float = 5e-4
     """Nats a token."""
@@ -40,10 +41,10 @@ class Setting:
     demo_lr: float = 1e-3
     """A third of the rate before: the habit is taken on, what copies stays."""
     long_steps: int = 250
-    early_steps: int = 200
+    early_steps: int = 300
     whole_steps: int = 500
-    """For the arm that sees everything: windows twice as long, short whole episodes that ask for
-    any write, and those of the task.
+    """For the arm that sees everything: windows twice as long; whole episodes of a quarter, half
+    and all of T that ask for any write; those of the task, until they are learned.
     """
     steps: int = 50
     lr: float = 1.5e-3
@@ -66,6 +67,11 @@ class Setting:
         """Turns from the write that decides to the question: no window shows so many lines."""
         lines = self.window // TURN_TOKENS
         return lines // 2 + 1 if self.fetches else lines
+
+    @property
+    def mixed(self) -> "Setting":
+        """T is a quarter of this one's shortest, half of it or all of it."""
+        return replace(self, turns=max(self.registers + 1, self.turns // 4), doublings=2)
 
     @property
     def wider(self) -> int:

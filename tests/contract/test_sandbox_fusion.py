@@ -347,7 +347,7 @@ def guardians() -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
                 if parent == os.getpid() and b"\0launch\0" in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
@@ -355,8 +355,8 @@ def guardians() -> list[int]:
 
 @pytest.mark.slow
 async def test_a_fault_of_ours_is_never_failed() -> None:
-    """Slots are killed as fast as they start; a program takes far longer than two kills are apart,
-    so that it cannot slip through on a starved machine either.
+    """Slots are killed as fast as they start; a program takes a thousand times as long as two kills
+    are apart, so that it cannot slip through on a starved machine either.
     """
     tier = "slots-root" if os.geteuid() == 0 else "slots-userns"
     async with serving(tier) as server, aiohttp.ClientSession(server.url) as http:
@@ -372,19 +372,19 @@ async def test_a_fault_of_ours_is_never_failed() -> None:
                 await asyncio.sleep(0.02)
 
         killing = asyncio.create_task(kill())
-        code, limits = "import time; time.sleep(2)", {"run_timeout": 3, "compile_timeout": 0.1}
+        code, limits = "import time; time.sleep(20)", {"run_timeout": 30, "compile_timeout": 0.1}
         submission = submit_request("```python\n" + code + "\n```", [("", "")])
         submission["config"].update(limits)
         run, judged, cells, scripts = await asyncio.gather(
             ask(http, "/run_code", {**json.loads(verl_request(code)), **limits}),
             ask(http, "/submit", submission),
-            ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 3}),
-            ask(http, "/execute_batch", router_request([code], timeout=3, request_timeout=5)),
+            ask(http, "/run_jupyter", {"cells": [code], "total_timeout": 30}),
+            ask(http, "/execute_batch", router_request([code], timeout=30, request_timeout=40)),
         )
         ended.set()
         await killing
         assert run[0] == 504 or run[1]["status"] == "SandboxError", f"{killed} slots killed"
-        assert judged[0] == 504
+        assert judged[0] == 504, judged
         assert cells[0] == 504 or cells[1]["status"] == "SandboxError"
         assert scripts[1][0]["execution"] is None
         assert scripts[1][0]["exception_str"]

@@ -49,7 +49,8 @@ def _find(path: str) -> None:
     """Ask once whether the hub answers, where it has to: its client asks for half a minute.
 
     Raises:
-        ConfigError: `path` is no folder, not in the hub's cache, and the hub cannot be reached.
+        ConfigError: `path` is no folder and no hub id; or not in the hub's cache, and the hub
+            cannot be reached.
     """
     if Path(path).is_dir():
         return
@@ -57,13 +58,26 @@ def _find(path: str) -> None:
         if isinstance(try_to_load_from_cache(path, "config.json"), str):
             return
         httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
-    except HFValidationError:  # cannot be a hub id; loading says what is wrong
-        return
+    except HFValidationError as error:
+        raise ConfigError(
+            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
+            "write one with `ludus sft` or save_pretrained, or name a model of the hub as "
+            "owner/name"
+        ) from error
     except httpx.HTTPError as error:
         raise ConfigError(
             f"cannot load a model from {path!r}: there is no such folder, and the hub cannot be "
             f"asked for it ({_first_line(error)})"
         ) from error
+
+
+def _nearest(path: Path) -> str:
+    """How much of a path exists, and what is there."""
+    found = next(place for place in (*path.parents, Path()) if place.is_dir())
+    names = sorted(entry.name for entry in found.iterdir() if entry.is_dir())[-5:]
+    if found in (Path(), Path("/")) or not names:
+        return ""
+    return f" ({str(found)!r} has {', '.join(names)})"
 
 
 @torch.no_grad()

@@ -24,6 +24,7 @@ from ludus.trainer.config import (
     RunConfig,
     TrainConfig,
 )
+from ludus.trainer.engines.models import load_model
 from ludus.trainer.setup import assemble
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.verifiers import open_verifiers
@@ -156,3 +157,10 @@ def test_a_model_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
     )
     assert made.stdout == "True True\n" * 2
     assert "Retry" not in made.stderr
+
+
+def test_a_missing_checkpoint_is_told_with_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "step-000020").mkdir(parents=True)
+    wanted = tmp_path / "checkpoints" / "step-000100"
+    with pytest.raises(ConfigError, match=r"no such folder \('.*checkpoints' has step-000020\)"):
+        load_model(wanted)
