@@ -29,16 +29,12 @@ from pathlib import Path
 from supo_rows import ABLATION, ABLATIONS, TIERS, rows_table, write_recipes
 from supo_setting import ARMS, PHRASES, SHAPE, Setting, context_of
 
-ATTEMPTS = 3
-"""Random weights the clean stage is begun from, at most."""
-
 
 def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tuple[str, str, float]:
     """The checkpoint of every arm of window W, that of the arm without end, and their CPU seconds.
 
-    Both come from one clean stage: each of its summaries asks for every register, where a whole
-    episode asks for one, so it is what copying is learned from. Then each is shown its own windows:
-    the demonstrator's summaries, or longer and longer windows, the last of them whole episodes.
+    Both come from one clean start. Then each is shown its own windows: the demonstrator's
+    summaries, or longer and longer windows, the last of them whole episodes.
     """
     started = time.process_time()
     one_thread()
@@ -58,33 +54,35 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
 
 
 def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
-    """What the clean demonstrator teaches, from the first random weights that come to learn it.
-
-    Answering is one token of an episode: it is learned from episodes of many lengths that ask for
-    any write, most of them short.
-    """
+    """What the clean demonstrator teaches, from the first random weights that come to learn it."""
     from ludus.envs import make_async
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
     from ludus.wire.arguments import parse_served
 
     name, arguments = parse_served(setting.env())
     phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *PHRASES]
-    stop = setting.learned
-    for attempt in range(ATTEMPTS):
+    for attempt in range(setting.attempts):
         start = folder / f"from-{attempt}"
         weights = seed + 1_000_000 * attempt
         model = write_tiny_policy(
             start / "model", phrases=phrases, seed=weights, max_length=4096, **SHAPE
         )
-        window, steps = setting.window, setting.mixed_steps
-        mixed = sft(setting.mixed, start / "mixed", model, seed, steps, window, gap=1)
-        steps = setting.clean_steps
-        clean = sft(setting, start / "clean", mixed, seed, steps, window, stop=stop)
-        if has_learned(start / "clean", stop):
+        clean = learn_to_answer(setting, start, model, seed)
+        if has_learned(start / "answers", setting.answered):
             break
-    steps = setting.settle_steps
-    settled = folder / "settled"
-    return sft(setting, settled, clean, seed, steps, setting.window, lr=setting.demo_lr, falls=True)
+    steps, lr, settled = setting.settle_steps, setting.demo_lr, folder / "settled"
+    return sft(setting, settled, clean, seed, steps, setting.window, lr=lr, falls=True)
+
+
+def learn_to_answer(setting: Setting, folder: Path, model: Path, seed: int) -> Path:
+    """First copying: a summary asks for every register. Then answering, which is one token of an
+    episode: from episodes of many lengths that ask for any write, many in each step.
+    """
+    window, stop, batch = setting.window, setting.copied, setting.answer_batch
+    copies = sft(setting, folder / "copies", model, seed, setting.copy_steps, window, stop=stop)
+    many, steps, stop = setting.mixed, setting.answer_steps, setting.answered
+    answers = folder / "answers"
+    return sft(many, answers, copies, seed, steps, window, gap=1, batch=batch, stop=stop)
 
 
 def has_learned(folder: Path, loss: float) -> bool:
@@ -118,6 +116,7 @@ def sft(
     *,
     demo: str = "clean",
     gap: int | None = None,
+    batch: int = 0,
     lr: float = 3e-3,
     falls: bool = False,
     stop: float = 0.0,
@@ -132,7 +131,7 @@ def sft(
         env=setting.env(demo=demo, gap=gap),
         steps=steps,
         stop_loss=stop,
-        batch_size=16 if window else 32,
+        batch_size=batch or (16 if window else 32),
         seed=seed,
         window=window,
         context=context_of(setting, "supo" if window else "full"),

@@ -27,22 +27,28 @@ class Setting:
     threshold: float = 0.79
     """L = 44: with an action, the instruction and the summary after it a row stays within W."""
     demo: str = "recency"
-    mixed_steps: int = 600
-    """On episodes of a quarter, half and all of T that ask for any write."""
-    clean_steps: int = 600
-    """At most: then the clean demonstrator is learned until its loss is below `learned`, from other
-    weights if it does not come to that. RL does not get past what is missing there.
+    copy_steps: int = 900
+    copied: float = 0.06
+    """The clean demonstrator is shown until the loss is below this, in nats a token: what is left
+    is the answers.
     """
-    learned: float = 5e-4
-    """Nats a token."""
-    settle_steps: int = 150
-    """After that, at a rate that falls from `demo_lr` to 0."""
+    answer_steps: int = 600
+    answer_batch: int = 48
+    answered: float = 3e-3
+    """Then episodes of a quarter, half and all of T that ask for any write, until the loss is below
+    this, or all again from other weights. RL does not get past what is missing here.
+    """
+    attempts: int = 3
+    """Random weights it is begun from, at most."""
+    settle_steps: int = 200
+    """After that, of the task itself, at a rate that falls from `demo_lr` to 0."""
     demo_steps: int = 120
     demo_lr: float = 1e-3
     """A third of the rate before: the habit is taken on, what copies stays."""
     long_steps: int = 250
     early_steps: int = 300
     whole_steps: int = 500
+    learned: float = 5e-4
     """For the arm that sees everything: windows twice as long; whole episodes of a quarter, half
     and all of T that ask for any write; those of the task, until they are learned.
     """
