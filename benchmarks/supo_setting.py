@@ -40,19 +40,19 @@ class Setting:
     """
     attempts: int = 3
     """Random weights it is begun from, at most."""
-    settle_steps: int = 200
+    settle_steps: int = 150
     """After that, of the task itself, at a rate that falls from `demo_lr` to 0."""
     demo_steps: int = 120
     demo_lr: float = 1e-3
     """A third of the rate before: the habit is taken on, what copies stays."""
-    long_steps: int = 250
-    early_steps: int = 300
+    long_steps: int = 200
+    early_steps: int = 200
     whole_steps: int = 500
     learned: float = 5e-4
     """For the arm that sees everything: windows twice as long; whole episodes of a quarter, half
     and all of T that ask for any write; those of the task, until they are learned.
     """
-    steps: int = 50
+    steps: int = 40
     lr: float = 1.5e-3
     """At first; it falls along a line to 0."""
     tasks: int = 32
