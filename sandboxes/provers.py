@@ -98,6 +98,7 @@ class Prover:
         """End the process and wait until its slot is free."""
         self.end()
         if self._run:
+            await self.slot.end_run(self._run)
             with suppress(SlotLost):
                 await self._run
         if self._line:

@@ -100,8 +100,7 @@ class Family:
         self._members -= 1
         if self._members or self.run is None:
             return
-        await asyncio.sleep(0)  # a run that has not begun could not be ended
-        self.slot.kill_run()
+        await self.slot.end_run(self.run)
         with suppress(SlotLost):
             await self.run
         if self.copied and self.slot.alive and self.slot.group:

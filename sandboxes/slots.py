@@ -23,6 +23,7 @@ from .runs import KILL_TIMEOUT_S, Outcome, Run, SlotLost
 __all__ = ["START_TIMEOUT_S", "Outcome", "Slot", "SlotLost"]
 
 START_TIMEOUT_S = 30.0
+_KILL_AGAIN_S = 0.5
 
 
 class Slot:
@@ -150,6 +151,13 @@ class Slot:
     def _give_up_run(self, number: int) -> None:
         if self.alive and self._waiter is not None and self.number == number:
             self.give_up()
+
+    async def end_run(self, run: asyncio.Future[Outcome]) -> None:
+        """See that a run is over that may not have begun yet."""
+        await asyncio.sleep(0)
+        while not run.done():
+            self.kill_run()
+            await asyncio.wait([run], timeout=_KILL_AGAIN_S)
 
     def interrupt_run(self) -> None:
         """Send the run's first process SIGINT."""
