@@ -52,6 +52,8 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
     """What `estimator` says of each token, whitened where the recipe asks for it."""
     if "mask" in estimator.required:
         made = _by_token(estimator, settings, given)
+    elif "segments" in estimator.required:
+        made = Credit(blank(_by_segment(estimator, given), given.mask), None)
     else:
         made = Credit(blank(_by_rollout(estimator, given)[given.owners], given.mask), None)
     if not settings.whiten:
@@ -66,15 +68,31 @@ def spread(tensors: Mapping[str, Tensor], owners: Tensor) -> dict[str, Tensor]:
 
 def _by_rollout(estimator: Bound, given: Rollouts) -> Tensor:
     """One number a rollout, [N]; 0 for those that do not count."""
-    counted, groups = given.counted, given.groups
+    found = one_tensor(estimator(_chosen(given)), estimator.name)
+    return _placed(found, given.counted)
+
+
+def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
+    """One number a row, [B]; 0 for those of rollouts that do not count."""
+    rows = given.counted[given.owners]
+    numbers = given.counted.cumsum(0) - 1  # of the rollouts that count, among themselves
+    chosen = {**_chosen(given), "segments": numbers[given.owners[rows]]}
+    return _placed(one_tensor(estimator(chosen), estimator.name), rows)
+
+
+def _chosen(given: Rollouts) -> dict[str, Tensor]:
+    """What is known of each rollout that counts."""
     each = {"lengths": _lengths(given), **given.extra}
-    chosen = {key: value[counted] for key, value in each.items() if len(value) == len(groups)}
-    every = torch.arange(int(counted.sum()), device=groups.device)
-    chosen |= {"rewards": given.rewards[counted], "groups": groups[counted], "segments": every}
-    found = one_tensor(estimator(chosen), estimator.name)
-    all_of_them = torch.zeros(len(groups), dtype=found.dtype, device=found.device)
-    all_of_them[counted] = found
-    return all_of_them
+    each = {key: value for key, value in each.items() if len(value) == len(given.groups)}
+    each |= {"rewards": given.rewards, "groups": given.groups}
+    return {key: value[given.counted] for key, value in each.items()}
+
+
+def _placed(found: Tensor, where: Tensor) -> Tensor:
+    """`found` where `where` holds, 0 elsewhere."""
+    everywhere = torch.zeros(len(where), dtype=found.dtype, device=found.device)
+    everywhere[where] = found
+    return everywhere
 
 
 def _by_token(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:

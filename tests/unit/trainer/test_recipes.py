@@ -130,6 +130,21 @@ def test_segments_of_a_rollout_count_once_whatever_the_estimator() -> None:
         assert cut[0, 0] == cut[1, 0]
 
 
+def test_supo_counts_segments_where_its_recipe_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "segments.toml"
+    file.write_text(
+        'base = "supo"\nname = "by-segments"\n'
+        '[algorithm.advantage_options]\nstatistics_over = "segments"\n'
+    )
+    owners = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3])
+    rewards, groups = torch.tensor([1.0, 0.0, 0.0, 1.0]), torch.zeros(4, dtype=torch.int64)
+    made = resolve(load_recipe(str(file))).advantages(rewards, groups, torch.ones(10, 2), owners)
+    # four rows of ten have 1: a mean of 0.4, a variance of 2.4 / 9
+    right, wrong = 0.6 / (2.4 / 9) ** 0.5, -0.4 / (2.4 / 9) ** 0.5
+    wanted = torch.tensor([right, wrong])[(rewards[owners] == 0).long()]
+    torch.testing.assert_close(made.advantages[:, 0], wanted, atol=1e-4, rtol=0)
+
+
 def test_overlong_rollouts_leave_the_loss_and_stay_in_the_statistics() -> None:
     algorithm = resolve(load_recipe("supo"))
     truncated = torch.tensor([True, False, False, False])
