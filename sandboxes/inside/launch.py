@@ -34,10 +34,12 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
         walls.enter_namespaces(plan)
     except OSError as error:
         _refuse(control, error)
+    guardian = os.pidfd_open(os.getpid())
     slot = os.fork()
     if slot == 0:
         os.close(driver)
-        be_slot(plan, control, requests)
+        be_slot(plan, control, requests, guardian)
+    os.close(guardian)
     control.close()
     requests.close()
     _guard(driver, slot)
@@ -54,19 +56,36 @@ def _guard(driver: int, slot: int) -> None:
     os._exit(0)
 
 
-def be_slot(plan: Plan, control: socket.socket, requests: socket.socket) -> None:
-    """Wall this process in and serve; never returns."""
+def be_slot(
+    plan: Plan, control: socket.socket, requests: socket.socket, guardian: int = -1
+) -> None:
+    """Wall this process in and serve; never returns.
+
+    Args:
+        guardian: of the parent, to be closed here; -1 where its end is no concern.
+    """
     code = 1
     try:
         program.redirect_nothing()
         weight = _own_weight() if plan.tier != UNSAFE else -1
         walls.build(plan)
+        if guardian >= 0:
+            _end_with(guardian)
         _warm_up(plan)
         Slot(plan, control, requests, weight).serve()
     except BaseException as error:
         _refuse(control, error)
     finally:
         os._exit(code)
+
+
+def _end_with(guardian: int) -> None:
+    """End if the guardian has ended before the kernel was asked to tell: nobody else would."""
+    watch = select.poll()
+    watch.register(guardian, select.POLLIN)
+    if watch.poll(0):
+        os._exit(1)
+    os.close(guardian)
 
 
 def _own_weight() -> int:

@@ -17,7 +17,14 @@ import pytest
 import pytest_asyncio
 
 from ludus.errors import ConfigError
-from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox, UnknownLanguage, open_sandbox
+from ludus.sandboxes import (
+    ExecutionStatus,
+    Limits,
+    SlotSandbox,
+    UnknownLanguage,
+    open_sandbox,
+    process_tree,
+)
 from ludus.sandboxes.tiers import examine
 
 pytestmark = [
@@ -331,6 +338,27 @@ async def test_five_hundred_runs_leave_descriptors_and_memory_flat(sandbox: Slot
 
 def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
+async def test_a_slot_whose_guardian_is_killed_while_it_starts_ends_too(tier: str) -> None:
+    if not (await examine(tier)).holds:
+        pytest.skip(f"{tier} does not hold here")
+    sandbox = SlotSandbox(tier, size=1)
+    others = set(process_tree.children_of(os.getpid()))
+    asked = asyncio.ensure_future(sandbox.execute("print(1)"))
+    slots: list[int] = []
+    while not slots:
+        await asyncio.sleep(0)
+        for guardian in set(process_tree.children_of(os.getpid())) - others:
+            slots = process_tree.children_of(guardian)
+            if slots:
+                os.kill(guardian, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{slots[0]}").exists():
+            await asyncio.sleep(0.01)
+        assert (await asked).stdout == "1\n", "another slot has been started"
+    await sandbox.close()
 
 
 @pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
