@@ -145,6 +145,8 @@ class Slot:
 
     def kill_run(self) -> None:
         """End the present run, if there is one; its report follows, or the slot is given up."""
+        if self._waiter is None:  # what is armed here would end the next run
+            return
         self._order(b"K")
         self._loop.call_later(KILL_TIMEOUT_S, self._give_up_run, self.number)
 
@@ -204,7 +206,7 @@ class Slot:
         if report[:1] != b"R":  # closed, or the reason why the slot had to stop
             self._lose(report.decode("utf-8", "replace").removeprefix("failed:"))
         elif self._waiter is None:  # its child ended without a run: their numbers differ now
-            self._lose("before it")
+            self._lose()
         elif not self._waiter.done():
             self._waiter.set_result(report)
 

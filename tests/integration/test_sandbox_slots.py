@@ -105,6 +105,18 @@ async def test_orders_without_a_run_do_not_reach_the_next_one(sandbox: SlotSandb
         assert (await sandbox.execute("print(1)", limits=Limits(timeout_s=20))).stdout == "1\n"
 
 
+@pytest.mark.slow
+async def test_a_kill_without_a_run_does_not_end_a_long_one_later(sandbox: SlotSandbox) -> None:
+    pool = sandbox.pool()
+    async with pool.take(pool.size) as slots:
+        for slot in slots:
+            slot.kill_run()
+    done = await sandbox.execute("import time; time.sleep(6)", limits=Limits(timeout_s=20))
+    assert done.ok
+    async with pool.take(pool.size) as later:
+        assert set(later) == set(slots), "no slot was given up"
+
+
 async def test_a_slot_whose_waiting_child_was_killed_is_replaced(sandbox: SlotSandbox) -> None:
     if sandbox.tier != "slots-root":
         pytest.skip("what waits in a container is not told from what guards it")
