@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from ludus.errors import ConfigError
 from .algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
 from .batch import Batch, Row, as_row, pad
 from .learner import Learner, Predicted
-from .recipes import Algorithm
+from .recipes import Algorithm, options_for
 from .rollout.collect import Group
 from .tracker import SuccessTracker
 
@@ -40,6 +41,17 @@ _CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta")
 """What of it an advantage may read."""
 _CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
 """What of it a correction may read."""
+_ROLLOUT = frozenset({"rewards", "groups", "lengths", "truncated", "correct"})
+GIVEN: Mapping[str, frozenset[str]] = {
+    "algorithm.advantage": _ROLLOUT | {"mask", "rollouts", "segments", "token_rewards", *_CREDITED},
+    "algorithm.corrections": frozenset({"mask", "logp", "advantages", "rewards", "truncated"})
+    | {"old_logp", "ref_logp", "sampler_logp", "entropy"},
+    "algorithm.loss": frozenset({"mask", "logp", "advantages", "rewards", "groups", "correct"})
+    | {"old_logp", "ref_logp", "sampler_logp", "entropy"},
+    "sampling.filter": frozenset({"rewards", "groups"}),
+    "shaping": _ROLLOUT,
+}
+"""What a function may ask for, by its place in the recipe."""
 _SHORT = {"old_entropy": "entropy"}
 """Before the first update the old policy's entropies are the policy's own."""
 
@@ -145,6 +157,7 @@ class Updater:
                 f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
                 "does not compute"
             )
+        _refuse_misplaced(algorithm)
         self.algorithm = algorithm
         self.learner = learner
         self.reference = reference
@@ -169,7 +182,7 @@ class Updater:
                 learner and sampler) where both are known, and how far the policy moved from the old
                 one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`, `clip_high`, `kl`.
         """
-        batch, metrics = self._credited(experience)
+        batch, metrics = self._credited(experience, generator)
         drift = self._drift(experience)
         idle = self._idle(batch)
         metrics["zero_advantage"] = float(idle.float().mean())
@@ -203,28 +216,37 @@ class Updater:
         numbers["ratio_max"] = max(float(move.ratio_max) for move in moves)
         return numbers
 
-    def _credited(self, experience: Experience) -> tuple[Batch, dict[str, float]]:
+    def _credited(
+        self, experience: Experience, generator: torch.Generator | None = None
+    ) -> tuple[Batch, dict[str, float]]:
         """The batch with advantages, weights, old and reference log-probabilities."""
         algorithm, batch, rollouts = self.algorithm, experience.batch, experience.rollouts
         truncated = experience.truncated
         shaped = self._shaped(experience)
         known = self._known(experience)
+        read = {name: known[name] for name in _CREDITED if name in known}
+        by_sampler = {_SHORT.get(name, name): known[name] for name in _CORRECTED if name in known}
+        if "weights" in algorithm.advantage_fn.optional:
+            weights = algorithm.weigh(batch.mask, rollouts, **by_sampler)
+            read |= {} if weights is None else {"weights": weights}
         credit = algorithm.advantages(
             shaped,
             experience.groups,
             batch.mask,
             rollouts,
             truncated=truncated,
-            **{name: known[name] for name in _CREDITED if name in known},
+            correct=(experience.rewards > 0).to(shaped.dtype),
+            **read,
         )
         kept = algorithm.keep(experience.rewards, experience.groups) & ~experience.excluded
         corrected = algorithm.correct(
             batch.mask * kept[rollouts].unsqueeze(1),
             rollouts,
+            generator=generator,
             advantages=credit.advantages,
             truncated=truncated,
             rewards=experience.rewards,
-            **{_SHORT.get(name, name): known[name] for name in _CORRECTED if name in known},
+            **by_sampler,
         )
         ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
             advantages=credit.advantages,
@@ -273,12 +295,14 @@ class Updater:
         """What a loss chooses by comparing all tokens: chosen here, so that how rows are split into
         updates and passes changes nothing.
         """
-        taken, made = self.algorithm.loss_fn.optional, dict[str, Tensor]()
-        if "marked" in taken:
-            advantages = batch.extra["advantages"]
-            made["marked"] = covariance_mask(known["old_logp"], advantages, batch.mask)
-        if "scale" in taken:
-            made["scale"] = hapo_entropy_scale(known["old_entropy"], batch.mask)
+        loss, made = self.algorithm.loss_fn, dict[str, Tensor]()
+        if "marked" in loss.optional:
+            logp, advantages = known["old_logp"], batch.extra["advantages"]
+            share: dict[str, Any] = options_for(covariance_mask, loss)
+            made["marked"] = covariance_mask(logp, advantages, batch.mask, **share)
+        if "scale" in loss.optional:
+            options: dict[str, Any] = options_for(hapo_entropy_scale, loss)
+            made["scale"] = hapo_entropy_scale(known["old_entropy"], batch.mask, **options)
         return made
 
     def _drift(self, experience: Experience) -> Tensor | None:
@@ -361,6 +385,16 @@ class Updater:
         row_groups = experience.groups[experience.rollouts]
         shares = [share for share in order.tensor_split(self.updates) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]
+
+
+def _refuse_misplaced(algorithm: Algorithm) -> None:
+    """Refuse a function in a place of the recipe where what it reads is not there."""
+    for place, names in algorithm.needs_at.items():
+        if missing := sorted(names - GIVEN[place]):
+            raise ConfigError(
+                f"recipe {algorithm.recipe.name!r}: what {place} names needs "
+                f"{', '.join(missing)}; it is given {', '.join(sorted(GIVEN[place]))}"
+            )
 
 
 def _prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:

@@ -1,6 +1,7 @@
 """Training recipes as data, and what turns one into the functions a trainer calls."""
 
 from .algorithm import Algorithm, Corrected
+from .calls import options_for
 from .credit import Credit
 from .difference import compare, effective
 from .loss import Loss
@@ -26,6 +27,7 @@ __all__ = [
     "effective",
     "load_recipe",
     "merge",
+    "options_for",
     "recipe_names",
     "resolve",
 ]

@@ -17,6 +17,7 @@ is part of, so that each counts once in the statistics of its group.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -77,15 +78,28 @@ class Algorithm:
         """The tensors it asks for beyond rewards, groups, mask, rollouts, logp, advantages and
         lengths.
         """
-        bound = [self.advantage_fn, self.loss_fn, self.weights_fn, *self.filters]
-        names = {name for each in bound if each is not None for name in each.required}
-        names |= {name for _, each in self.shaping for name in each.required}
+        names = {name for at in self.needs_at.values() for name in at}
         settings = self.recipe.algorithm
         names |= {"ref_logp"} if settings.kl.place != "none" else set()
         names |= {"entropy"} if settings.entropy.coefficient else set()
         everything_counts = settings.overlong.in_loss and settings.overlong.in_statistics
         names |= set() if everything_counts else {"truncated"}
         return frozenset(names - ALWAYS)
+
+    @property
+    def needs_at(self) -> dict[str, frozenset[str]]:
+        """The tensors that the functions of each place of the recipe ask for."""
+        places: dict[str, list[Bound | None]] = {
+            "algorithm.advantage": [self.advantage_fn],
+            "algorithm.corrections": [self.weights_fn, *self.filters],
+            "algorithm.loss": [self.loss_fn],
+            "sampling.filter": [self.group_filter],
+            "shaping": [function for _, function in self.shaping],
+        }
+        return {
+            place: frozenset(name for each in functions if each for name in each.required)
+            for place, functions in places.items()
+        }
 
     @property
     def compares(self) -> bool:
@@ -128,10 +142,12 @@ class Algorithm:
             mask: [B, T] in {0, 1}.
             rollouts: [B] int, the rollout (0..N-1) of each row.
             tensors: what else `needs` names: [N] for one a rollout (greedy_rewards, alpha, beta,
-                truncated), [B, T] for one a token (token_rewards, values, proxies, old_logp,
-                ref_logp). Token rewards are, when not given, the rollout's whole reward on the last
-                trained token of each of its rows.
+                truncated, and `correct`, which is rewards > 0 when not given), [B, T] for one a
+                token (token_rewards, values, proxies, old_logp, ref_logp; weights, of `weigh`).
+                Token rewards are, when not given, the rollout's whole reward on the last trained
+                token of each of its rows.
         """
+        tensors.setdefault("correct", (rewards > 0).to(rewards.dtype))
         settings = self.recipe.algorithm
         counted = torch.ones_like(groups, dtype=torch.bool)
         if not settings.overlong.in_statistics:
@@ -139,12 +155,32 @@ class Algorithm:
         given = Rollouts(rewards, groups, mask, rollouts, counted, tensors)
         return credit(self.advantage_fn, settings, given)
 
-    def correct(self, mask: Tensor, rollouts: Tensor, **tensors: Tensor) -> Corrected:
+    def weigh(self, mask: Tensor, rollouts: Tensor, **tensors: Tensor) -> Tensor | None:
+        """The correction's weights, [B, T]; None where the recipe has none.
+
+        Args:
+            mask: [B, T] in {0, 1}.
+            rollouts: [B] int.
+            tensors: as for `correct`.
+        """
+        if self.weights_fn is None:
+            return None
+        return one_tensor(self.weights_fn(_by_row(mask, rollouts, tensors)), self.weights_fn.name)
+
+    def correct(
+        self,
+        mask: Tensor,
+        rollouts: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        **tensors: Tensor,
+    ) -> Corrected:
         """Weigh and filter the tokens of a batch once, before its first update.
 
         Args:
             mask: [B, T] in {0, 1}.
             rollouts: [B] int.
+            generator: of filters that draw; torch's own without it.
             tensors: [B, T] old_logp, sampler_logp, advantages; [N] truncated, rewards; as `needs`
                 says.
         """
@@ -152,15 +188,12 @@ class Algorithm:
         if not settings.overlong.in_loss:
             fine = ~need(tensors, "truncated", "algorithm.overlong").bool()
             mask = mask * fine[rollouts].unsqueeze(1)
-        rows = spread(tensors, rollouts)
-        given = {"logp": rows["old_logp"], **rows} if "old_logp" in rows else rows
-        given["mask"] = mask
-        weights = None
-        if self.weights_fn is not None:
-            weights = one_tensor(self.weights_fn(given), self.weights_fn.name)
+        weights = self.weigh(mask, rollouts, **tensors)
+        given = _by_row(mask, rollouts, tensors)
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
-            found = one_tensor(function(given), function.name).bool()
+            drawn = {"generator": generator} if function.draws else {}
+            found = one_tensor(function(given, **drawn), function.name).bool()
             kept = kept & (found if found.dim() == 2 else found.unsqueeze(1))
         if settings.corrections.denominator == "remaining":
             kept = kept & (weights > 0) if weights is not None else kept
@@ -204,3 +237,10 @@ class Algorithm:
         if head is None:
             raise ConfigError(f"recipe {self.recipe.name!r} has no value head ([algorithm.value])")
         return value_loss(self.agg, head.coefficient, head.value_clip, tensors)
+
+
+def _by_row(mask: Tensor, rollouts: Tensor, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What corrections read: a row each, and before the first update the policy is the old one."""
+    rows = spread(tensors, rollouts)
+    given = {"logp": rows["old_logp"], **rows} if "old_logp" in rows else rows
+    return {**given, "mask": mask}

@@ -39,6 +39,8 @@ class Bound:
     """Tensors it takes when they are there."""
     aggregates: bool
     """Whether it takes `agg`."""
+    draws: bool
+    """Whether it takes a `generator`."""
 
     def __call__(self, tensors: Mapping[str, Tensor], **more: object) -> object:
         """Call it with those of `tensors` it names.
@@ -101,7 +103,20 @@ def bind(
         required=tuple(p.name for p in tensors if p.default is p.empty),
         optional=tuple(p.name for p in tensors if p.default is not p.empty),
         aggregates=any(p.name == "agg" for p in parameters),
+        draws=any(p.name == "generator" for p in parameters),
     )
+
+
+def options_for(function: Callable[..., object], bound: Bound) -> dict[str, Option]:
+    """Those options of `bound` that `function` takes too: what a loss would work out from the rows
+    it is given, and is worked out for the whole batch instead, goes by the same numbers.
+
+    >>> loss = bind("hapo_loss", "_loss", {"quantile": 0.5, "alpha": 2.0}, where="loss")
+    >>> options_for(algorithms.hapo_entropy_scale, loss)
+    {'quantile': 0.5}
+    """
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in bound.options.items() if name in known}
 
 
 def defaults(name: str) -> dict[str, object]:

@@ -41,6 +41,15 @@ TRACKED = "single_stream_spo_advantages"
 WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
 """They count rows, not tokens."""
 
+TERMS = {
+    "kl_loss": "[algorithm.kl]",
+    "entropy_loss": "[algorithm.entropy]",
+    "value_loss": "[algorithm.value]",
+}
+"""Losses that no reward moves: a policy's loss has them beside it."""
+OF_ROLLOUTS = frozenset({"d3s_samples_mask_as_read"})
+"""Masks that choose rollouts by one advantage each."""
+
 Rule = Callable[[Recipe], Iterator[str]]
 
 
@@ -133,6 +142,12 @@ def _aggregation(recipe: Recipe) -> Iterator[str]:
         )
 
 
+def _losses(recipe: Recipe) -> Iterator[str]:
+    loss = recipe.algorithm.loss
+    if loss in TERMS:
+        yield f"{loss} is a term beside a policy's loss; put it into {TERMS[loss]}"
+
+
 def _clips(recipe: Recipe) -> Iterator[str]:
     options = recipe.algorithm.loss_options
     for name in ("eps_low", "eps_high"):
@@ -185,6 +200,9 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
             "overlong.in_statistics = false with in_loss = true: what is trained needs an "
             "advantage, and so a place in the statistics"
         )
+    for each in settings.corrections.filters:
+        if each.name in OF_ROLLOUTS:
+            yield f"{each.name} chooses rollouts by one advantage each; a correction sees tokens"
 
 
 RULES: tuple[Rule, ...] = (
@@ -192,6 +210,7 @@ RULES: tuple[Rule, ...] = (
     _sampling,
     _tracking,
     _aggregation,
+    _losses,
     _clips,
     _credit,
     _divergence,

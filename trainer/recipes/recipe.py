@@ -31,9 +31,9 @@ from ludus.errors import ConfigError, UnknownName
 
 _PACKAGE = "ludus.trainer.recipes"
 
-Option = bool | int | float | str
+Option = bool | int | float | str | tuple[float, ...]
 """The value of a keyword. Where a number is expected, "max_tokens" is the trainer's longest
-response and "0.2 * max_tokens" a share of it.
+response and "0.2 * max_tokens" a share of it. A TOML list is a tuple: right = [2.0, 1.0].
 """
 
 

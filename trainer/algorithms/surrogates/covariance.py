@@ -100,6 +100,7 @@ def kl_cov_loss(
     mask: Tensor,
     *,
     coefficient: float = 1.0,
+    share: float = 2e-4,
     marked: Tensor | None = None,
     weights: Tensor | None = None,
     agg: Agg = "token_mean",
@@ -114,6 +115,7 @@ def kl_cov_loss(
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
         coefficient: c, on marked tokens only.
+        share: see `covariance_mask`.
         marked: [B, T] bool, `covariance_mask` over the whole batch; of these rows, when not given.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
@@ -126,7 +128,7 @@ def kl_cov_loss(
     (tensor(-1.3069), tensor(1.))
     """
     if marked is None:
-        marked = covariance_mask(logp, advantages, mask)
+        marked = covariance_mask(logp, advantages, mask, share=share)
     difference = log_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
     losses = -blank(advantages.detach(), mask) * difference.exp()
     pulled = losses + coefficient * difference.abs()

@@ -1,0 +1,402 @@
+"""Every option of a recipe changes what a training step does: none is read and then dropped."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+import torch
+
+from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
+from ludus.envs import Task
+from ludus.errors import ConfigError
+from ludus.trainer import algorithms
+from ludus.trainer.config import TrainerConfig
+from ludus.trainer.learner import Learner
+from ludus.trainer.recipes import load_recipe, merge, resolve
+from ludus.trainer.recipes.calls import NOT_OPTIONS
+from ludus.trainer.rollout import Group
+from ludus.trainer.tiny import build_model
+from ludus.trainer.update import Updater, gather
+from ludus.verdict import Verdict
+
+Fingerprint = tuple[float, ...]
+
+MAX_TOKENS = 8
+KINDS = ("_advantages", "_loss", "_weights", "_mask", "_rewards")
+
+
+def trajectory(
+    draw: torch.Generator,
+    reward: float,
+    *,
+    most: int = 3,
+    cut: bool = False,
+    excluded: bool = False,
+) -> Any:
+    """One to three segments of one to three turns; the sampler's words are noisy."""
+    made = [segment(draw) for _ in range(number(draw, 1, most))]
+    return Trajectory(
+        verdict=Verdict.of(reward),
+        stop=Stop.MAX_TURNS if cut else Stop.TERMINATED,
+        segments=made,
+        exclude_from_loss=excluded,
+    )
+
+
+def segment(draw: torch.Generator) -> Segment:
+    turns: list[Turn] = []
+    for place in range(number(draw, 1, 3)):
+        length = number(draw, 2, 5)
+        noise = 0.7 * torch.randn(length, generator=draw)
+        turns.append(
+            Turn(
+                obs_ids=words(draw, number(draw, 1, 3)) if place else [],
+                out_ids=words(draw, length),
+                logprobs=(noise - 3.7).tolist(),
+            )
+        )
+    return Segment(prompt_ids=words(draw, 3), turns=turns)
+
+
+def number(draw: torch.Generator, low: int, high: int) -> int:
+    return int(torch.randint(low, high + 1, (1,), generator=draw))
+
+
+def words(draw: torch.Generator, count: int) -> list[int]:
+    return torch.randint(3, 40, (count,), generator=draw).tolist()
+
+
+def experience(size: int) -> list[Group]:
+    """Groups of `size`: all right, all wrong, mixed; rewards of every size; some cut short, some
+    left out of the loss; one of the groups lost all but one of its rollouts.
+    """
+    draw = torch.Generator().manual_seed(0)
+    rewards = [[1.0] * size, [0.0] * size, [1.0] + [0.0] * (size - 1)]
+    rewards += [(torch.rand(size, generator=draw) - 0.4).clamp(0).tolist() for _ in range(4)]
+    rewards += [[1.0] * (size - 1) + [-0.5]]
+    groups: list[Group] = []
+    for row, mine in enumerate(rewards):
+        task = Task(id=str(row), split="train")
+        played = [
+            trajectory(draw, reward, cut=(row + index) % 3 == 0, excluded=(row + index) % 5 == 4)
+            for index, reward in enumerate(mine)
+        ]
+        groups.append(group(task, played))
+    alone = trajectory(draw, 1.0, most=1)
+    return [*groups, group(Task(id="alone", split="train"), [alone])]
+
+
+def group(task: Task, played: list[Trajectory]) -> Group:
+    return Group(task, [Episode(task=task.id, trajectories=[one]) for one in played], 0)
+
+
+def learner(seed: int, *, values: bool = False) -> Learner:
+    model = build_model(40, hidden=16, layers=1, heads=2, max_length=64, seed=seed)
+    return Learner(model, TrainerConfig(lr=3e-2, max_grad_norm=1e9), values=values)
+
+
+def updater(recipe: str, overrides: Mapping[str, object]) -> Updater:
+    found = load_recipe(recipe, overrides)
+    algorithm = resolve(found, max_tokens=MAX_TOKENS)
+    pupil = learner(0, values=found.algorithm.value is not None)
+    reference = learner(1) if "ref_logp" in algorithm.needs else None
+    return Updater(algorithm, pupil, reference=reference, updates=3)
+
+
+def outcome(recipe: str, overrides: Mapping[str, object]) -> Fingerprint:
+    """What three updates on the same rollouts make of the same weights. How far the gradient went
+    counts too, since Adam forgets its size.
+    """
+    made = updater(recipe, overrides)
+    gathered = gather(experience(made.algorithm.recipe.sampling.group_size))
+    assert gathered is not None
+    metrics = made.step(gathered, generator=torch.Generator().manual_seed(0))
+    weights = [float(one.detach().double().pow(2).sum()) for one in parameters_of(made.learner)]
+    return (metrics["grad_norm"], *weights)
+
+
+def parameters_of(of: Learner) -> list[torch.nn.Parameter]:
+    head = [] if of.value_head is None else list(of.value_head.parameters())
+    return [*of.model.parameters(), *head]
+
+
+# --- the functions of the library, option by option -----------------------------------------------
+
+REQUIRED: dict[str, object] = {
+    "max_length": 12.0,
+    "buffer": 8.0,
+    "budget": 6.0,
+    "length": 8.0,
+    "alpha": 0.5,
+    "lam": 0.5,
+    "tau": 0.5,
+    "power": 0.5,
+    "temperature": 0.5,
+    "delta": 0.1,
+    "low": 0.9,
+    "high": 1.1,
+    "threshold": 0.1,
+    "ddof": 1,
+    "share": 0.3,
+    "wanted": 4,
+    "cap": 1.1,
+    "multiplier": 0.5,
+    "omega": 0.5,
+    "eps": 0.1,
+    "beta": 0.5,
+    "eps_token": (0.2, 0.2),
+    "eps_sequence": (0.2, 0.2),
+    "eps_low": 0.2,
+    "eps_high": 0.2,
+    "coefficient": 0.1,
+    "keep": 2,
+    "weight": 0.5,
+    "n": 2,
+}
+"""Of options without a default."""
+
+TELLING: dict[str, dict[str, object]] = {
+    "cispo_loss": {"eps_low": 0.5, "eps_high": 1.1},
+    "clip_cov_mask": {"low": -0.2, "high": 0.4, "share": 0.3, "eps_low": 0.05, "eps_high": 0.05},
+    "cosine_rewards": {"max_length": 20.0, "margin": 2.0},
+    "decoupled_ppo_loss": {"cap": 1.1},
+    "kl_cov_loss": {"share": 0.1},
+    "low_probability_mask": {"share": 0.02},
+    "mpt_mask": {"sigma": 3.5, "probability": 0.02},
+    "reinforce_pp_advantages": {"eps": 0.5},
+    "reinforce_pp_baseline_advantages": {"eps": 0.5},
+    "reward_spread_mask": {"threshold": 0.34},
+    "trust_region_mask": {"threshold": 0.25},
+    "topr_loss": {"cap": 3.0, "max_log_ratio": 0.02},
+}
+"""Values at which a function's other options come into play on these rollouts."""
+
+
+INERT = {
+    ("clip_cov_mask", "eps_low"): "before the first update no ratio is clipped",
+    ("clip_cov_mask", "eps_high"): "before the first update no ratio is clipped",
+    ("r2vpo_loss_as_read", "delta"): "a constant of the Lagrangian; its multiplier goes by it",
+}
+"""Options that change nothing here, and why."""
+
+
+def library(kind: str) -> list[str]:
+    return [
+        name
+        for name in algorithms.__all__
+        if name.removesuffix("_as_read").endswith(kind)
+        and inspect.isfunction(getattr(algorithms, name))
+    ]
+
+
+def overrides_of(name: str, kind: str, options: Mapping[str, object]) -> tuple[str, Any]:
+    """A recipe that has the function in its place."""
+    given = dict(options)
+    if kind == "_loss":
+        return "grpo", {"algorithm": {"loss": name, "loss_options": given, "agg": ""}}
+    if kind == "_advantages":
+        base = "ppo" if "values" in inspect.signature(getattr(algorithms, name)).parameters else ""
+        table = {"advantage": name, "advantage_options": given}
+        return base or "grpo", {"algorithm": table}
+    if kind == "_weights":
+        table = {"corrections": {"weights": name, "weight_options": given}}
+        return "grpo", {"algorithm": table}
+    if kind == "_rewards":
+        return "grpo", {"shaping": [{"name": name, "options": given, "combine": "add"}]}
+    if kind == "_mask" and "groups" in inspect.signature(getattr(algorithms, name)).parameters:
+        return "grpo", {"sampling": {"filter": name, "filter_options": given}}
+    if kind == "_mask":
+        filters = [{"name": name, "options": given}]
+        return "grpo", {"algorithm": {"corrections": {"filters": filters}}}
+    return "grpo", {"algorithm": {"agg": name, "agg_options": given}}
+
+
+def options_of(name: str) -> dict[str, tuple[object, object]]:
+    """Each option's default, or a value where it has none, and its type."""
+    function = getattr(algorithms, name)
+    hints = get_type_hints(function)
+    return {
+        p.name: (REQUIRED.get(p.name) if p.default is p.empty else p.default, hints[p.name])
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+        and "Tensor" not in str(p.annotation)
+        and p.name not in NOT_OPTIONS
+    }
+
+
+def others(value: object, hint: object) -> Iterator[object]:
+    """Other values an option may have."""
+    if get_origin(hint) is Literal:
+        yield from (one for one in get_args(hint) if one != value)
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (value + 1, max(0, value - 1), 20 * value)
+    elif isinstance(value, float):
+        yield from (one for one in (0.5 * value, 2 * value, value + 0.3, 0.01) if one != value)
+    elif isinstance(value, tuple):
+        yield tuple(0.5 * one + 0.1 for one in value)
+    elif value is None:
+        yield from (0.5, 0.05)
+
+
+CASES = [
+    (name, kind, option)
+    for kind in (*KINDS, "")
+    for name in (
+        library(kind) if kind else ["sequence_mean", "sequence_sum", "fixed_length", "prompt_mean"]
+    )
+    for option in options_of(name)
+    if (name, option) not in INERT
+]
+
+
+REFUSED = {
+    "dapo_direct_loss_as_read": "step_logp",
+    "dhpo_loss_as_read": "mixing",
+    "drpo_length_weights": "algorithm.corrections names needs correct, groups, lengths",
+    "d3s_samples_mask_as_read": "chooses rollouts by one advantage each",
+    "entropy_loss": r"put it into \[algorithm.entropy\]",
+    "gigpo_advantages_as_read": "step_groups",
+    "guide_weights_as_read": "hinted_old_logp",
+    "hapo_history_rewards_as_read": "shortest",
+    "kl_loss": r"put it into \[algorithm.kl\]",
+    "kl_penalised_rewards": "shaping names needs logp, mask, ref_logp, token_rewards",
+    "l1_exact_rewards": "target",
+    "l1_max_rewards": "target",
+    "laser_rewards": "target",
+    "lp_reg_loss": "proxy_logp",
+    "mind_rewards_as_read": "turns",
+    "no_positive_resampling_mask": "pass_rates",
+    "pcl_mask_as_read": "values",
+    "repetition_rewards": "responses",
+    "rlpr_rewards": "answer_probabilities",
+    "roc_selection_mask": "penalties",
+    "sar_rewards": "answer_perplexity",
+    "single_stream_spo_advantages": "success rates",
+    "single_stream_spo_sampling_weights": "alpha, beta",
+    "spo_tree_advantages": "parents",
+    "treepo_advantages": "parents",
+    "treepo_leaf_rewards": "parents",
+    "value_loss": r"put it into \[algorithm.value\]",
+}
+"""Functions for trainers of your own: what ours says when it is asked for one of them, before any
+rollout is played. (Single-stream SPO is in test_recipes_spo.py.)
+"""
+
+
+@pytest.mark.parametrize(("name", "kind", "option"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES])
+def test_every_option_of_a_function_changes_the_step(name: str, kind: str, option: str) -> None:
+    known = options_of(name)
+    start = {key: value for key, (value, _) in known.items() if must_be_said(name, key)}
+    start |= TELLING.get(name, {})
+    if name in REFUSED:
+        with pytest.raises(ConfigError, match=REFUSED[name]):
+            updater(*overrides_of(name, kind, start))
+        return
+    before = outcome(*overrides_of(name, kind, start))
+    value, hint = known[option]
+    for other in others(start.get(option, value), hint):
+        if outcome(*overrides_of(name, kind, {**start, option: other})) != before:
+            return
+    pytest.fail(f"{name}: {option} changes nothing")
+
+
+def must_be_said(name: str, option: str) -> bool:
+    parameters = inspect.signature(getattr(algorithms, name)).parameters
+    return parameters[option].default is inspect.Parameter.empty
+
+
+# --- what else a recipe says ----------------------------------------------------------------------
+
+FILTERED = {"filters": [{"name": "ratio_band_mask", "options": {"low": 0.9, "high": 1.1}}]}
+KL = {"place": "loss", "coefficient": 0.5, "estimator": "k2"}
+PAST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "whiten": ("grpo", {}, {"algorithm": {"whiten": True}}),
+    "agg": ("grpo", {}, {"algorithm": {"agg": "sequence_sum"}}),
+    "denominator": (
+        "grpo",
+        {"algorithm": {"corrections": FILTERED}},
+        {"algorithm": {"corrections": {"denominator": "remaining"}}},
+    ),
+    "kl.place": ("grpo", {}, {"algorithm": {"kl": KL}}),
+    "kl.place of a token's reward": (
+        "reinforce_pp",
+        {"algorithm": {"kl": {"place": "none", "coefficient": 0.0}}},
+        {"algorithm": {"kl": {"place": "reward", "coefficient": 0.5}}},
+    ),
+    "kl.coefficient": (
+        "grpo",
+        {"algorithm": {"kl": KL}},
+        {"algorithm": {"kl": {"coefficient": 0.1}}},
+    ),
+    "kl.estimator": (
+        "grpo",
+        {"algorithm": {"kl": KL}},
+        {"algorithm": {"kl": {"estimator": "k3"}}},
+    ),
+    "kl.importance_weighted": (
+        "grpo",
+        {"algorithm": {"kl": KL}},
+        {"algorithm": {"kl": {"importance_weighted": True}}},
+    ),
+    "entropy.coefficient": ("grpo", {}, {"algorithm": {"entropy": {"coefficient": 0.1}}}),
+    "value.coefficient": ("ppo", {}, {"algorithm": {"value": {"coefficient": 2.0}}}),
+    "value.value_clip": ("ppo", {}, {"algorithm": {"value": {"value_clip": 1e-4}}}),
+    "overlong.in_loss": ("grpo", {}, {"algorithm": {"overlong": {"in_loss": False}}}),
+    "overlong.in_statistics": (
+        "grpo",
+        {"algorithm": {"overlong": {"in_loss": False}}},
+        {"algorithm": {"overlong": {"in_statistics": False}}},
+    ),
+    "shaping.weight": (
+        "grpo",
+        {"shaping": [{"name": "kimi_length_rewards", "weight": 1.0}]},
+        {"shaping": [{"name": "kimi_length_rewards", "weight": 0.5}]},
+    ),
+    "shaping.combine": (
+        "grpo",
+        {"shaping": [{"name": "kimi_length_rewards", "combine": "add"}]},
+        {"shaping": [{"name": "kimi_length_rewards", "combine": "replace"}]},
+    ),
+    "sampling.filter": ("grpo", {}, {"sampling": {"filter": "active_sampling_mask"}}),
+}
+PAST["sampling.filter"][2]["sampling"]["filter_options"] = {"wanted": 4}
+
+
+@pytest.mark.parametrize("setting", PAST)
+def test_every_other_setting_changes_the_step(setting: str) -> None:
+    recipe, start, change = PAST[setting]
+    assert outcome(recipe, merge(start, change)) != outcome(recipe, start)
+
+
+def test_weights_enter_a_baseline_that_takes_them() -> None:
+    """OTB weighs what has been gathered by the squared importance weights."""
+    weights = {"corrections": {"weights": "tis_weights", "weight_options": {"cap": 1.3}}}
+    made = updater("otb", {"algorithm": weights})
+    gathered = gather(experience(8))
+    assert gathered is not None
+    batch, _ = made._credited(gathered)
+    words, mask = gathered.batch, gathered.batch.mask
+    found = algorithms.tis_weights(made.learner.score(words), words.sampler_logp, mask, cap=1.3)
+    expected = algorithms.otb_advantages(
+        gathered.rewards[gathered.rollouts],
+        gathered.groups[gathered.rollouts],
+        mask,
+        made.learner.score_norms(gathered.batch),
+        weights=found,
+        **made.algorithm.advantage_fn.options,
+    )
+    torch.testing.assert_close(batch.extra["advantages"], expected)
+
+
+def test_a_filter_that_draws_goes_by_the_steps_generator() -> None:
+    filters = [{"name": "clip_cov_mask", "options": TELLING["clip_cov_mask"]}]
+    overrides = {"algorithm": {"corrections": {"filters": filters}}}
+    first = outcome("grpo", overrides)
+    torch.manual_seed(7)  # what else draws must not matter
+    torch.rand(3)
+    assert outcome("grpo", overrides) == first
