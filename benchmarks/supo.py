@@ -48,6 +48,7 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
         setting.window,
         demo=setting.demo,
         lr=setting.demo_lr,
+        falls=True,
     )
     full = whole_warm_start(setting, folder, clean, seed) if whole else ""
     return str(equal), str(full), time.process_time() - started
@@ -101,7 +102,8 @@ def whole_warm_start(setting: Setting, folder: Path, clean: Path, seed: int) -> 
     longer windows, then episodes of many lengths that ask for any write, the newest too.
     """
     longer = sft(setting, folder / "longer", clean, seed, setting.long_steps, setting.wider)
-    mixed = sft(setting.mixed, folder / "mixed", longer, seed, setting.early_steps, 0, gap=1)
+    steps, stop = setting.early_steps, setting.answered
+    mixed = sft(setting.mixed, folder / "mixed", longer, seed, steps, 0, gap=1, stop=stop)
     steps, stop, lr = setting.whole_steps, setting.learned, setting.demo_lr
     return sft(setting, folder / "full", mixed, seed, steps, 0, lr=lr, falls=True, stop=stop)
 
@@ -173,7 +175,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
             concurrency=setting.tasks * setting.group,
         ),
         context=context_of(setting, arm),
-        trainer=TrainerConfig(lr=setting.lr, lr_decay="linear"),
+        trainer=TrainerConfig(lr=setting.lr, warmup_steps=setting.rise, lr_decay="linear"),
         eval=EvalConfig(tasks=setting.eval_tasks),
         run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
     )

@@ -42,19 +42,25 @@ class Setting:
     """Random weights it is begun from, at most."""
     settle_steps: int = 150
     """After that, of the task itself, at a rate that falls from `demo_lr` to 0."""
-    demo_steps: int = 120
+    demo_steps: int = 240
     demo_lr: float = 1e-3
-    """A third of the rate before: the habit is taken on, what copies stays."""
-    long_steps: int = 200
+    """At first; it falls along a line to 0. A third of the rate before: the habit is taken on, by
+    each register alike, and what copies stays.
+    """
+    long_steps: int = 120
     early_steps: int = 200
     whole_steps: int = 500
     learned: float = 5e-4
     """For the arm that sees everything: windows twice as long; whole episodes of a quarter, half
     and all of T that ask for any write; those of the task, until they are learned.
     """
-    steps: int = 40
+    steps: int = 50
     lr: float = 1.5e-3
-    """At first; it falls along a line to 0."""
+    """It rises to this over the first `rise` steps and falls along a line to 0."""
+    rise: int = 10
+    """Adam's first steps are as long whatever the gradient says: without this, noise alone can
+    settle on one digit before the reward is heard.
+    """
     tasks: int = 32
     group: int = 8
     eval_tasks: int = 256
