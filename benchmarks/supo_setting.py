@@ -37,7 +37,7 @@ class Setting:
     answered: float = 3e-3
     """Then episodes of a quarter, half and all of T that ask for any write, until the loss is below
     this, or all again from other weights. RL does not get past what is missing here. Most weights
-    take 66 to 416 steps with three registers, about a thousand with four.
+    take 66 to 519 steps with three registers, about a thousand with four.
     """
     attempts: int = 2
     """Random weights it is begun from, at most."""
