@@ -17,10 +17,13 @@ def effective(recipe: Recipe) -> dict[str, object]:
     >>> from .recipe import load_recipe
     >>> effective(load_recipe("grpo"))["algorithm.advantage.eps"]
     1e-06
+
+    Raises:
+        ConfigError: the recipe names what there is not, or contradicts itself.
     """
-    settings = recipe.algorithm
+    settings, own_agg = recipe.algorithm, _own_agg(recipe)
     flat = _flatten(msgspec.to_builtins(recipe))
-    flat["algorithm.agg"] = settings.agg or _own_agg(recipe)
+    flat["algorithm.agg"] = settings.agg or own_agg
     for key, name in _called(recipe):
         if ":" not in name:
             flat = {
@@ -74,13 +77,13 @@ def _flatten(value: object, prefix: str = "") -> dict[str, object]:
         for key, item in value.items():
             flat |= _flatten(item, f"{prefix}.{key}" if prefix else str(key))
         return flat
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) and all(isinstance(each, Mapping) for each in value):
         return {
             key: item
             for place, each in enumerate(value)
             for key, item in _flatten(each, _spot(prefix, place, each)).items()
         }
-    return {_without_options(prefix): value}
+    return {_without_options(prefix): tuple(value) if isinstance(value, list) else value}
 
 
 def _spot(prefix: str, place: int, each: object) -> str:

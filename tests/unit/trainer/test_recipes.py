@@ -330,6 +330,25 @@ def test_options_may_be_shares_of_the_longest_response() -> None:
         resolve(load_recipe("dapo"))
 
 
+def test_an_option_may_be_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'base = "grpo"\n[[shaping]]\nname = "cosine_rewards"\n'
+        "[shaping.options]\nmax_length = 8\nright = [1.5, 1.0]\n"
+    )
+    recipe = load_recipe(str(path))
+    shaped = resolve(recipe).shape(
+        torch.tensor([1.0]), torch.tensor([0]), lengths=torch.tensor([0.0])
+    )
+    assert shaped.tolist() == [1.0 + 1.5]  # a right answer of no length earns the first
+    assert effective(recipe)["shaping.cosine_rewards.right"] == (1.5, 1.0)
+
+
+def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"put it into \[algorithm.kl\]"):
+        effective(load_recipe("grpo", {"algorithm": {"loss": "kl_loss"}}))
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
