@@ -242,7 +242,7 @@ class Updater:
         corrected = algorithm.correct(
             batch.mask * kept[rollouts].unsqueeze(1),
             rollouts,
-            generator=generator,
+            generator,
             advantages=credit.advantages,
             truncated=truncated,
             rewards=experience.rewards,

@@ -376,7 +376,7 @@ def test_every_other_setting_changes_the_step(setting: str) -> None:
 def test_weights_enter_a_baseline_that_takes_them() -> None:
     """OTB weighs what has been gathered by the squared importance weights."""
     weights = {"corrections": {"weights": "tis_weights", "weight_options": {"cap": 1.3}}}
-    made = updater("otb", {"algorithm": weights})
+    made: Any = updater("otb", {"algorithm": weights})
     gathered = gather(experience(8))
     assert gathered is not None
     batch, _ = made._credited(gathered)

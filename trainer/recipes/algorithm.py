@@ -171,8 +171,8 @@ class Algorithm:
         self,
         mask: Tensor,
         rollouts: Tensor,
-        *,
         generator: torch.Generator | None = None,
+        /,
         **tensors: Tensor,
     ) -> Corrected:
         """Weigh and filter the tokens of a batch once, before its first update.
