@@ -79,7 +79,7 @@ def learn_to_answer(setting: Setting, folder: Path, model: Path, seed: int) -> P
     """First copying: a summary asks for every register. Then answering, which is one token of an
     episode: from episodes of many lengths that ask for any write, many in each step.
     """
-    window, stop, batch = setting.window, setting.copied, setting.answer_batch
+    window, stop, batch = setting.shown, setting.copied, setting.answer_batch
     copies = sft(setting, folder / "copies", model, seed, setting.copy_steps, window, stop=stop)
     many, steps, stop = setting.mixed, setting.answer_steps, setting.answered
     answers = folder / "answers"

@@ -87,6 +87,13 @@ class Setting:
         return replace(self, turns=max(self.registers + 1, self.turns // 4), doublings=2)
 
     @property
+    def shown(self) -> int:
+        """W of the first windows that are shown. Where a summary drops the last pair, no
+        demonstration trains what is said there; wider ones do.
+        """
+        return self.window + (2 * TURN_TOKENS if self.requeries else 0)
+
+    @property
     def wider(self) -> int:
         """W of the windows between those of the table and whole episodes."""
         return 2 * (self.window + TURN_TOKENS)
