@@ -18,6 +18,7 @@ from ludus.errors import ConfigError
 from .algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
 from .batch import Batch, Row, as_row, pad
 from .learner import Learner, Predicted
+from .places import refuse_misplaced
 from .recipes import Algorithm, options_for
 from .rollout.collect import Group
 from .tracker import SuccessTracker
@@ -41,17 +42,6 @@ _CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta")
 """What of it an advantage may read."""
 _CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
 """What of it a correction may read."""
-_ROLLOUT = frozenset({"rewards", "groups", "lengths", "truncated", "correct"})
-GIVEN: Mapping[str, frozenset[str]] = {
-    "algorithm.advantage": _ROLLOUT | {"mask", "rollouts", "segments", "token_rewards", *_CREDITED},
-    "algorithm.corrections": frozenset({"mask", "logp", "advantages", "rewards", "truncated"})
-    | {"old_logp", "ref_logp", "sampler_logp", "entropy"},
-    "algorithm.loss": frozenset({"mask", "logp", "advantages", "rewards", "groups", "correct"})
-    | {"old_logp", "ref_logp", "sampler_logp", "entropy"},
-    "sampling.filter": frozenset({"rewards", "groups"}),
-    "shaping": _ROLLOUT,
-}
-"""What a function may ask for, by its place in the recipe."""
 _SHORT = {"old_entropy": "entropy"}
 """Before the first update the old policy's entropies are the policy's own."""
 
@@ -157,7 +147,7 @@ class Updater:
                 f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
                 "does not compute"
             )
-        _refuse_misplaced(algorithm)
+        refuse_misplaced(algorithm)
         self.algorithm = algorithm
         self.learner = learner
         self.reference = reference
@@ -385,16 +375,6 @@ class Updater:
         row_groups = experience.groups[experience.rollouts]
         shares = [share for share in order.tensor_split(self.updates) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]
-
-
-def _refuse_misplaced(algorithm: Algorithm) -> None:
-    """Refuse a function in a place of the recipe where what it reads is not there."""
-    for place, names in algorithm.needs_at.items():
-        if missing := sorted(names - GIVEN[place]):
-            raise ConfigError(
-                f"recipe {algorithm.recipe.name!r}: what {place} names needs "
-                f"{', '.join(missing)}; it is given {', '.join(sorted(GIVEN[place]))}"
-            )
 
 
 def _prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
