@@ -53,11 +53,11 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
+from ludus.trainer.experience import gather
 from ludus.trainer.rollout import Group
 from ludus.trainer.setup import Parts, assemble
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.update import gather
 
 ENV = "example/atlas-v0"
 LETTERS = "abcdefgh"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from ludus.agent import Trajectory, TurnKind
 from ludus.metrics import Stopwatch
 
+from .experience import CUT
 from .rollout.collect import Group
-from .update import CUT
 
 
 def summarize_step(

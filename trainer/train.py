@@ -21,11 +21,11 @@ from ludus.metrics import Stopwatch
 from .checkpoint import save_checkpoint
 from .config import TrainConfig
 from .evaluate import Evaluation, evaluate
+from .experience import gather
 from .pool import TaskPool
 from .rollout import Group
 from .setup import Parts, assemble
 from .summary import summarize_step, summarize_survey
-from .update import gather
 from .whole import whole
 
 MAX_REFILLS = 4

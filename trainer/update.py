@@ -6,17 +6,16 @@ Axes: N trajectories, B rows (segments), T tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ludus.agent import Stop, Trajectory
 from ludus.errors import ConfigError
 
 from .algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
-from .batch import Batch, Row, as_row, pad
+from .batch import Batch
+from .experience import Experience, gather, prompt_tokens, responses_of
 from .learner import Learner, Predicted
 from .places import refuse_misplaced
 from .recipes import Algorithm, options_for
@@ -44,61 +43,6 @@ _CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
 """What of it a correction may read."""
 _SHORT = {"old_entropy": "entropy"}
 """Before the first update the old policy's entropies are the policy's own."""
-
-CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
-"""Ends by a limit: what recipes call truncated."""
-
-
-@dataclass(frozen=True, slots=True)
-class Experience:
-    """The trajectories of a step, flat, and their rows."""
-
-    rewards: Tensor
-    """[N], of those that count in the baseline."""
-    groups: Tensor
-    """[N] int."""
-    truncated: Tensor
-    """[N] bool."""
-    excluded: Tensor
-    """[N] bool: in the statistics, not in the loss."""
-    rollouts: Tensor
-    """[B] int: the trajectory of each row."""
-    batch: Batch
-    tasks: tuple[str, ...] = ()
-    """N ids: what each trajectory played."""
-
-
-def gather(groups: Sequence[Group]) -> Experience | None:
-    """Flatten a step's groups; None if no trajectory trains a token.
-
-    A trajectory that is out of the baseline is out altogether: without a reward there is nothing to
-    credit.
-    """
-    kept: list[tuple[int, Trajectory]] = [
-        (index, trajectory)
-        for index, group in enumerate(groups)
-        for episode in group.episodes
-        for trajectory in episode.trajectories
-        if not trajectory.exclude_from_baseline and trajectory.verdict.ok
-    ]
-    rows: list[Row] = []
-    owners: list[int] = []
-    for number, (_, trajectory) in enumerate(kept):
-        made = [row for row in map(as_row, trajectory.segments) if row is not None]
-        rows += made
-        owners += [number] * len(made)
-    if not rows:
-        return None
-    return Experience(
-        rewards=torch.tensor([trajectory.verdict.unwrap() for _, trajectory in kept]),
-        groups=torch.tensor([index for index, _ in kept]),
-        truncated=torch.tensor([trajectory.stop in CUT for _, trajectory in kept]),
-        excluded=torch.tensor([trajectory.exclude_from_loss for _, trajectory in kept]),
-        rollouts=torch.tensor(owners),
-        batch=pad(rows),
-        tasks=tuple(groups[index].task.id for index, _ in kept),
-    )
-
 
 LINEAR = frozenset(
     {
@@ -247,7 +191,7 @@ class Updater:
             ref_logp=known.get("ref_logp"),
             groups=experience.groups[rollouts],
             rewards=shaped[rollouts],
-            prompt_tokens=_prompt_tokens(corrected.mask, experience),
+            prompt_tokens=prompt_tokens(corrected.mask, experience),
         )
         ready = ready.with_extra(**self._of_whole_batch(ready, known))
         return ready, _gap(known.get("old_logp"), batch)
@@ -306,7 +250,7 @@ class Updater:
         """Tell the tracker what became of each task; the old policy's words are kept."""
         if self.tracker is None or drift is None:
             return {}
-        responses = _responses(experience, batch.extra["old_logp"])
+        responses = responses_of(experience, batch.extra["old_logp"])
         before = self.tracker.rates(experience.tasks)
         self.tracker.remember(experience.tasks, self._shaped(experience), drift, responses)
         return {"tracked_rate": float(before.mean()), "tracked_drift": float(drift.mean())}
@@ -375,25 +319,6 @@ class Updater:
         row_groups = experience.groups[experience.rollouts]
         shares = [share for share in order.tensor_split(self.updates) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]
-
-
-def _prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
-    """[B]: the trained tokens of each row's group in the whole batch."""
-    row_groups = experience.groups[experience.rollouts]
-    totals = torch.zeros(int(row_groups.max()) + 1).index_add(0, row_groups, mask.sum(1))
-    return totals[row_groups]
-
-
-def _responses(experience: Experience, logp: Tensor) -> list[list[Row]]:
-    """N times the rows of a trajectory, with `logp` [B, T] for log-probabilities."""
-    batch = experience.batch
-    found: list[list[Row]] = [[] for _ in experience.tasks]
-    owners, lengths = experience.rollouts.tolist(), batch.lengths.tolist()
-    for row, (owner, length) in enumerate(zip(owners, lengths, strict=True)):
-        mask = [int(one) for one in batch.mask[row, :length].tolist()]
-        ids, logprobs = batch.ids[row, :length].tolist(), logp[row, :length].tolist()
-        found[owner].append(Row(ids, mask, logprobs))
-    return found
 
 
 def _gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:

@@ -12,8 +12,8 @@ from ludus.agent.episodes import read_episodes
 from ludus.envs import EnvSession, Task
 from ludus.envs.checks import check_env
 from ludus.messages import assistant
+from ludus.trainer.experience import gather
 from ludus.trainer.rollout import Group
-from ludus.trainer.update import gather
 from ludus.verdict import Verdict
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04_self_play.py"

@@ -27,6 +27,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.evaluate import Evaluation
+from ludus.trainer.experience import gather
 from ludus.trainer.learner import Learner
 from ludus.trainer.pool import TaskPool
 from ludus.trainer.recipes import TrackerSettings, load_recipe, resolve
@@ -35,7 +36,7 @@ from ludus.trainer.rollout.source import LocalSource
 from ludus.trainer.tiny import build_model, write_tiny_policy
 from ludus.trainer.tracker import Score, SuccessTracker
 from ludus.trainer.train import train
-from ludus.trainer.update import Updater, gather
+from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 ROW = Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0, -1.0, 0.0, -2.0])
