@@ -24,8 +24,10 @@ class Setting:
     turns: int = 16
     doublings: int = 0
     window: int = 56
-    threshold: float = 0.79
-    """L = 44: with an action, the instruction and the summary after it a row stays within W."""
+    threshold: float = 0.0
+    """L as a share of W; 0 leaves just the room that an action, the instruction and the summary
+    take after it, so that a row stays within W.
+    """
     demo: str = "recency"
     copy_steps: int = 900
     copied: float = 0.06
@@ -109,6 +111,17 @@ class Setting:
         return 0.1 if proved else None
 
     @property
+    def full_at(self) -> float:
+        """L as a share of W, half a token above the whole number."""
+        room = 2 * self.action_tokens + self.summary_tokens
+        return self.threshold or (self.window - room + 0.5) / self.window
+
+    @property
+    def summary_tokens(self) -> int:
+        """Most tokens of a summary: registers with a digit each, a pending fetch, its end."""
+        return 2 * self.registers + (4 if self.fetches else 2)
+
+    @property
     def action_tokens(self) -> int:
         """Most tokens of an action, with its end."""
         return 3 if self.fetches else 2
@@ -139,10 +152,10 @@ def context_of(setting: Setting, arm: str):
     turns = setting.turns << setting.doublings
     return ContextSettings(
         manager=arm if arm in ("keep_last_k", "discard") else "summarize",
-        threshold=setting.threshold,
+        threshold=setting.full_at,
         keep=max(1, (setting.window // TURN_TOKENS) // 2),
         max_summaries=setting.max_summaries or turns * (3 if setting.fetches else 1),
-        summary_tokens=2 * setting.registers + (4 if setting.fetches else 2),
+        summary_tokens=setting.summary_tokens,
         last_pair="discard" if setting.requeries else "carry",
         train_summaries=arm != "masked",
         instruction=INSTRUCTION,
