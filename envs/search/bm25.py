@@ -32,26 +32,39 @@ class Bm25Index:
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
         """For each query the `topk` best documents, or fewer: one that shares no word with the
-        query is not found.
+        query is not found. Where scores are equal, the corpus's order decides.
         """
-        most = min(topk, len(self.documents))
-        if self._is_empty or not queries or most < 1:
+        if self._is_empty or topk < 1:
             return [[] for _ in queries]
-        numbers, scores = self._index.retrieve(
-            self._words(queries), k=most, show_progress=False, n_threads=0
-        )
-        rows = zip(numbers.tolist(), scores.tolist(), strict=True)
-        return [self._hits(found, values) for found, values in rows]
+        return [self._found(words, topk) for words in self._words(queries)]
 
-    def _hits(self, numbers: list[int], scores: list[float]) -> list[Hit]:
-        pairs = zip(numbers, scores, strict=True)
-        return [Hit(document=self.documents[n], score=score) for n, score in pairs if score > 0]
+    def _found(self, words: list[str], topk: int) -> list[Hit]:
+        known = self._index.get_tokens_ids(words)
+        if not known:
+            return []
+        scores = self._index.get_scores(known)
+        best = _best(scores, topk)
+        return [Hit(document=self.documents[n], score=float(scores[n])) for n in best]
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:
+        if not texts:
+            return []
         words: list[list[str]] = self._library.tokenize(
             list(texts), stopwords="en", return_ids=False, show_progress=False
         )
         return words
+
+
+def _best(scores: Any, topk: int) -> list[int]:
+    """The documents with the `topk` highest scores above 0; equal ones in the corpus's order."""
+    found = scores.nonzero()[0]
+    if len(found) > topk:
+        values = scores[found]
+        values.partition(len(values) - topk)
+        found = found[scores[found] >= values[-topk]]
+    order = (-scores[found]).argsort(kind="stable")
+    numbers: list[int] = found[order][:topk].tolist()
+    return numbers
 
 
 _building = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -12,10 +13,13 @@ from ludus.errors import ConfigError
 
 from ..fiction import Pages, build_world
 from ..rows import changed_at
-from .files import read_rows, text_of
+from .files import place, read_rows, text_of
 
+logger = logging.getLogger(__name__)
+_IDS = ("id", "_id", "docid")
 _TITLES = ("title", "Title")
 _TEXTS = ("text", "contents", "content", "passage", "Text")
+_WANTED = "rows need 'title' and 'text', or 'id' and 'contents'"
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +31,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The first line, without its quotes.
+        """The first line, without the quotes around it.
 
-        >>> document("1", "Thebes", "A town.").title
-        'Thebes'
+        >>> document("1", '"Heroes" (album)', "By David Bowie.").title
+        '"Heroes" (album)'
         """
-        return self.contents.partition("\n")[0].strip().strip('"')
+        line = self.contents.partition("\n")[0].strip()
+        quoted = len(line) > 1 and line.startswith('"') and line.endswith('"')
+        return line[1:-1] if quoted else line
 
     @property
     def text(self) -> str:
@@ -48,41 +54,72 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def document(identity: str, title: str, text: str) -> Document:
-    """A document from its parts."""
-    return Document(id=identity, contents=f'"{title}"\n{text}')
+    """A document from its parts; a title is one line."""
+    return Document(id=identity, contents=f'"{" ".join(title.split())}"\n{text}')
 
 
 def load_corpus(source: str) -> tuple[Document, ...]:
     """The documents of a file, loaded once for all who ask.
 
     Args:
-        source: .json (a list), .jsonl, either of them .gz, .csv, or a hub's data set; rows are
+        source: .jsonl, .json (a list), .csv or .tsv, each also .gz, or a hub's data set; rows are
             {title, text} or {id, contents}.
 
     Raises:
-        ConfigError: it cannot be read, or holds no document.
+        ConfigError: it cannot be read, holds no document, or two with one id.
     """
     return _load_corpus(source, changed_at(source))
 
 
 @lru_cache(maxsize=4)
 def _load_corpus(source: str, changed: int) -> tuple[Document, ...]:
-    rows = enumerate(read_rows(source))
-    found = [made for number, row in rows if (made := _read(row, number)) is not None]
-    if not found:
-        raise ConfigError(
-            f"no document in {source!r}: rows need 'title' and 'text', or 'id' and 'contents'"
-        )
+    found: list[Document] = []
+    lines: dict[str, int] = {}
+    left_out: list[int] = []
+    for position, row in enumerate(read_rows(source)):
+        made = _read(row.values, position)
+        if made is None:
+            left_out.append(row.number)
+        elif made.id in lines:
+            raise _same_id(source, made.id, lines[made.id], row.number)
+        else:
+            lines[made.id] = row.number
+            found.append(made)
+    _report_left_out(source, len(found), left_out)
     return tuple(found)
 
 
-def _read(row: Mapping[str, Any], number: int) -> Document | None:
+def _same_id(source: str, identity: str, first: int, second: int) -> ConfigError:
+    return ConfigError(
+        f"{place(source, second)}: the id {identity!r} is that of {place(source, first)} too; give "
+        "each passage its own, or leave all ids out and they are numbered"
+    )
+
+
+def _report_left_out(source: str, found: int, left_out: list[int]) -> None:
+    if not found and not left_out:
+        raise ConfigError(f"no document in {source!r}: it has no rows; {_WANTED}")
+    if not found:
+        raise ConfigError(
+            f"no document in {source!r}: {place(source, left_out[0])} has no text under a name "
+            f"that is known; {_WANTED}"
+        )
+    if left_out:
+        logger.warning(
+            "%s: %d documents; left out %d rows without text, the first at %s",
+            source, found, len(left_out), place(source, left_out[0]),
+        )  # fmt: skip
+
+
+def _read(row: Mapping[str, Any], position: int) -> Document | None:
     text = text_of(row, _TEXTS)
     if not text:
         return None
-    identity = str(row.get("id", number))
+    given = (row.get(name) for name in _IDS)
+    identity = next((str(one) for one in given if one is not None), str(position))
     title = text_of(row, _TITLES)
-    return document(identity, title, text) if title else Document(id=identity, contents=text)
+    whole = not title or text.startswith(f'"{title}"\n')
+    return Document(id=identity, contents=text) if whole else document(identity, title, text)
 
 
 @lru_cache(maxsize=4)

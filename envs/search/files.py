@@ -1,10 +1,16 @@
-"""Rows of corpora and question files: .json (a list), .csv, and what `rows_of` reads."""
+"""Rows of corpora and question files, each with the place it stands at: .jsonl, .json (a list of
+objects), .csv and .tsv, each also .gz, or a hub's data set.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterable, Mapping
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +20,147 @@ from ludus.errors import ConfigError
 
 from ..rows import rows_of
 
-_OWN_ENDINGS = (".json", ".json.gz", ".csv")
+ENDINGS = (".jsonl", ".json", ".csv", ".tsv")
+"""Each also with .gz."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SHOWN_CHARS = 60
+_UNREADABLE = (OSError, EOFError, zlib.error)
 
 
-def read_rows(source: str) -> Iterable[Mapping[str, Any]]:
-    """The rows of a file or of a hub's data set.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An object of a file."""
+
+    number: int
+    """Of its line (.jsonl, .csv, .tsv) or of its item, from 1."""
+    values: Mapping[str, Any]
+
+
+def read_rows(source: str) -> Iterator[Row]:
+    """The rows of a file or of a hub's data set, one after the other.
 
     Raises:
-        ConfigError: it cannot be read, or is no list of objects.
+        ConfigError: it cannot be read, or a row is no object; says where.
     """
-    if not source.endswith(_OWN_ENDINGS):
-        return rows_of(source)
     path = Path(source)
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {source!r}: {error}") from None
-    return csv.DictReader(text.splitlines()) if path.suffix == ".csv" else _objects(text, source)
+    match _ending(source):
+        case ".jsonl":
+            return _of_lines(path)
+        case ".json":
+            return _of_list(path)
+        case ".csv":
+            return _of_table(path, ",")
+        case ".tsv":
+            return _of_table(path, "\t")
+        case _:
+            return _of_hub(source)
 
 
-def _objects(text: str, source: str) -> list[dict[str, Any]]:
-    try:
-        return msgspec.json.decode(text, type=list[dict[str, Any]])
-    except msgspec.DecodeError as error:
-        raise ConfigError(
-            f"{source!r} is not a JSON list of objects: {error}; one object a line is .jsonl"
-        ) from None
+def place(source: str, number: int) -> str:
+    """Where a row stands.
+
+    >>> place("corpus.jsonl", 7), place("corpus.json.gz", 7), place("owner/name", 7)
+    ('corpus.jsonl, line 7', 'corpus.json.gz, item 7', 'owner/name, row 7')
+    """
+    word = {".json": "item", "": "row"}.get(_ending(source), "line")
+    return f"{source}, {word} {number}"
 
 
 def text_of(row: Mapping[str, Any], fields: Iterable[str]) -> str:
     """The first of `fields` that holds text; empty if none does."""
     found = (row.get(field) for field in fields)
     return next((one.strip() for one in found if isinstance(one, str) and one.strip()), "")
+
+
+def _ending(source: str) -> str:
+    plain = source.removesuffix(".gz")
+    return next((ending for ending in ENDINGS if plain.endswith(ending)), "")
+
+
+def _of_lines(path: Path) -> Iterator[Row]:
+    try:
+        with _opened(path) as file:
+            for number, line in enumerate(file, 1):
+                bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+                if bare.strip():
+                    yield Row(number, _object(bare, path, number))
+    except _UNREADABLE as error:
+        raise _cannot_read(path, error) from None
+
+
+def _object(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        begins = line.decode(errors="replace").strip()[:_SHOWN_CHARS]
+        raise ConfigError(
+            f"{place(str(path), number)}: not a JSON object in UTF-8: {error}; it begins "
+            f"{begins!r}: mend or delete that line (one object a line; a list of them is .json)"
+        ) from None
+
+
+def _of_list(path: Path) -> Iterator[Row]:
+    try:
+        with _opened(path) as file:
+            data = file.read().removeprefix(_BYTE_ORDER_MARK)
+    except _UNREADABLE as error:
+        raise _cannot_read(path, error) from None
+    try:
+        objects = msgspec.json.decode(data, type=list[dict[str, Any]])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{str(path)!r} is not a JSON list of objects in UTF-8: {_fault_of(data) or error}; "
+            "mend it there, or name the file .jsonl if it has one object a line"
+        ) from None
+    return (Row(number, values) for number, values in enumerate(objects, 1))
+
+
+def _fault_of(data: bytes) -> str:
+    """Where a text stops being a list of objects; empty where that cannot be told."""
+    try:
+        found: Any = json.loads(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return f"line {line}: {error.reason}"
+    except json.JSONDecodeError as error:
+        return f"line {error.lineno}: {error.msg}"
+    if not isinstance(found, list):
+        return f"it is one {type(found).__name__}"
+    items: list[object] = found
+    return next((f"item {n}: {one!r:.60}" for n, one in enumerate(items, 1)
+                 if not isinstance(one, dict)), "")  # fmt: skip
+
+
+def _of_table(path: Path, delimiter: str) -> Iterator[Row]:
+    number = 1
+    try:
+        with _opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+            reader = csv.DictReader(text, delimiter=delimiter)
+            for values in reader:
+                number = reader.line_num
+                yield Row(number, values)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{str(path)!r} is not UTF-8: {error}; convert it") from None
+    except csv.Error as error:
+        raise ConfigError(
+            f"{place(str(path), number)} is the last that can be read: {error}; write it as .jsonl"
+        ) from None
+    except _UNREADABLE as error:
+        raise _cannot_read(path, error) from None
+
+
+def _of_hub(source: str) -> Iterator[Row]:
+    if Path(source).exists():
+        raise ConfigError(
+            f"cannot tell what {source!r} holds: its name must end in {', '.join(ENDINGS)}, or "
+            "one of them and .gz"
+        )
+    return (Row(number, values) for number, values in enumerate(rows_of(source), 1))
+
+
+def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _cannot_read(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"cannot read {str(path)!r}: {error}")

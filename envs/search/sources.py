@@ -17,7 +17,7 @@ from ..rows import changed_at
 from ..splits import ProblemSet, check_shares
 from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
 from .answers import normalize
-from .files import read_rows, text_of
+from .files import place, read_rows, text_of
 from .questions import NoQuestion, Question, QuestionMaker, Shape, shapes_for
 
 logger = logging.getLogger(__name__)
@@ -112,8 +112,8 @@ class FiledQuestions:
     """Questions of a file, each once, split by digest.
 
     Args:
-        source: .json, .jsonl, .csv or a hub's data set, of rows {question, answer}; `answer` may
-            be a list of alternatives (`golden_answers`).
+        source: a file or a hub's data set, as for a corpus, of rows {question, answer}; `answer`
+            may be a list of alternatives (`golden_answers`).
         seed: of the split.
         validation: the share for validation.
         test: the share for test.
@@ -140,18 +140,23 @@ def _problems(
     source: str, seed: int, validation: float, test: float, changed: int
 ) -> ProblemSet[_Filed]:
     found: dict[str, _Filed] = {}
-    left_out = 0
+    left_out: list[int] = []
     for row in read_rows(source):
-        read = _read(row)
-        left_out += read is None
-        if read is not None:
+        read = _read(row.values)
+        if read is None:
+            left_out.append(row.number)
+        else:
             found.setdefault(read.id, read)
     if not found:
-        raise ConfigError(f"no row of {source!r} has a question and an answer")
+        raise ConfigError(
+            f"no row of {source!r} has a question and an answer: rows need 'question' and 'answer' "
+            "(or 'golden_answers', a list)"
+        )
     if left_out:
         logger.warning(
             "%s: %d questions; left out %d rows without a question or an answer that can be "
-            "compared", source, len(found), left_out,
+            "compared, the first at %s",
+            source, len(found), len(left_out), place(source, left_out[0]),
         )  # fmt: skip
     return ProblemSet(list(found.values()), seed=seed, validation=validation, test=test)
 
