@@ -47,8 +47,17 @@ def _f1(said: list[str], gold: list[str]) -> float:
 
 
 def read_answer(text: str) -> str | None:
-    """What stands in the last closed `<answer>` after the thoughts; None where there is none."""
+    """What stands in the last closed `<answer>` after the thoughts; None where there is none.
+
+    A pair is an opening tag and the first closing one after it, as Search-R1 pairs them.
+
+    >>> read_answer("<answer>no</answer> or <answer>yes</answer></answer>")
+    'yes'
+    """
     spoken = text.rpartition(END_OF_THOUGHTS)[2]
-    before, closing, _ = spoken.rpartition(_CLOSING)  # linear, whatever the policy writes
-    _, opening, answer = before.rpartition(_OPENING)
-    return answer.strip() if closing and opening else None
+    answer: str | None = None
+    begin = spoken.find(_OPENING)
+    while begin >= 0 and (end := spoken.find(_CLOSING, begin)) >= 0:
+        answer = spoken[begin + len(_OPENING) : end].strip()
+        begin = spoken.find(_OPENING, end)
+    return answer

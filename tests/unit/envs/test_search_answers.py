@@ -22,6 +22,16 @@ from ludus.errors import ConfigError
         ("", ""),
         ("The.", ""),
         ("Zürich", "zürich"),
+        ("U.S.", "us"),
+        ("1,000", "1000"),
+        (
+            "\u201cThe\u201d end",
+            "\u201c \u201d end",
+        ),  # punctuation is ASCII's alone; the article goes
+        ("A THE an", ""),
+        ("the-atre", "theatre"),  # punctuation goes before articles do
+        ("well\u00a0known\tfact\n", "well known fact"),
+        ("it_is", "itis"),
     ],
 )
 def test_answers_are_normalized_as_squad_does(text: str, plain: str) -> None:
@@ -38,6 +48,10 @@ def test_answers_are_normalized_as_squad_does(text: str, plain: str) -> None:
         ("Paris", ["London"], 0.0, 0.0),
         ("", ["London"], 0.0, 0.0),
         ("1889", ["1889"], 1.0, 1.0),
+        ("the U.S.", ["United States", "US"], 1.0, 1.0),
+        ("the", ["a"], 1.0, 1.0),  # nothing is left of either: alike
+        ("the", ["London"], 0.0, 0.0),
+        ("London", [], 0.0, 0.0),
         ("in 1889", ["1889"], 0.0, 2 / 3),  # P = 1/2, R = 1/1
     ],
 )
@@ -59,6 +73,10 @@ def test_em_and_f1_by_hand(said: str, golds: list[str], em: float, expected: flo
         ("<answer></answer>", ""),
         ("Ada", None),
         ("<answer>two\nlines</answer>", "two\nlines"),
+        ("<answer>Ada</answer></answer>", "Ada"),  # the first closing tag closes
+        ("<answer>a</answer> b</answer>", "a"),
+        ("<answer>a <answer>b</answer>", "a <answer>b"),  # the first opening one opens
+        ("<answer>a</answer><answer>open", "a"),
     ],
 )
 def test_the_last_closed_answer_after_the_thoughts_counts(text: str, answer: str | None) -> None:
