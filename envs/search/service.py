@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 
 from ludus.wire.admission import Admission
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Context, Load, Path, Route, post
 
 from .bm25 import Bm25Index
+from .documents import Hit
 from .protocol import (
-    MOST_DOCUMENTS,
     RETRIEVE_PATH,
+    Asked,
+    RetrieveBody,
     RetrieveReply,
     RetrieveRequest,
     as_result,
+    read_request,
 )
 
 SEARCH_TIMEOUT_S = 60.0
+QUERIES_AT_ONCE = 64
+"""Between them a search looks at the clock."""
 _KEY = "retrieve"
 
 
@@ -29,28 +36,38 @@ class RetrieverService:
     Args:
         index: of the corpus.
         topk: documents for a query that does not say.
-        max_queue: requests in flight; past it 429.
+        max_queue: requests in flight; past it 503.
         threads: that search at once.
+        timeout_s: for one request, with its time in the queue.
     """
 
     name = "retriever"
 
     def __init__(
-        self, index: Bm25Index, *, topk: int = 3, max_queue: int = 1024, threads: int = 4
+        self,
+        index: Bm25Index,
+        *,
+        topk: int = 3,
+        max_queue: int = 1024,
+        threads: int = 4,
+        timeout_s: float = SEARCH_TIMEOUT_S,
     ) -> None:
         self._index = index
         self._topk = topk
+        self._timeout_s = timeout_s
         self._admission = Admission(max_queue)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ludus-retriever")
 
     def routes(self) -> list[Route]:
-        """The one route."""
-        return [
-            post(
-                RETRIEVE_PATH, self.retrieve, RetrieveRequest, RetrieveReply,
-                "Find documents, in Search-R1's protocol",
-            )
-        ]  # fmt: skip
+        """The one route. Clients of this protocol send no header and repeat no 429: a token may
+        stand in the path, and a full queue is a 503.
+        """
+        route = post(
+            RETRIEVE_PATH, self.retrieve, RetrieveBody, RetrieveReply,
+            "Find documents, in Search-R1's protocol", documented=RetrieveRequest,
+        )  # fmt: skip
+        unavailable = int(HTTPStatus.SERVICE_UNAVAILABLE)
+        return [dataclasses.replace(route, token_in_path=True, retry_status=unavailable)]
 
     async def start(self, context: Context) -> None:
         """The index was built before."""
@@ -65,27 +82,27 @@ class RetrieverService:
         full = depth >= limit
         return Load(queue_depth=depth, limit=limit, problem="the queue is full" if full else "")
 
-    async def retrieve(self, path: Path, body: RetrieveRequest) -> RetrieveReply:
+    async def retrieve(self, path: Path, body: RetrieveBody) -> RetrieveReply:
         """`POST /retrieve`."""
+        asked = read_request(body, self._topk)
         self._admission.enter(_KEY)
         began = time.monotonic()
         try:
-            return await self._within_time(body)
+            loop = asyncio.get_running_loop()
+            ends = began + self._timeout_s
+            return await loop.run_in_executor(self._threads, self._search, asked, ends)
         finally:
             self._admission.leave(_KEY, time.monotonic() - began)
 
-    async def _within_time(self, body: RetrieveRequest) -> RetrieveReply:
-        loop = asyncio.get_running_loop()
-        searching = loop.run_in_executor(self._threads, self._search, body)
-        try:
-            return await asyncio.wait_for(searching, SEARCH_TIMEOUT_S)
-        except TimeoutError:
-            raise Refused(
-                f"no result for {len(body.queries)} queries within {SEARCH_TIMEOUT_S:g} s; send "
-                "fewer at once",
-                "step_timeout",
-            ) from None
-
-    def _search(self, body: RetrieveRequest) -> RetrieveReply:
-        topk = min(body.topk or self._topk, MOST_DOCUMENTS)
-        return as_result(self._index.search(body.queries, topk), scores=body.return_scores)
+    def _search(self, asked: Asked, ends: float) -> RetrieveReply:
+        found: list[list[Hit]] = []
+        for first in range(0, len(asked.queries), QUERIES_AT_ONCE):
+            if time.monotonic() >= ends:
+                raise Refused(
+                    f"{len(found)} of {len(asked.queries)} queries were searched for within "
+                    f"{self._timeout_s:g} s; send fewer at once, or give the server more --threads",
+                    "step_timeout",
+                )
+            some = asked.queries[first : first + QUERIES_AT_ONCE]
+            found += self._index.search(some, asked.topk)
+        return as_result(found, scores=asked.return_scores)

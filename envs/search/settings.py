@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from ludus.errors import ConfigError
 
@@ -94,10 +95,18 @@ class Settings:
                 f"retriever must be {', '.join(Source)} or a server's address such as "
                 f"http://127.0.0.1:8000, got {self.retriever!r}"
             )
+        if not known:
+            _check_port(self.retriever)
         if self.retriever == Source.SIMULATED and not (self.base_url and self.model):
             raise ConfigError("retriever='simulated' needs base_url and model, of a model's server")
         if self.retriever == Source.SELF and self.style != Style.TAGS:
             raise ConfigError("retriever='self' is written in tags: set style='tags'")
+        if self.retriever != Source.BM25 and self.corpus:
+            raise ConfigError(
+                f"corpus={self.corpus!r} is searched by retriever='bm25' alone, got "
+                f"retriever={self.retriever!r}: leave corpus out (a server is given its own: ludus "
+                "retriever CORPUS)"
+            )
         if self.retriever == Source.BM25 and bool(self.corpus) != bool(self.questions):
             raise ConfigError(
                 "questions are about their corpus: set both corpus and questions to files, or "
@@ -146,6 +155,15 @@ def build_questions(settings: Settings, *, seed: int, validation: float, test: f
         return FiledQuestions(settings.questions, seed=seed, validation=validation, test=test)
     shapes = [Shape(shape) for shape in settings.shapes]
     return GeneratedQuestions(settings.world, settings.people, settings.hops, shapes)
+
+
+def _check_port(url: str) -> None:
+    try:
+        port = urlsplit(url).port
+    except ValueError as error:
+        raise ConfigError(f"retriever={url!r} is no server's address: {error}") from None
+    if port == 0:
+        raise ConfigError(f"retriever={url!r} is no server's address: no server has port 0")
 
 
 def _one_of(name: str, value: str, choices: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -76,9 +77,7 @@ def test_it_answers_the_requests_search_r1_sends() -> None:
             (documents,) = post(f"{url}/retrieve", {"queries": ["person"], **bare})["result"]
             assert [set(document) for document in documents] == [{"id", "contents"}] * 2
         assert post(f"{url}/retrieve", {"queries": []}) == {"result": []}
-        for wrong in ({}, {"queries": "x"}, {"queries": [1]}, {"queries": ["x"], "topk": -1},
-                      {"queries": ["x"], "topk": 1000}, {"queries": ["x"] * 2000},
-                      {"queries": ["x" * 20_000]}):  # fmt: skip
+        for wrong in ({}, {"queries": "x"}, {"queries": [1]}, {"queries": ["x"], "topk": 1000}):
             assert status_of(f"{url}/retrieve", wrong) == 422
         assert status_of(f"{url}/search", {"queries": ["x"]}) == 404
 
@@ -149,6 +148,35 @@ async def test_an_episode_whose_retriever_is_killed_is_excluded() -> None:
         assert trajectory.exclude_from_loss
         assert trajectory.exclude_from_baseline
         await made.close()
+
+
+@pytest.mark.slow
+async def test_a_retriever_killed_while_an_episode_waits_is_no_reward_either() -> None:
+    with retriever("--people", "60") as (url, process):
+        made = make_async("ludus/search-v0", retriever=url, people=60, timeout_s=2.0)
+        process.send_signal(signal.SIGSTOP)  # takes the request, and never answers
+        asyncio.get_running_loop().call_later(0.5, process.kill)
+        episode = await asyncio.wait_for(play(made, ScriptedPolicy(lambda _: SEARCH)), 30)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+        (trajectory,) = episode.trajectories
+        assert trajectory.verdict.status is Status.UNAVAILABLE
+        assert trajectory.verdict.reward is None
+        assert trajectory.exclude_from_loss
+        assert trajectory.exclude_from_baseline
+        await made.close()
+
+
+@pytest.mark.slow
+def test_a_token_in_the_path_serves_clients_and_episodes() -> None:
+    with retriever("--people", "60", "--host", "0.0.0.0", "--token", "s3cret") as (url, _):
+        address = f"{url}/s3cret/retrieve"
+        assert post(address, {"query": "person"})["result"][0]
+        assert status_of(f"{url}/retrieve", {"query": "person"}) == 401
+        env = f"ludus/search-v0?retriever={address}&people=60"
+        command = [sys.executable, "-m", "ludus", "eval", env, "--policy", "expert", "--tasks", "2"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert "mean reward  1.000" in done.stdout
 
 
 def test_a_dead_retriever_is_no_reward_over_http_either() -> None:

@@ -32,19 +32,21 @@ class Options:
     """What to serve, and where."""
 
     corpus: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")] = ""
-    """A .json, .jsonl or .csv file of {title, text} or {id, contents}, or a hub's data set."""
+    """A .jsonl, .json, .csv or .tsv file, each also .gz, of {title, text} or {id, contents}, or a
+    hub's data set."""
     host: str = "127.0.0.1"
     """Address to bind. Off loopback a token is required."""
     port: int = 8000
     """Search-R1's own. 0 picks a free one."""
     token: str = ""
-    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show."""
+    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show.
+    Clients that send no header ask http://HOST:PORT/TOKEN/retrieve."""
     topk: int = 3
     """Documents for a query that does not say."""
     threads: int = 4
     """That search at once."""
     max_queue: int = 1024
-    """Requests in flight; past it 429."""
+    """Requests in flight; past it 503."""
     world: int = 0
     """Without a corpus: the seed of the fictional world."""
     people: int = 240

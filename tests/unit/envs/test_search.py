@@ -178,6 +178,10 @@ async def test_noise_is_a_reset_option_and_repeats_with_the_seed() -> None:
         ({"timeout_s": 60}, "timeout_s must be from 0.01 to 25"),
         ({"people": 10}, "people must be from 60"),
         ({"corpus": "x.json"}, "both corpus and questions"),
+        ({"corpus": "x.json", "retriever": "http://127.0.0.1:8000"}, "leave corpus out"),
+        ({"corpus": "x.json", "retriever": "self", "style": "tags"}, "leave corpus out"),
+        ({"retriever": "http://127.0.0.1:port"}, "no server's address"),
+        ({"retriever": "http://127.0.0.1:0"}, "port 0"),
         ({"corpus": "none.json", "questions": "none.json"}, "cannot read 'none.json'"),
     ],
 )
@@ -279,6 +283,19 @@ async def test_bare_documents_are_read_too(foreign: Callable[[Handle], Awaitable
     made = session(retriever=await foreign(handle) + "/retrieve")
     await made.reset(seed=0)
     assert said((await made.step(call("x")))[0]) == 'Doc 1(Title: "Thebes") A town.'
+    await made.close()
+
+
+async def test_servers_that_ask_the_web_have_no_ids_and_no_scores(
+    foreign: Callable[[Handle], Awaitable[str]],
+) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        page = {"document": {"contents": '"Thebes"\nA town.'}}
+        return web.json_response({"result": [[page, {**page, "score": None}]]})
+
+    made = session(retriever=await foreign(handle))
+    await made.reset(seed=0)
+    assert said((await made.step(call("x")))[0]).count('(Title: "Thebes") A town.') == 2
     await made.close()
 
 
