@@ -25,7 +25,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from supo_rows import ABLATION, ABLATIONS, TIERS, rows_table, write_recipes
+from supo_rows import ABLATIONS, SETTINGS, TIERS, rows_table, write_recipes
 from supo_runs import run_arm, warm_start
 from supo_setting import ARMS, Setting
 from supo_table import table, targets
@@ -110,9 +110,17 @@ def jobs_of(options: dict, setting: Setting, folder: Path) -> list[Job]:
             for arm in ("supo", "keep_last_k")
         ]
     if options["ablations"]:
-        tight, recipes = changed(setting, ABLATION), write_recipes(folder / "recipes")
+        recipes = write_recipes(folder / "recipes")
         return [
-            Job(tight, folder / f"seed-{seed}", "supo", seed, recipes[row], row=row)
+            Job(
+                changed(setting, SETTINGS[where]),
+                folder / where / f"seed-{seed}",
+                "supo",
+                seed,
+                recipes[row],
+                row=f"{row}; {where}",
+            )
+            for where in SETTINGS
             for row in ABLATIONS
             for seed in seeds
         ]

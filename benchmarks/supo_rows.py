@@ -14,9 +14,14 @@ TIERS: dict[str, dict[str, object]] = {
 """Settings of each row. Of the last one, summaries drop the last pair and it is fetched again: no
 bound is claimed there. What one tier learns from, another may not: other weights are not tried.
 """
-ABLATION: dict[str, object] = {"turns": 8, "doublings": 2, "window": 53, "max_summaries": 7}
-"""T is 8, 16 or 32. S is what the clean demonstrator needs at 32, and no more: a rollout whose
-summaries are longer than its is overlong.
+TIGHT: dict[str, object] = {"turns": 8, "doublings": 2, "window": 53}
+SETTINGS: dict[str, dict[str, object]] = {
+    "S = 7": TIGHT | {"max_summaries": 7},
+    "wordy, S = 11": TIGHT | {"max_summaries": 11, "demo": "wordy"},
+}
+"""Where each ablation is measured: T is 8, 16 or 32. S = 7 is what summaries without a word too
+many need at 32, and hardly any is longer. Of summaries that say half of what they say twice 10 to
+14 are needed: with S = 11 most rollouts of 32 turns are overlong, until they learn to be brief.
 """
 ABLATIONS = {
     "supo": 'base = "supo"\nname = "supo"\n',
@@ -56,7 +61,7 @@ def rows_table(rows: list[dict]) -> str:
     tasks over seeds, before and after; overlong rollouts of the steps in which any summed up.
     """
     lines = [
-        f"{'row':<14} {'arm':<12} {'bound':>6} {'seeds':>5} {'greedy before':>16} "
+        f"{'row':<24} {'arm':<12} {'bound':>6} {'seeds':>5} {'greedy before':>16} "
         f"{'greedy after':>16} {'sampled':>16} {'overlong':>9}"
     ]
     for row, arm in dict.fromkeys((one["row"], one["arm"]) for one in rows):
@@ -66,7 +71,7 @@ def rows_table(rows: list[dict]) -> str:
         cut = [one["overlong"] for one in mine if one["overlong"] is not None]
         overlong = f"{statistics.fmean(cut):.3f}" if cut else "-"
         lines.append(
-            f"{row:<14} {arm:<12} {'-' if bound is None else f'{bound:.2f}':>6} {len(mine):>5} "
+            f"{row:<24} {arm:<12} {'-' if bound is None else f'{bound:.2f}':>6} {len(mine):>5} "
             + " ".join(f"{text:>16}" for text in shown)
             + f" {overlong:>9}"
         )

@@ -103,7 +103,8 @@ def sft(
     stop: float = 0.0,
 ) -> Path:
     """One stage of the warm start, in a window of its own; 0 is whole episodes, longer and fewer
-    digits in each. The learning rate stays or falls to 0.
+    digits in each. The learning rate stays or falls to 0. Demonstrations have as many summaries as
+    they need.
     """
     from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
     from ludus.trainer.sft import run_sft
@@ -115,7 +116,7 @@ def sft(
         batch_size=batch or (16 if window else 32),
         seed=seed,
         window=window,
-        context=context_of(setting, "supo" if window else "full"),
+        context=context_of(replace(setting, max_summaries=0), "supo" if window else "full"),
         model=ModelConfig(path=str(model), device="cpu"),
         trainer=TrainerConfig(lr=lr, warmup_steps=20, lr_decay="linear" if falls else "constant"),
         run=RunConfig(folder=str(folder), tensorboard=False),

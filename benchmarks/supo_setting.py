@@ -119,7 +119,8 @@ class Setting:
     @property
     def summary_tokens(self) -> int:
         """Most tokens of a summary: registers with a digit each, a pending fetch, its end."""
-        return 2 * self.registers + (4 if self.fetches else 2)
+        said = 2 if self.demo == "wordy" else 1
+        return 2 * self.registers * said + (4 if self.fetches else 2)
 
     @property
     def action_tokens(self) -> int:

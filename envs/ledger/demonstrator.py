@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from enum import StrEnum
 
 from .entries import DIGITS, digit_of, write
@@ -19,18 +20,36 @@ class Demonstrator(StrEnum):
     """Demo B: right with probability 0.35, else mostly the digit of the register written last: the
     most likely summary is a wrong one.
     """
+    WORDY = "wordy"
+    """As `recency`, and every other summary says everything twice: whoever has few summaries runs
+    out of them.
+    """
 
 
-RIGHT = {Demonstrator.CLEAN: 1.0, Demonstrator.NOISY: 0.6, Demonstrator.RECENCY: 0.35}
-RECENT = 0.8
-"""Of the wrong digits of `recency`, the share that are the digit of the register written last."""
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """How often a summary errs and repeats itself."""
+
+    right: float = 1.0
+    recent: float = 0.0
+    """Of the wrong digits, the share that are the digit of the register written last."""
+    twice: float = 0.0
+    """Of the summaries, the share that say everything twice."""
+
+
+HABITS = {
+    Demonstrator.CLEAN: Habit(),
+    Demonstrator.NOISY: Habit(right=0.6),
+    Demonstrator.RECENCY: Habit(right=0.35, recent=0.8),
+    Demonstrator.WORDY: Habit(right=0.35, recent=0.8, twice=0.5),
+}
 
 
 class Memory:
     """The registers as far as they are known; it errs in digits, not in names."""
 
     def __init__(self, demo: Demonstrator) -> None:
-        self.demo = demo
+        self.habit = HABITS[demo]
         self.known: dict[str, str] = {}
         """Register to digit or register, that written last at the end."""
 
@@ -49,12 +68,13 @@ class Memory:
         self.known = {
             name: self._recalled(rng, value, recent) for name, value in sorted(self.known.items())
         }
-        return "".join(name + value for name, value in self.known.items())
+        summary = "".join(name + value for name, value in self.known.items())
+        return summary * 2 if self.habit.twice and rng.random() < self.habit.twice else summary
 
     def _recalled(self, rng: random.Random, value: str, recent: str) -> str:
-        right = self.demo is Demonstrator.CLEAN or value not in DIGITS
-        if right or rng.random() < RIGHT[self.demo]:
+        right, recency = self.habit.right, self.habit.recent
+        if right == 1 or value not in DIGITS or rng.random() < right:
             return value
-        if self.demo is Demonstrator.RECENCY and rng.random() < RECENT:
+        if recency and rng.random() < recency:
             return recent
         return rng.choice(DIGITS)

@@ -104,7 +104,7 @@ class LedgerRelay(TextEnv):
         requeries: in fetch, how often an episode may have a line shown again. 0 is for context
             managers that drop nothing unseen (`last_pair = "carry"`), and the demonstrator then
             takes what it has not summed up as seen.
-        demo: how the demonstrator sums up: clean, noisy or recency.
+        demo: how the demonstrator sums up: clean, noisy, recency or wordy.
     """
 
     system_prompt = PROMPTS[Tier.COPY]

@@ -129,6 +129,23 @@ async def test_demonstrators_err_as_often_as_they_say() -> None:
     assert recent == pytest.approx(0.65 * (0.8 + 0.2 / 10), abs=0.06)  # and so the likelier one
 
 
+async def test_a_wordy_demonstrator_says_half_of_its_summaries_twice() -> None:
+    session = make_async("ludus/ledger-v0", demo="wordy")
+    twice = 0
+    for seed in range(300):
+        await session.reset(seed=seed)
+        for _ in range(9):
+            await session.step("n")
+        env = session.env
+        assert isinstance(env, LedgerRelay)
+        summary = env.demonstrate_summary(newest=False)
+        assert summary[::2] in ("abc", "abcabc")
+        if len(summary) == 12:
+            assert summary[:6] == summary[6:]
+            twice += 1
+    assert twice == pytest.approx(150, abs=35)  # four standard deviations
+
+
 async def test_a_demonstrator_answers_by_what_its_summary_kept() -> None:
     session = make_async("ludus/ledger-v0", demo="recency")
     agreed = 0
