@@ -51,11 +51,11 @@ def _calls_of(said: str, names: frozenset[str]) -> list[ToolCall] | None:
     """The calls a turn consists of; None if it is text."""
     body = body_of(said)
     objects, fault = _read_objects(body.text)
-    if body.tagged and not objects and not fault:
-        fault = "no JSON object after the tag"
     meant = _is_call(objects[0], names) if objects else bool(_BEGINNING.match(body.text))
     if not body.tagged and not meant:
         return None
+    if not objects and not fault:
+        fault = "no JSON object after the tag"
     calls = [as_call(one, f"call_{index}") for index, one in enumerate(objects)]
     if fault:
         calls.append(ToolCall(name="", id=f"call_{len(calls)}", error=fault))

@@ -121,9 +121,9 @@ def _plain(body: str) -> tuple[str, dict[str, str]]:
 
 def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolCall:
     """One call; what is wrong with it is in `error`, the others are read all the same."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+    name = _dotted(node.func) if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call) or not name:
         return ToolCall(name="", id=identity, error="an element of the list is not a call")
-    name = ast.unparse(node.func)
     name = names.get(name, name)
     if node.args or any(one.arg is None for one in node.keywords):
         return ToolCall(name=name, id=identity, error="name each argument: f(a=1)")
@@ -138,3 +138,12 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
     if fault := fault_of([name, arguments]):
         return ToolCall(name="", id=identity, error=fault)
     return ToolCall(name=name, arguments=arguments, id=identity)
+
+
+def _dotted(node: ast.expr) -> str:
+    """A name, `a.b` for that of a method; empty if it is none."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""

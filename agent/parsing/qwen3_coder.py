@@ -141,7 +141,8 @@ def _parameters(
     arguments: dict[str, Any] = {}
     while (parameter := _PARAMETER.match(text, position)) is not None:
         key = _bare(parameter[1])
-        value, position = _value_text(text, parameter.end(), key, {*schemas} - {*arguments, key})
+        others = {name for name in schemas if name != key and name not in arguments}
+        value, position = _value_text(text, parameter.end(), key, others)
         try:
             arguments[key] = read_value(value, schemas.get(key, set()))
         except (ValueError, RecursionError) as error:
