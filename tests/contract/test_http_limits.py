@@ -125,6 +125,22 @@ async def test_malformed_json_is_400_with_the_reason(
     assert "JSON" in error["message"]
 
 
+async def test_a_client_that_leaves_within_its_body_is_no_failure_of_the_server(
+    http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = http._base_url
+    assert url is not None
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    head = f"POST /v1/sessions/a/step HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 900\r\n"
+    writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + b'{"seq": 1')
+    await writer.drain()
+    await asyncio.sleep(0.1)  # the server waits for the rest
+    writer.transport.abort()
+    await asyncio.sleep(0.1)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    assert (await create(http, "after"))[0] == 200
+
+
 async def test_json_nested_without_end_is_400(http: aiohttp.ClientSession) -> None:
     body = b'{"seq": 0, "options": {"a": ' + b"[" * 4000 + b"]" * 4000 + b"}}"
     headers = {"Content-Type": "application/json"}

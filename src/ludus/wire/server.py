@@ -248,6 +248,8 @@ class HttpServer:
             ) from None
         except web.HTTPRequestEntityTooLarge:
             raise _too_large(length, self._max_body_bytes) from None
+        except (ConnectionError, web.RequestPayloadError):
+            raise Refused("the connection ended within the body", "malformed") from None
         return decode(body, route.payload, format)
 
     def _respond(
