@@ -56,13 +56,13 @@ def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
 
 def learn_to_answer(setting: Setting, folder: Path, model: Path, seed: int) -> Path:
     """First copying: a summary asks for every register. Then answering, which is one token of an
-    episode: from episodes of many lengths that ask for any write, many in each step.
+    episode: from short episodes that ask for any write, many in each step.
     """
     window, stop, batch = setting.shown, setting.copied, setting.answer_batch
     copies = sft(setting, folder / "copies", model, seed, setting.copy_steps, window, stop=stop)
-    many, steps, stop = setting.mixed, setting.answer_steps, setting.answered
+    short, steps, stop = setting.short, setting.answer_steps, setting.answered
     answers = folder / "answers"
-    return sft(many, answers, copies, seed, steps, window, gap=1, batch=batch, stop=stop)
+    return sft(short, answers, copies, seed, steps, window, gap=1, batch=batch, stop=stop)
 
 
 def has_learned(folder: Path, loss: float) -> bool:

@@ -37,9 +37,9 @@ class Setting:
     answer_steps: int = 1500
     answer_batch: int = 48
     answered: float = 3e-3
-    """Then episodes of a quarter, half and all of T that ask for any write, until the loss is below
-    this, or all again from other weights. RL does not get past what is missing here. Most weights
-    take 66 to 519 steps with three registers, about a thousand with four.
+    """Then episodes of about half a window, one and two that ask for any write, until the loss is
+    below this, or all again from other weights. RL does not get past what is missing here. Most
+    weights take 66 to 519 steps with three registers, about a thousand with four.
     """
     attempts: int = 2
     """Random weights it is begun from, at most."""
@@ -82,6 +82,11 @@ class Setting:
         """Turns from the write that decides to the question: no window shows so many lines."""
         lines = self.window // TURN_TOKENS
         return lines // 2 + 1 if self.fetches else lines
+
+    @property
+    def short(self) -> "Setting":
+        """Episodes of half a window, one and two: a good part of what they say are answers."""
+        return replace(self, turns=max(self.registers + 1, self.gap // 2), doublings=2)
 
     @property
     def mixed(self) -> "Setting":
