@@ -61,8 +61,10 @@ def literal(node: ast.expr) -> Any:
             return number
         case ast.Name(id=name) if name in _NAMES:
             return _NAMES[name]
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-            return literal(ast.Constant(-number))
+        case ast.UnaryOp(op=sign, operand=ast.Constant(value=int() | float() as number)) if (
+            isinstance(sign, ast.USub | ast.UAdd) and not isinstance(number, bool)
+        ):
+            return literal(ast.Constant(-number if isinstance(sign, ast.USub) else number))
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return [literal(element) for element in elements]
         case ast.Dict(keys=keys, values=values):

@@ -4,8 +4,8 @@
     <function=f>{"a": 1}</function>
 
 The second way is that of Llama 3.1 for functions told in the prompt. Both are read only where the
-turn begins with one: prose that holds braces is prose, and so is an object that is no call. A fence
-around the whole turn counts for nothing.
+turn, or what follows the tag, begins with one: prose that holds braces is prose, and so is an
+object that is no call. A fence around the whole turn counts for nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, after_space, as_call, as_json, decoder, given_arguments
 from .scan import MOST_CALLS, bounded
-from .whole_turn import PYTHON_TAG, after_thoughts, body_of
+from .whole_turn import PYTHON_TAG, TAG, after_thoughts, announced, body_of
 
 
 class Llama3JsonFormat:
@@ -30,8 +30,8 @@ class Llama3JsonFormat:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         names = frozenset(tool.name for tool in tools)
-        cut = after_thoughts(text, lambda said: _all_whole(_calls_of(said, names)))
-        calls = _calls_of(text[cut:], names)
+        start = after_thoughts(text, lambda said: _all_whole(_find(said, 0, names)[1]))
+        cut, calls = _find(text, start, names)
         if calls is None:
             return Message(role=Role.ASSISTANT, content=text)
         if not complete:  # nothing says that it was not to go on
@@ -45,6 +45,15 @@ class Llama3JsonFormat:
 
 def _all_whole(calls: Sequence[ToolCall] | None) -> bool:
     return calls is not None and not any(call.error for call in calls)
+
+
+def _find(text: str, start: int, names: frozenset[str]) -> tuple[int, list[ToolCall] | None]:
+    """Where from `start` on the calls begin, or else what is announced by a tag; and what it is."""
+    calls = _calls_of(text[start:], names)
+    if calls is not None:
+        return start, calls
+    at = announced(text, start, _ANNOUNCED)
+    return at, _calls_of(text[at:], names)
 
 
 def _calls_of(said: str, names: frozenset[str]) -> list[ToolCall] | None:
@@ -63,10 +72,12 @@ def _calls_of(said: str, names: frozenset[str]) -> list[ToolCall] | None:
 
 
 _BEGINNING = re.compile(
-    r"""\s*(?:\[\s*)?\{\s*["'](?:(?:name|function|function_name)["']\s*:|type["']\s*:\s*["']function)"""
+    r"""\s*(?:\[\s*)?\{\s*["'](?:type["']\s*:\s*["']function"""
+    r"""|(?:name|function|function_name|arguments|parameters)["']\s*:)"""
     r"|<function="
 )
 """How an object that cannot be read begins if it was going to be a call."""
+_ANNOUNCED = re.compile(rf"{TAG}\s*(?:[\[{{]|<function=)")
 
 
 def _is_call(decoded: Any, names: frozenset[str]) -> bool:

@@ -2,7 +2,8 @@
 
     [f(a=1), g()]
 
-Read only where the turn begins with one. Python is parsed, never run: arguments must be literals.
+Read only where the turn, or what follows the tag of Llama 4, begins with one; calls of tools on
+offer are also read without the brackets. Python is parsed, never run: arguments must be literals.
 Names that Python would not take, such as `get-weather` or the argument `from`, are read all the
 same: tools have them.
 """
@@ -21,7 +22,7 @@ from ludus.messages import Message, Role, ToolCall
 from .json_calls import CUT, fault_of
 from .literals import MAX_PYTHON_CHARS, Unreadable, expression, literal
 from .scan import MOST_CALLS
-from .whole_turn import Body, after_thoughts, body_of
+from .whole_turn import TAG, Body, after_thoughts, announced, body_of
 
 
 class Llama3PythonicFormat:
@@ -31,8 +32,7 @@ class Llama3PythonicFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        cut = after_thoughts(text, _is_list)
-        body = body_of(text[cut:])
+        cut, body = _find(text, after_thoughts(text, _is_list), tools)
         if not _begins_list(body, tools):
             return Message(role=Role.ASSISTANT, content=text)
         try:
@@ -53,20 +53,41 @@ def _as_python(call: ToolCall) -> str:
     return f"{call.name}({arguments})"
 
 
-_FIRST_CALL = re.compile(r"\[\s*([A-Za-z_][\w.-]*)\s*\(")
+_FIRST_CALL = re.compile(r"(\[\s*)?([A-Za-z_][\w.-]*)\s*\(")
+_NAMED_OR_NONE = re.compile(r"\s*(?:\)\s*[\],]|[\w$@.-]++\s*=)")
+"""What follows the parenthesis in a list of calls."""
+_ANNOUNCED = re.compile(rf"{TAG}\s*{_FIRST_CALL.pattern}")
+
+
+def _find(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[int, Body]:
+    """Where from `start` on the list begins, or else what is announced by a tag; and what it is."""
+    body = body_of(text[start:])
+    if _begins_list(body, tools):
+        return start, body
+    at = announced(text, start, _ANNOUNCED)
+    return at, body_of(text[at:])
 
 
 def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
-    """Whether a turn is meant as a list of calls; a block of code may begin like one."""
+    """Whether a turn is meant as a list of calls. Code may begin like one, and so may prose: with
+    `[Smith (2020)]`, or `search (the tool)` where the brackets are left out.
+    """
     first = _FIRST_CALL.match(body.text)
     if first is None:
         return False
-    return not body.fenced or not tools or any(first[1] == tool.name for tool in tools)
+    offered = any(first[2] == tool.name for tool in tools)
+    if first[1] is None:
+        return offered and (body.tagged or _is_list(body.text))
+    if offered or body.tagged or not tools:
+        return True
+    return not body.fenced and _NAMED_OR_NONE.match(body.text, first.end()) is not None
 
 
 def _is_list(said: str) -> bool:
-    """Whether `said` is a list of calls as it stands."""
+    """Whether `said` is a list of calls as it stands, or a tag announces one."""
     body = body_of(said)
+    if _FIRST_CALL.match(body.text) is None:
+        body = body_of(said[announced(said, 0, _ANNOUNCED) :])
     if _FIRST_CALL.match(body.text) is None:
         return False
     try:
@@ -77,7 +98,7 @@ def _is_list(said: str) -> bool:
 
 def _read_list(body: str) -> list[ToolCall]:
     try:
-        made, names = _plain(body)
+        made, names = _plain(body if body.startswith("[") else f"[{body}\n]")
         tree = expression(made)
     except Unreadable as error:
         raise Unreadable(f"not a Python list of calls: {error}") from None
@@ -92,7 +113,7 @@ _STRING_OR_NAME = re.compile(
     r"""'{3}.*?(?:'{3}|\Z)|"{3}.*?(?:"{3}|\Z)"""
     r"""|'(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z)"""
     r"""|(?<=[\[,\s])(?P<function>[A-Za-z_][\w.-]*+)(?=\s*\()"""
-    r"""|(?<=[(,\s])(?P<argument>[a-z]++)(?=\s*=)""",
+    r"""|(?<=[(,\s])(?P<argument>[\w$@.-]++)(?=\s*=(?!=))""",
     re.DOTALL,
 )
 
@@ -108,9 +129,8 @@ def _plain(body: str) -> tuple[str, dict[str, str]]:
 
     def put(found: re.Match[str]) -> str:
         name = found["function"] or found["argument"] or ""
-        if not name or all(
-            part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")
-        ):
+        parts = found["function"].split(".") if found["function"] else [name]
+        if not name or all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
             return found[0]
         made = f"{mark}{len(names)}"
         names[made] = name

@@ -30,13 +30,13 @@ from ludus.messages import Message, ToolCall
 
 from .json_calls import CUT, fault_of
 from .scan import scan
-from .thoughts import CLOSE
+from .thoughts import closing
 from .typed import read_value, schemas_of
 
 _OUTER = r"(?:seed:)?tool_call"
 _FUNCTION = re.compile(rf"(?:<{_OUTER}>\s*)?<function=([^<>\n]{{0,256}})>")
 _BEGINNING = re.compile(rf"{_FUNCTION.pattern}|<{_OUTER}>(?:\s*<function=)?|<function=")
-_PARAMETER = re.compile(r"\s*<parameter=([^<>\n]{0,256})>\n?")
+_PARAMETER = re.compile(r"\s*<parameter=([^<>\n]{0,256})>(\r?\n)?")
 _END_OF_VALUE = re.compile(
     rf"</parameter>(?=\s*(?:<parameter=|</function>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>)))"
 )
@@ -94,9 +94,9 @@ def _read(
 ) -> tuple[list[ToolCall], int]:
     """The call that begins at `start`, and where to read on."""
     begun = _FUNCTION.match(text, start)
-    if begun is None:
+    name = _bare(begun[1]) if begun is not None else ""
+    if begun is None or not name:
         return _no_function(text, start, identity, complete=complete)
-    name = _bare(begun[1])
     try:
         arguments, position = _parameters(
             text, begun.end(), schemas_of(name, tools), complete=complete
@@ -143,6 +143,7 @@ def _parameters(
         key = _bare(parameter[1])
         others = {name for name in schemas if name != key and name not in arguments}
         value, position = _value_text(text, parameter.end(), key, others)
+        value = value.removesuffix(parameter[2] or "\n")
         try:
             arguments[key] = read_value(value, schemas.get(key, set()))
         except (ValueError, RecursionError) as error:
@@ -152,7 +153,9 @@ def _parameters(
     if closed is None and complete:
         closed = _END_OF_TURN.match(text, position)
     if closed is None:
-        raise _Unreadable("the function is not closed", position, unclosed=True)
+        ended = _END_OF_TURN.match(text, position) is not None
+        reason = "the function is not closed" if ended else _NO_FUNCTION
+        raise _Unreadable(reason, position, unclosed=True)
     return arguments, closed.end()
 
 
@@ -163,7 +166,7 @@ def _value_text(text: str, start: int, key: str, others: set[str]) -> tuple[str,
     nor was one that holds the end of the thoughts and then a function.
     """
     end = _END_OF_VALUE.search(text, start)
-    value = text[start : len(text) if end is None else end.start()].removesuffix("\n")
+    value = text[start : len(text) if end is None else end.start()]
     missed = {_bare(found[1]) for found in _NEXT_PARAMETER.finditer(value)} & others
     if end is None or missed or _is_half_a_thought(value):
         unclosed = end is None
@@ -172,5 +175,5 @@ def _value_text(text: str, start: int, key: str, others: set[str]) -> tuple[str,
 
 
 def _is_half_a_thought(value: str) -> bool:
-    closed = value.find(CLOSE)
+    closed = closing(value)
     return closed >= 0 and _FUNCTION.search(value, closed) is not None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ludus.messages import Message, Role, ToolCall
 
-from .thoughts import CLOSE, OPEN
+from .thoughts import closing, opening, past
 
 MOST_CALLS = 128
 """Calls of one turn that are read; those after them share one error."""
@@ -88,8 +88,8 @@ class _Turn:
 
     def run(self) -> None:
         """Go through the text, from mark to mark."""
-        call, opened = _Next(self.text, self.find), _Next(self.text, _tag(OPEN))
-        closed, stop = _Next(self.text, _tag(CLOSE)), _Next(self.text, _tag(self.stop_at))
+        call, opened = _Next(self.text, self.find), _Next(self.text, opening)
+        closed, stop = _Next(self.text, closing), _Next(self.text, _tag(self.stop_at))
         end = len(self.text)
         while self.position < end and len(self.calls) < MOST_CALLS:
             at = self.position
@@ -112,7 +112,7 @@ class _Turn:
         self._say(start)
         made, after = self.read(self.text, start, f"call_{len(self.calls)}")
         end = closed.after(start)
-        inside = self.text.find(OPEN, start, end) >= 0  # it thinks in the middle of the call
+        inside = 0 <= opening(self.text, start) < end  # it thinks in the middle of the call
         if not self.thought and any(one.error for one in made) and end < after and not inside:
             self._thoughts_end(end)  # what could not be read was half a thought
             return
@@ -126,15 +126,15 @@ class _Turn:
         later one: that is a tag somebody talks about.
         """
         if closed < len(self.text):
-            self._say(closed + len(CLOSE))
+            self._say(past(self.text, closed))
             self.thought = True
         else:
-            self._say(start + len(OPEN) if self.thought else len(self.text))
+            self._say(past(self.text, start) if self.thought else len(self.text))
 
     def _thoughts_end(self, closed: int) -> None:
         """Everything so far was thought."""
         self.calls.clear()
-        self.position = closed + len(CLOSE)
+        self.position = past(self.text, closed)
         self.spoken[:] = [self.text[: self.position]]
         self.thought, self.invented = True, False
 

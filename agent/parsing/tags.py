@@ -50,9 +50,9 @@ def _render(call: ToolCall, parameters: list[str]) -> str:
     values = list(call.arguments.values())
     text = _text(values[0] if len(values) == 1 else call.arguments if values else "")
     elsewhere = bool(parameters) and parameters[0] not in call.arguments
-    looks_named = len(parameters) > 1 and text.lstrip().startswith("{")
-    if len(values) == 1 and (elsewhere or looks_named):
-        text = _text(call.arguments)  # or it would be read as another's
+    looks_otherwise = len(parameters) > 1 and text.strip()[:1] in ("", "{")
+    if len(values) == 1 and (elsewhere or looks_otherwise):
+        text = _text(call.arguments)  # or it would be read as another's, or as none
     return f"<{call.name}>{text}</{call.name}>"
 
 
@@ -96,7 +96,7 @@ def _arguments(content: str, parameters: dict[str, set[str]]) -> dict[str, Any]:
             decoded = decoder.decode(content)
         except (ValueError, RecursionError):
             decoded = None
-        if isinstance(decoded, dict) and decoded.keys() <= parameters.keys():
+        if isinstance(decoded, dict) and (not decoded or decoded.keys() & parameters.keys()):
             return decoded
     first = next(iter(parameters))
     return {first: read_value(content, parameters[first])}

@@ -1,8 +1,33 @@
-"""Where a model thinks: calls in its thoughts are not calls."""
+"""Where a model thinks: calls in its thoughts are not calls. Seed-OSS thinks in `<seed:think>`."""
 
 from __future__ import annotations
 
-OPEN, CLOSE = "<think>", "</think>"
+import re
+
+CLOSE = "</think>"
+_OPENING, _CLOSING = re.compile(r"<(?:seed:)?think>"), re.compile(r"</(?:seed:)?think>")
+
+
+def opening(text: str, start: int = 0) -> int:
+    """Where, from `start` on, thoughts begin; -1 if nowhere."""
+    found = _OPENING.search(text, start)
+    return -1 if found is None else found.start()
+
+
+def closing(text: str, start: int = 0) -> int:
+    """Where, from `start` on, a tag ends thoughts; -1 if nowhere."""
+    found = _CLOSING.search(text, start)
+    return -1 if found is None else found.start()
+
+
+def past(text: str, tag: int) -> int:
+    """The position after the tag that stands at `tag`."""
+    return text.index(">", tag) + 1
+
+
+def thinks_first(text: str) -> bool:
+    """Whether `text` begins with thoughts."""
+    return _OPENING.match(text.lstrip()) is not None
 
 
 def end_of_thoughts(text: str) -> int:
@@ -17,10 +42,9 @@ def end_of_thoughts(text: str) -> int:
     >>> end_of_thoughts("b")
     0
     """
-    begun = text.lstrip().startswith(OPEN)
-    closed = text.find(CLOSE)
+    begun, closed = thinks_first(text), closing(text)
     if closed >= 0:
-        opened = text.find(OPEN)
+        opened = opening(text)
         if begun or opened < 0 or closed < opened:
-            return closed + len(CLOSE)
+            return past(text, closed)
     return len(text) if begun else 0

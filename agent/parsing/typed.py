@@ -89,7 +89,8 @@ def read_value(text: str, types: set[str]) -> Any:
         return text
     if "string" in types and not _is_one(decoded, types):
         return text
-    return decoded
+    whole = isinstance(decoded, float) and decoded.is_integer() and abs(decoded) < 1 << 53
+    return int(decoded) if whole and types & {"integer", "number"} == {"integer"} else decoded
 
 
 def _decoded(text: str, types: set[str]) -> Any:

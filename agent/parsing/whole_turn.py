@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .thoughts import CLOSE, OPEN, end_of_thoughts
+from .thoughts import closing, end_of_thoughts, opening, thinks_first
 
 PYTHON_TAG = "<|python_tag|>"
 _TAGS = (PYTHON_TAG, "<|python_start|>")
-_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>", "<|python_end|>")
+TAG = rf"(?:{'|'.join(map(re.escape, _TAGS))})"
+_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|end_of_text|>", "<|python_end|>")
 _FENCE = re.compile(r"```[a-z_]{0,16}\s")
 
 
@@ -43,8 +44,17 @@ def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
     """Where the turn begins that follows the thoughts. A turn that is a call as it stands has none:
     tags in it are part of its arguments.
     """
-    begun = text.lstrip().startswith(OPEN)
-    return 0 if CLOSE not in text or (not begun and is_call(text)) else end_of_thoughts(text)
+    if closing(text) < 0 or (not thinks_first(text) and is_call(text)):
+        return 0
+    return end_of_thoughts(text)
+
+
+def announced(text: str, start: int, call: re.Pattern[str]) -> int:
+    """Where, after something was said, a tag announces a call; the end of the text if nowhere."""
+    found = call.search(text, start)
+    if found is None or 0 <= opening(text, start) < found.start():  # a thought
+        return len(text)
+    return found.start()
 
 
 def without_ends(text: str) -> str:
