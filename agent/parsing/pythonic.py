@@ -149,7 +149,7 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
         return ToolCall(name=name, id=identity, error="name each argument: f(a=1)")
     given = [names.get(str(one.arg), str(one.arg)) for one in node.keywords]
     if twice := [key for key, times in Counter(given).items() if times > 1]:
-        return ToolCall(name=name, id=identity, error=f"{twice[0]} is given twice")
+        return ToolCall(name=name, id=identity, error=f"{twice[0][:80]} is given twice")
     try:
         values = [literal(one.value) for one in node.keywords]
     except (Unreadable, RecursionError) as error:

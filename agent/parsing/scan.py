@@ -29,16 +29,21 @@ Read = Callable[[str, int, str], tuple[list[ToolCall], int]]
 """The calls that begin at a position, given the id of the first, and where to read on."""
 
 
-def scan(text: str, find: Find, read: Read, *, stop_at: str = "") -> Message:
+def nowhere(text: str, start: int) -> int:
+    """Finds nothing."""
+    return -1
+
+
+def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
     """Read an assistant turn.
 
     Args:
         text: what the model wrote.
         find: looks for calls.
         read: reads them; what cannot be read comes back as a call with an error.
-        stop_at: a tag after which nothing is a call.
+        stop: looks for that after which nothing is a call.
     """
-    turn = _Turn(text, find, read, stop_at)
+    turn = _Turn(text, find, read, stop)
     turn.run()
     said = "".join(turn.spoken)
     content = said.strip() if turn.calls else text
@@ -69,16 +74,12 @@ class _Next:
         return len(self._text) if self._at < 0 else self._at
 
 
-def _tag(mark: str) -> Find:
-    return (lambda text, start: text.find(mark, start)) if mark else (lambda text, start: -1)
-
-
 @dataclass(slots=True)
 class _Turn:
     text: str
     find: Find
     read: Read
-    stop_at: str
+    stop: Find
     spoken: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     position: int = 0
@@ -89,7 +90,7 @@ class _Turn:
     def run(self) -> None:
         """Go through the text, from mark to mark."""
         call, opened = _Next(self.text, self.find), _Next(self.text, opening)
-        closed, stop = _Next(self.text, closing), _Next(self.text, _tag(self.stop_at))
+        closed, stop = _Next(self.text, closing), _Next(self.text, self.stop)
         end = len(self.text)
         while self.position < end and len(self.calls) < MOST_CALLS:
             at = self.position

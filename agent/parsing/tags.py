@@ -1,8 +1,8 @@
 """Tag style: `<search>query</search>`, a tag for each tool on offer, its content the argument.
 
 What stands inside the tag is the tool's first parameter, as text. A tool with several may be given
-a JSON object of them. Only tools that are on offer are tags; calls after `<answer>` are not made:
-the answer has been given. A tag that was begun and not closed is not executed.
+a JSON object of them. Only tools that are on offer are tags; calls after an `<answer>` that is
+closed are not made: the answer has been given. A tag that was begun and not closed is not executed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, decoder, fault_of
-from .scan import scan
+from .scan import Find, scan
 from .typed import read_value, schemas_of
 
-ANSWER = "<answer>"
+_ANSWER, _ANSWERED = "<answer>", "</answer>"
 
 
 class TagFormat:
@@ -39,11 +39,17 @@ class TagFormat:
             return -1 if found is None else found.start()
 
         read = partial(_read, opening=opening, complete=complete, tools=tools)
-        return scan(text, find, read, stop_at=ANSWER)
+        return scan(text, find, read, stop=_answer_of(text))
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "\n".join(_render(call, list(schemas_of(call.name, tools))) for call in calls)
+
+
+def _answer_of(text: str) -> Find:
+    """Where an answer begins; a tag that is never closed is one somebody talks about."""
+    last = max(text.rfind(_ANSWERED), 0)
+    return lambda text, start: text.find(_ANSWER, start, last)
 
 
 def _render(call: ToolCall, parameters: list[str]) -> str:

@@ -259,6 +259,17 @@ def test_an_object_with_one_known_argument_is_the_arguments() -> None:
     assert read(TAGS, '<ferry>{"deck": 2}</ferry>') == [("ferry", {"port": '{"deck": 2}'})]
 
 
+def test_an_answer_tag_somebody_talks_about_is_no_answer() -> None:
+    text = "The result goes between <answer> tags.\n<ferry>Kiel</ferry>"
+    assert read(TAGS, text) == [FERRY]
+    assert read(TAGS, f"{text} <answer>4</answer>") == []
+
+
+def test_a_name_given_twice_is_told_in_short() -> None:
+    name = "a" * 50_000
+    assert len(reason(PYTHON, f"[ferry({name}=1, {name}=2)]")) < 120
+
+
 # --- what is written is read -------------------------------------------------------------------
 
 PIECES = [
