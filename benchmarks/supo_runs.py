@@ -34,13 +34,16 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
 
 
 def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
-    """What the clean demonstrator teaches, from the first random weights that come to learn it."""
+    """What the clean demonstrator teaches, from the first random weights that come to learn it, or
+    from those that come closest.
+    """
     from ludus.envs import make_async
     from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
     from ludus.wire.arguments import parse_served
 
     name, arguments = parse_served(setting.env())
     phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *PHRASES]
+    learned: dict[Path, float] = {}
     for attempt in range(setting.attempts):
         start = folder / f"from-{attempt}"
         weights = seed + 1_000_000 * attempt
@@ -48,8 +51,10 @@ def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
             start / "model", phrases=phrases, seed=weights, max_length=4096, **SHAPE
         )
         clean = learn_to_answer(setting, start, model, seed)
-        if has_learned(start / "answers", setting.answered):
+        learned[clean] = last_loss(start / "answers")
+        if learned[clean] < setting.answered:
             break
+    clean = min(learned, key=learned.__getitem__)
     steps, lr, settled = setting.settle_steps, setting.demo_lr, folder / "settled"
     return sft(setting, settled, clean, seed, steps, setting.window, lr=lr, falls=True)
 
@@ -65,13 +70,13 @@ def learn_to_answer(setting: Setting, folder: Path, model: Path, seed: int) -> P
     return sft(short, answers, copies, seed, steps, window, gap=1, batch=batch, stop=stop)
 
 
-def has_learned(folder: Path, loss: float) -> bool:
-    """Whether a stage ended with so low a loss."""
+def last_loss(folder: Path) -> float:
+    """The mean loss at a stage's end, over the updates that end one."""
     from ludus.metrics import read_metrics
     from ludus.trainer.sft import STOP_UPDATES
 
     rows = read_metrics(folder / "metrics.jsonl")[-STOP_UPDATES:]
-    return statistics.fmean(row["loss"] for row in rows) < loss
+    return statistics.fmean(row["loss"] for row in rows)
 
 
 def whole_warm_start(setting: Setting, folder: Path, clean: Path, seed: int) -> Path:
