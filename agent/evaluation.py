@@ -7,6 +7,7 @@ computed) is counted by itself. It is never a zero.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -22,7 +23,9 @@ from .loop import Limits, play
 from .policy import Policy
 from .trajectory import Episode, Stop
 
+logger = logging.getLogger(__name__)
 PAGE = 500
+CLOSE_TIMEOUT_S = 5.0
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +148,10 @@ class _Table:
             for task, index in self._waiting:
                 self.played[task, index] = await self._play(session, policy, task, index)
                 self._on_episode(self.played[task, index])
+                if self.played[task, index].trajectories[0].stop is Stop.TIMEOUT:
+                    await _leave(session)  # a call of it may never come back
+                    session = open_session()
+                    policy = policy_for(session)
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()
@@ -156,6 +163,15 @@ class _Table:
         )  # fmt: skip
         episode.index, episode.group = index, f"{task}#{self._seed}"
         return episode
+
+
+async def _leave(session: Playable) -> None:
+    """Close a session that may be stuck."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await session.close()
+    except Exception as error:
+        logger.warning("%s was not closed: %s", session.id, str(error) or type(error).__name__)
 
 
 def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluation:

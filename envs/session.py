@@ -25,6 +25,7 @@ from ludus.messages import Message, Observation, ToolCall, as_action, tool_resul
 from ludus.verdict import Verdict
 
 from .protocol import Briefing, Info, TextEnv
+from .shapes import as_reset, as_step, as_task_set, refuse_other_signatures
 from .tasks import SPLITS, Task, TaskPage, TaskSet, page_of, pick
 from .tools.spec import ToolFault, ToolResult, fault_counts
 
@@ -37,7 +38,12 @@ class EnvSession:
     def __init__(
         self, env: TextEnv, env_id: str = "", *, task_sets: dict[str, TaskSet] | None = None
     ) -> None:
-        """Drive `env`; sessions of one environment may share the `task_sets` they have built."""
+        """Drive `env`; sessions of one environment may share the `task_sets` they have built.
+
+        Raises:
+            CheckFailed: `reset` or `step` cannot be called as the contract says.
+        """
+        refuse_other_signatures(env)
         self.env = env
         self.id = env_id or type(env).__name__
         self.turns = 0
@@ -54,7 +60,7 @@ class EnvSession:
     def tasks(self, split: str) -> TaskSet:
         """The tasks of a split; built once."""
         if split not in self._tasks:
-            self._tasks[split] = self.env.tasks(split)
+            self._tasks[split] = as_task_set(split, self.env.tasks(split))
         return self._tasks[split]
 
     async def task_page(self, split: str, *, offset: int = 0, limit: int = 100) -> TaskPage:
@@ -80,7 +86,7 @@ class EnvSession:
         self._check_options(chosen)
         self.env.task = task
         self.env.rng = task.rng(0 if seed is None else seed)
-        observation, info = _as_reset(
+        observation, info = as_reset(
             await _value(self.env.reset(seed=seed, options={**chosen, "task": task.id}))
         )
         briefing = info.setdefault("briefing", self.env.briefing())
@@ -114,7 +120,7 @@ class EnvSession:
         self._open = False  # an exception below ends the episode
         runs_tools = bool(message.tool_calls) and bool(self.env.tools)
         made = self._run_tools(message) if runs_tools else self.env.step(self._for_env(message))
-        observation, reward, terminated, truncated, info = _as_step(await _value(made))
+        observation, reward, terminated, truncated, info = as_step(await _value(made))
         value = _reward(reward, info)
         self.turns += 1
         if self._max_turns is not None and self.turns >= self._max_turns and not terminated:
@@ -203,34 +209,28 @@ class EnvSession:
                 raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
 
 
-async def _value(made: Any) -> Any:
-    return await made if inspect.isawaitable(made) else made
+def expert_action(session: EnvSession) -> str | Message:
+    """What the environment's own expert does now.
 
-
-def _as_reset(made: Any) -> tuple[Observation, Info]:
-    if isinstance(made, tuple) and len(made) == 2:
-        observation, info = made
-        if _is_observation(observation) and isinstance(info, dict):
-            return observation, dict(info)
-    raise CheckFailed(f"reset() must return (observation, info), got {made!r:.120}")
-
-
-def _as_step(made: Any) -> tuple[Observation, object, bool, bool, Info]:
-    if isinstance(made, tuple) and len(made) == 5:
-        observation, reward, terminated, truncated, info = made
-        ends = isinstance(terminated, bool) and isinstance(truncated, bool)
-        if _is_observation(observation) and ends and isinstance(info, dict):
-            return observation, reward, terminated, truncated, dict(info)
-    raise CheckFailed(
-        "step() must return (observation: str or list of Message, reward, terminated: bool, "
-        f"truncated: bool, info: dict), got {made!r:.160}"
+    Raises:
+        ConfigError: it has none, or what it does is no action.
+    """
+    said: object = session.env.demonstrate()
+    if isinstance(said, (str, Message)):
+        return said
+    if said is None:
+        raise ConfigError(
+            f"{session.id} has no expert: its demonstrate() returned None; write one, or name "
+            "another policy"
+        )
+    raise ConfigError(
+        f"demonstrate() of {session.id} must return a str, a Message, or None, got "
+        f"{type(said).__name__}: {said!r:.80}"
     )
 
 
-def _is_observation(value: Any) -> bool:
-    if isinstance(value, str):
-        return True
-    return isinstance(value, list) and all(isinstance(message, Message) for message in value)
+async def _value(made: Any) -> Any:
+    return await made if inspect.isawaitable(made) else made
 
 
 def _reveal(gold: object, info: Info) -> None:
@@ -253,5 +253,5 @@ def _reward(reward: object, info: Info) -> float:
             Verdict.error(f"the reward must be a number or a Verdict, got {reward!r:.80}")
         )
     if not math.isfinite(reward):
-        raise RewardUnavailable(Verdict.error(f"the reward is {reward!r}"))
+        raise RewardUnavailable(Verdict.error(f"the reward must be finite, got {reward!r}"))
     return float(reward)

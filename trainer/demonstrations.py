@@ -23,6 +23,7 @@ from ludus.agent import (
 )
 from ludus.agent.context import ContextManager, KeepEverything
 from ludus.envs import EnvSession, ToolSpec
+from ludus.envs.session import expert_action
 from ludus.errors import ConfigError
 from ludus.messages import Message, as_action
 
@@ -79,15 +80,17 @@ class ExpertPolicy:
         return [*self.session.env.briefing().tools, *self.context.tools]
 
     def _shown(self, span: Span) -> str | Message:
-        env, name = self.session.env, "demonstrate"
-        shown: str | Message | None
-        if span.kind is TurnKind.SUMMARY:
-            shown, name = env.demonstrate_summary(newest=span.shows_newest), "demonstrate_summary"
-        else:
-            shown = env.demonstrate()
-        if shown is None:
-            raise ConfigError(f"{self.session.id} has no expert: its {name}() returned None")
-        return shown
+        env = self.session.env
+        if span.kind is not TurnKind.SUMMARY:
+            return expert_action(self.session)
+        summary = env.demonstrate_summary(newest=span.shows_newest)
+        if summary is None:
+            raise ConfigError(
+                f"the window of {self.window} tokens is full, and {self.session.id} cannot go on: "
+                "its demonstrate_summary() returned None; write it, make the window larger, or "
+                "take another context.manager"
+            )
+        return summary
 
 
 async def demonstrate(
@@ -109,5 +112,7 @@ async def demonstrate(
     trajectory = episode.trajectories[0]
     if not trajectory.verdict.ok or trajectory.stop in (Stop.CONTEXT_FULL, Stop.MAX_SUMMARIES):
         reason = trajectory.verdict.detail or f"it ended with {trajectory.stop!s}; window {window}"
+        if trajectory.stop is Stop.CONTEXT_FULL:
+            reason += " is too small for it; make it larger"
         raise ConfigError(f"{session.id} could not demonstrate task {episode.task}: {reason}")
     return episode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
+from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError
 from ludus.llm import TokenBudget
@@ -116,6 +118,7 @@ def main(arguments: Sequence[str]) -> int:
         title = f"{options.model or options.policy} on {name}, {options.split}"
         page = page_of_evaluation(episodes, title=title, passing=options.passing)
         write_page(page, Path(options.html))
+        print(f"page  {options.html}", file=sys.stderr)
     if options.json:
         print(msgspec.json.encode(result).decode())
     else:
@@ -127,7 +130,7 @@ async def _evaluate(options: Options, name: str) -> list[Episode]:
     with ExitStack() as stack:
         note = _Notes(options, stack)
         async with (
-            opener(name) as open_session,
+            opener(name, call_timeout_s=options.episode_timeout_s) as open_session,
             _served(options) as policy,
             _added(options) as tools,
         ):
@@ -254,14 +257,13 @@ def expert(session: Playable) -> Policy:
         ConfigError: the session is remote: experts live where the environment does.
     """
     if not isinstance(session, EnvSession):
-        raise ConfigError("the expert lives in the environment's own process; leave out --url")
-    env = session.env
+        raise ConfigError(
+            "the expert lives in the environment's own process; leave out --url, or name another "
+            "--policy"
+        )
 
     def act(_: Sequence[Message]) -> str | Message:
-        action = env.demonstrate()
-        if action is None:
-            raise ConfigError(f"{session.id} has no expert: its demonstrate() gives None")
-        return action
+        return expert_action(session)
 
     return ScriptedPolicy(act)
 

@@ -48,4 +48,7 @@ def _import_file(path: Path) -> None:
         sys.path.append(folder)  # last: a file there hides nothing that is installed
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(name, module)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ConfigError(f"--import {str(path)!r}: {error}") from error

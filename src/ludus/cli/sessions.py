@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from ludus.envs import make_async
 from ludus.envs.connect import connect
 from ludus.envs.gym import Playable
+from ludus.envs.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
 
@@ -25,18 +26,34 @@ def named(name: str, url: str) -> str:
         UnknownThing: nobody registered it.
     """
     ensure_known(name if not url else f"{url}#{name}")
+    if "?" in name and (url or "#" in name):
+        raise ConfigError(
+            f"{name!r}: constructor arguments are fixed by whoever serves the environment; give "
+            "them to ludus serve"
+        )
     if kind_of(name) is not Kind.ENVIRONMENT:
         raise ConfigError(f"{name!r} is a verifier; an environment's id ends in -vN (ludus list)")
     return f"{url}#{name}" if url else name
 
 
 @asynccontextmanager
-async def opener(name: str) -> AsyncGenerator[Callable[[], Playable]]:
-    """Opens sessions of `name` on the running loop; closes the connection, not the sessions."""
+async def opener(
+    name: str, *, call_timeout_s: float | None = None
+) -> AsyncGenerator[Callable[[], Playable]]:
+    """Opens sessions of `name` on the running loop; closes the connection, not the sessions.
+
+    Args:
+        name: of the environment.
+        call_timeout_s: bounds the calls of one in this process, which then run on threads.
+    """
     url, remote, env_id = name.rpartition("#")
     if not remote:
         bare, arguments = parse_served(name)
-        yield lambda: make_async(bare, **arguments)
+        if call_timeout_s is None:
+            yield lambda: make_async(bare, **arguments)
+            return
+        async with OwnThreads(call_timeout_s=call_timeout_s) as threads:
+            yield lambda: threads.place(make_async(bare, **arguments))
         return
     async with connect(url, timeout_s=PROBE_S) as probe:
         await probe.make_async(env_id).describe()

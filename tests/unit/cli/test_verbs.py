@@ -201,6 +201,55 @@ def test_the_expert_is_right_and_random_text_is_not(
     assert {e["task"] for e in episodes} == {f"test/{i}" for i in range(20)}
 
 
+HANGS_AT_ONE_TASK = """
+import time
+import ludus
+
+@ludus.register("mine/hangs-v0")
+class Hangs(ludus.TextEnv):
+    system_prompt = "x"
+
+    def reset(self, *, seed=None, options=None):
+        return "x", {}
+
+    def step(self, action):
+        if self.task.id == "test/1":
+            time.sleep(1000)
+        return "", 1.0, True, False, {}
+
+    def demonstrate(self):
+        return "x"
+"""
+
+
+def test_a_step_that_never_comes_back_costs_its_episode_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS_AT_ONE_TASK)
+    done = run(
+        *(sys.executable, "-m", "ludus", "--import", "hangs.py", "eval", "mine/hangs-v0"),
+        *("--tasks", "4", "--concurrency", "1", "--episode-timeout-s", "1", "--json"),
+        cwd=tmp_path,
+    )
+    result = json.loads(done.stdout)
+    assert result["failures"] == {"timeout: no end within 1 s": 1}
+    assert (result["episodes"], result["reward"]["value"]) == (4, 1.0)
+
+
+def test_an_address_and_constructor_arguments_do_not_go_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = "ludus/arithmetic-v0?max_operations=1"
+    assert main(["eval", wanted, "--url", "http://127.0.0.1:9", "--policy", "random"]) == 2
+    assert "fixed by whoever serves" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_python_is_told_by_name_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.py").write_text("import ludus\ndef (\n")
+    assert main(["--import", str(tmp_path / "broken.py"), "list"]) == 2
+    assert "broken.py': invalid syntax (broken.py, line 2)" in capsys.readouterr().err
+
+
 def test_an_env_without_an_expert_has_only_failed_episodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -285,7 +285,7 @@ class Broken(TextEnv):
 
 @pytest.mark.parametrize("made", [None, "x", ("x",), (3, {}), (["x"], {}), ("x", None), ["x", {}]])
 async def test_a_reset_that_returns_something_else_names_it(made: Any) -> None:
-    with pytest.raises(CheckFailed, match="must return \\(observation, info\\)"):
+    with pytest.raises(CheckFailed, match=r"must return \(observation: .*, info: dict\)"):
         await EnvSession(Broken(made)).reset()
 
 
@@ -296,6 +296,25 @@ async def test_a_step_that_returns_something_else_names_it(made: Any) -> None:
     session = EnvSession(Broken(step=made))
     await session.reset()
     with pytest.raises(CheckFailed, match="must return \\(observation"):
+        await session.step("x")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (None, "got NoneType: None"),
+        (("x", 1.0, True, {}), r"got a tuple of 4: \('x', 1.0, True, {}\)"),
+        (("x", 1.0, 1, False, {}), "got terminated of type int: 1"),
+        ((7, 1.0, True, False, {}), "got observation of type int: 7"),
+        (("x", 1.0, True, False, None), "got info of type NoneType: None"),
+    ],
+)
+async def test_what_a_step_returns_is_refused_by_the_part_that_does_not_fit(
+    made: Any, said: str
+) -> None:
+    session = EnvSession(Broken(step=made))
+    await session.reset()
+    with pytest.raises(CheckFailed, match=f"truncated: bool, info: dict\\); {said}"):
         await session.step("x")
 
 

@@ -1,0 +1,105 @@
+"""What an environment's methods must take and return, and messages that name what does not fit."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from ludus.errors import CheckFailed
+from ludus.messages import Message, Observation
+
+from .protocol import Info, TextEnv
+from .tasks import TaskSet
+
+_Slot = tuple[str, str, type]
+"""Its name, its type in words, and what `isinstance` holds it to."""
+_OBSERVATION: _Slot = ("observation", "str or list of Message", object)
+_TERMINATED: _Slot = ("terminated", "bool", bool)
+_TRUNCATED: _Slot = ("truncated", "bool", bool)
+_INFO: _Slot = ("info", "dict", dict)
+
+
+def refuse_other_signatures(env: TextEnv) -> None:
+    """Refuse an environment whose `reset` or `step` cannot be called as the contract says.
+
+    Raises:
+        CheckFailed: naming what does not fit.
+    """
+    name = type(env).__name__
+    try:
+        inspect.signature(env.reset).bind(seed=None, options=None)
+    except TypeError as error:
+        raise CheckFailed(
+            f"{name}.reset must take what it is called with, "
+            f"reset(self, *, seed=None, options=None): {error}"
+        ) from None
+    try:
+        inspect.signature(env.step).bind("")
+    except TypeError as error:
+        raise CheckFailed(
+            f"{name}.step must take one action, step(self, action): {error}"
+        ) from None
+
+
+def as_task_set(split: str, made: Any) -> TaskSet:
+    """What `tasks` returned, if it is a set of tasks.
+
+    Raises:
+        CheckFailed: naming what does not fit.
+    """
+    if all(hasattr(made, name) for name in ("split", "size", "at", "find")):
+        task_set: TaskSet = made
+        return task_set
+    raise CheckFailed(
+        f"tasks({split!r}) must return a TaskSet, such as GeneratedTasks(split) or "
+        f"ListedTasks(split, [Task(...)]), got {made!r:.80}"
+    )
+
+
+def as_reset(made: Any) -> tuple[Observation, Info]:
+    """What `reset` returned, if it fits.
+
+    Raises:
+        CheckFailed: naming what does not fit.
+    """
+    wanted = (_OBSERVATION, _INFO)
+    observation, info = _fitting("reset", made, wanted)
+    return observation, dict(info)
+
+
+def as_step(made: Any) -> tuple[Observation, object, bool, bool, Info]:
+    """What `step` returned, if it fits; the reward may be anything yet.
+
+    Raises:
+        CheckFailed: naming what does not fit.
+    """
+    wanted = (_OBSERVATION, ("reward", "", object), _TERMINATED, _TRUNCATED, _INFO)
+    observation, reward, terminated, truncated, info = _fitting("step", made, wanted)
+    return observation, reward, terminated, truncated, dict(info)
+
+
+def _fitting(method: str, made: Any, wanted: Sequence[_Slot]) -> tuple[Any, ...]:
+    """What `method` returned, if it is a tuple of what is wanted."""
+    if not isinstance(made, tuple) or len(made) != len(wanted):
+        found = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
+        raise CheckFailed(f"{_must_return(method, wanted)}; got {found}: {made!r:.120}")
+    for value, (name, _, accepted) in zip(made, wanted, strict=True):
+        fits = _is_observation(value) if name == "observation" else isinstance(value, accepted)
+        if not fits:
+            raise CheckFailed(
+                f"{_must_return(method, wanted)}; got {name} of type {type(value).__name__}: "
+                f"{value!r:.120}"
+            )
+    return made
+
+
+def _must_return(method: str, wanted: Sequence[_Slot]) -> str:
+    slots = ", ".join(f"{name}: {kind}" if kind else name for name, kind, _ in wanted)
+    return f"{method}() must return ({slots})"
+
+
+def _is_observation(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    return isinstance(value, list) and all(isinstance(message, Message) for message in value)
