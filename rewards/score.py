@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import inspect
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ludus.background import run_on_loop
 from ludus.messages import Message
@@ -14,6 +15,7 @@ from .protocol import Sample, Verifier
 from .registry import find_verifier, make_verifier
 
 TIMEOUT_S = 60.0
+T = TypeVar("T")
 
 
 def score(
@@ -49,17 +51,39 @@ def score(
 
 
 def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEOUT_S) -> Verdict:
-    """Score with a verifier that is at hand, sync or async."""
-    made = verifier.score(sample)
-    return made if isinstance(made, Verdict) else _wait(made, timeout_s)
+    """Score with a verifier that is at hand, sync or async.
+
+    Raises:
+        TypeError: it gave something else than a verdict.
+    """
+    made: object = verifier.score(sample)
+    if inspect.isawaitable(made):
+        made = _wait(made, timeout_s)
+    if not isinstance(made, Verdict):
+        raise TypeError(
+            f"score() of {type(verifier).__name__} must return a Verdict, such as "
+            f"Verdict.of(1.0), got {type(made).__name__}: {made!r:.80}"
+        )
+    return made
+
+
+def close_verifier(verifier: Verifier) -> None:
+    """Release what a verifier holds, if it has a `close`, plain or async."""
+    close: Callable[[], Any] | None = getattr(verifier, "close", None)
+    if close is None:
+        return
+    closing = close()
+    if inspect.isawaitable(closing):
+        run_on_loop(_awaited(closing), timeout_s=TIMEOUT_S)
+
+
+async def _awaited(made: Awaitable[T]) -> T:
+    return await made
 
 
 def _wait(made: Awaitable[Verdict], timeout_s: float) -> Verdict:
-    async def awaited() -> Verdict:
-        return await made
-
     try:
-        return run_on_loop(awaited(), timeout_s=timeout_s)
+        return run_on_loop(_awaited(made), timeout_s=timeout_s)
     except TimeoutError:
         return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
 

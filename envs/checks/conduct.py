@@ -13,10 +13,13 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from ludus.contract import NotApplicable
 from ludus.errors import CheckFailed, EpisodeEnded, InvalidAction
-from ludus.messages import as_messages
+from ludus.messages import Message, as_messages
+from ludus.verdict import Verdict
 
 from ..protocol import Briefing, Info
+from ..session import Stepped
 from ..tasks import Task
+from .patience import PatientEnv
 from .playing import MAX_STEPS, Choose, Played, always, expert, play, scripted
 from .subject import Subject
 
@@ -105,14 +108,32 @@ def _are_equal(task: Task, played: Played, again: Played) -> None:
     left, right = played.lines(), again.lines()
     for index, (one, two) in enumerate(zip(left, right, strict=False)):
         if one != two:
-            what = "reset" if index == 0 else f"step {index}"
-            raise CheckFailed(
-                f"task {task.id!r} with seed 0 and the same actions differs at {what}: "
-                f"{one.decode():.80} against {two.decode():.80}; draw all chance from self.rng and "
-                "set everything up in reset(), or say deterministic = False"
-            )
+            raise _differs(task, index, one.decode(), two.decode())
     if len(left) != len(right):
         raise CheckFailed(f"task {task.id!r} replayed is {len(right)} steps, not {len(left)}")
+    for index, (first, second) in enumerate(zip(played.infos, again.infos, strict=True)):
+        before, after = unmeasured(first), unmeasured(second)
+        for key in before | after:
+            if before.get(key) != after.get(key):
+                shown = [f"info[{key!r}] = {info.get(key)!r}" for info in (before, after)]
+                raise _differs(task, index, *shown)
+
+
+def _differs(task: Task, index: int, one: str, two: str) -> CheckFailed:
+    what = "reset" if index == 0 else f"step {index}"
+    return CheckFailed(
+        f"task {task.id!r} with seed 0 and the same actions differs at {what}: {one:.80} against "
+        f"{two:.80}; draw all chance from self.rng and set everything up in reset(), or say "
+        "deterministic = False"
+    )
+
+
+def unmeasured(info: Info) -> Info:
+    """`info` without the metrics of its verdict: how long a grading took may differ."""
+    verdict = info.get("verdict")
+    if not isinstance(verdict, Verdict):
+        return info
+    return {**info, "verdict": msgspec.structs.replace(verdict, metrics={})}
 
 
 def refuses_steps_out_of_order(subject: Subject) -> str:
@@ -148,10 +169,21 @@ def passes_gymnasiums_own_check(subject: Subject) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         try:
-            gymnasium_check_env(subject.gym)
+            gymnasium_check_env(_Unmeasured(subject.gym))
         except (AssertionError, UserWarning) as error:
             raise CheckFailed(_plain(str(error))) from None
     return "check_env"
+
+
+class _Unmeasured(PatientEnv):
+    """`gym`, with infos that can be compared."""
+
+    def __init__(self, gym: PatientEnv) -> None:
+        self.__dict__.update(gym.__dict__)
+
+    def step(self, action: str | Message) -> Stepped:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, unmeasured(info)
 
 
 def _plain(text: str) -> str:

@@ -47,6 +47,11 @@ def hides_its_gold(subject: Subject) -> str:
             f"the gold stands in {' and in '.join(leaking)} of nearly all of {len(golds)} tasks; "
             "take it out, or return None from gold() if showing it is the point"
         )
+    problems = [
+        (one["the first observation"], gold) for one, gold in zip(shown, golds, strict=True)
+    ]
+    if len(problems) > 2 and all(problem == problems[0] for problem in problems):
+        return f"{len(golds)} tasks, all with one question and one gold: is self.rng used?"
     return f"{len(golds)} tasks"
 
 
@@ -79,7 +84,7 @@ def rewards_its_expert(subject: Subject) -> str:
     for task in subject.tasks(6):
         played = play(subject.gym, task.id, expert(env))
         if not played.actions:
-            raise NotApplicable("demonstrate() gives no expert")
+            raise _no_expert(subject.max_return)
         _reaches_the_end(task.id, played, subject.max_return)
         best = max(_tried(subject, task.id, junk) for junk in _bad_answers(subject, task.id))
         if best > played.total:
@@ -89,6 +94,15 @@ def rewards_its_expert(subject: Subject) -> str:
     if sum(earned) <= sum(wasted):
         raise CheckFailed(f"junk earns as much as the expert, {sum(earned) / len(earned):g}")
     return f"{_mean(earned):g} for the expert, {_mean(wasted):g} for junk, {len(earned)} tasks"
+
+
+def _no_expert(max_return: float | None) -> CheckFailed | NotApplicable:
+    if max_return is None:
+        return NotApplicable("demonstrate() gives no expert")
+    return CheckFailed(
+        f"demonstrate() gives no expert, so nothing shows that {max_return:g} can be reached; "
+        "write one, or leave the highest return out"
+    )
 
 
 def _reaches_the_end(task_id: str, played: Played, max_return: float | None) -> None:

@@ -84,14 +84,28 @@ def _step(gym: GymEnv, action: str | Message) -> tuple[Observation, float, bool,
         if error.verdict.status is Status.UNAVAILABLE:
             raise NotApplicable(str(error)) from None
         raise CheckFailed(
-            f"the action {action!r:.60} led to {error}; what the policy says is its own fault: "
-            "give it a low reward"
+            f"the action {action!r:.60} led to {error}; if the policy is at fault, give it a low "
+            "reward; if step() or its scorer is, repair that"
         ) from None
 
 
 def expert(env: TextEnv) -> Choose:
-    """The environment's own expert."""
-    return env.demonstrate
+    """The environment's own expert.
+
+    Raises:
+        CheckFailed: what it does is no action.
+    """
+
+    def choose() -> str | Message | None:
+        said: object = env.demonstrate()
+        if said is None or isinstance(said, (str, Message)):
+            return said
+        raise CheckFailed(
+            "demonstrate() must return what the expert says as a str, a Message, or None, got "
+            f"{type(said).__name__}: {said!r:.80}"
+        )
+
+    return choose
 
 
 def scripted(actions: Iterable[str | Message]) -> Choose:

@@ -16,6 +16,7 @@ from ..gym import GymEnv, make
 from ..protocol import TextEnv
 from ..session import EnvSession
 from ..tasks import SPLITS, Task, TaskSet
+from .patience import STEP_TIMEOUT_S, PatientEnv
 
 Checkable = str | type[TextEnv] | TextEnv | GymEnv
 LOOKED_AT = 12
@@ -30,23 +31,26 @@ class Subject:
     make: Callable[[], GymEnv]
     """Another instance; the same one where only an object was handed in."""
     max_return: float | None = None
+    step_timeout_s: float = STEP_TIMEOUT_S
     release: Callable[[], None] = lambda: None
     """What else is to be closed."""
-    made: list[GymEnv] = field(default_factory=list[GymEnv])
+    made: list[PatientEnv] = field(default_factory=list[PatientEnv])
+    late: list[str] = field(default_factory=list[str])
+    """The call that did not come back."""
 
     @property
-    def gym(self) -> GymEnv:
+    def gym(self) -> PatientEnv:
         """The instance the rules play."""
         return self._instance(0)
 
     @property
-    def other(self) -> GymEnv:
+    def other(self) -> PatientEnv:
         """A second instance, in which nothing has happened yet."""
         return self._instance(1)
 
-    def _instance(self, index: int) -> GymEnv:
+    def _instance(self, index: int) -> PatientEnv:
         while len(self.made) <= index:
-            self.made.append(self.make())
+            self.made.append(PatientEnv(self.make(), self.step_timeout_s, self.late))
         return self.made[index]
 
     @property
@@ -92,22 +96,22 @@ def first(tasks: TaskSet, count: int) -> list[Task]:
     return [tasks.at(i) for i in range(count if tasks.size is None else min(count, tasks.size))]
 
 
-def subject_of(env: Checkable, max_return: float | None) -> Subject:
+def subject_of(env: Checkable) -> Subject:
     """Read what was handed in: `ID`, `ID?argument=value`, `URL#ID`, a class, or an object."""
     if isinstance(env, GymEnv):
-        return Subject(env.session.id, lambda: env, max_return)
+        return Subject(env.session.id, lambda: env)
     if isinstance(env, str) and "#" in env:
         url, env_id = env.split("#", 1)
         server = connect(url)
-        return Subject(env, partial(server.make, env_id), max_return, server.close)
+        return Subject(env, partial(server.make, env_id), release=server.close)
     if isinstance(env, str):
         env_id, arguments = parse_served(env)
-        return Subject(env, partial(make, env_id, **arguments), max_return)
+        return Subject(env, partial(make, env_id, **arguments))
     if isinstance(env, TextEnv):
         made = make(env)
-        return Subject(made.session.id, lambda: made, max_return)
+        return Subject(made.session.id, lambda: made)
     if isinstance(env, type) and issubclass(env, TextEnv):
-        return Subject(env.__name__, partial(make, env), max_return)
+        return Subject(env.__name__, partial(make, env))
     raise ConfigError(
         f"cannot check {env!r:.80}: hand in an id, 'URL#ID', or a TextEnv class or object"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ludus.contract import Report, Rule, examine
 
 from . import conduct, fairness, task_rules
+from .patience import STEP_TIMEOUT_S
 from .subject import Checkable, Subject, subject_of
 
 RULES: list[Rule[Subject]] = [
@@ -25,12 +26,15 @@ RULES: list[Rule[Subject]] = [
 """Those that leave the environment closed come last."""
 
 
-def check_env(env: Checkable, *, max_return: float | None = None) -> Report:
+def check_env(
+    env: Checkable, *, max_return: float | None = None, step_timeout_s: float = STEP_TIMEOUT_S
+) -> Report:
     """Hold an environment to the contract.
 
     Args:
         env: an id, `URL#ID` of one that is served, or a `TextEnv` class or object.
         max_return: the highest return there is; its expert must reach it.
+        step_timeout_s: of one reset or step; on the main thread, a later one is given up.
 
     Returns:
         What each rule found.
@@ -38,12 +42,16 @@ def check_env(env: Checkable, *, max_return: float | None = None) -> Report:
     Raises:
         CheckFailed: rules are broken; the message names each, and what to do.
     """
-    return examine_env(env, max_return=max_return).raise_if_failed()
+    report = examine_env(env, max_return=max_return, step_timeout_s=step_timeout_s)
+    return report.raise_if_failed()
 
 
-def examine_env(env: Checkable, *, max_return: float | None = None) -> Report:
+def examine_env(
+    env: Checkable, *, max_return: float | None = None, step_timeout_s: float = STEP_TIMEOUT_S
+) -> Report:
     """`check_env` without raising for broken rules."""
-    subject = subject_of(env, max_return)
+    subject = subject_of(env)
+    subject.max_return, subject.step_timeout_s = max_return, step_timeout_s
     try:
         _ = subject.gym  # an unknown id or a missing extra is no finding
         return examine(subject.name, subject, RULES)

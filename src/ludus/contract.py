@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -63,12 +63,25 @@ class Report:
             CheckFailed: a rule failed; the message names each.
         """
         if self.failures:
-            said = "; ".join(f"{finding.rule}: {finding.detail}" for finding in self.failures)
+            failed = [f for f in self.brief() if f.outcome is Outcome.FAILED]
+            said = "; ".join(f"{finding.rule}: {finding.detail}" for finding in failed)
             raise CheckFailed(f"{self.subject}: {said}")
         return self
 
+    def brief(self) -> list[Finding]:
+        """The findings, with each failure told once: one fault breaks many rules."""
+        told: dict[str, str] = {}
+        findings: list[Finding] = []
+        for finding in self.findings:
+            if finding.outcome is Outcome.FAILED:
+                first = told.setdefault(finding.detail, finding.rule)
+                if first != finding.rule:
+                    finding = replace(finding, detail=f"the same as {first!r}")
+            findings.append(finding)
+        return findings
+
     def __str__(self) -> str:
-        return "\n".join(f"{f.outcome:<8}{f.rule}: {f.detail}" for f in self.findings)
+        return "\n".join(f"{f.outcome:<8}{f.rule}: {f.detail}" for f in self.brief())
 
 
 def examine(name: str, subject: Subject, rules: Sequence[Rule[Subject]]) -> Report:

@@ -16,10 +16,12 @@ from rich.text import Text
 from ludus.background import run_on_loop
 from ludus.contract import Outcome, Report
 from ludus.envs.checks import examine_env
+from ludus.envs.checks.patience import STEP_TIMEOUT_S
 from ludus.envs.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.checks import examine_verifier
+from ludus.rewards.score import close_verifier
 from ludus.wire.arguments import parse_served
 
 from .arguments import Flag, parse
@@ -37,6 +39,9 @@ class Options:
 
     max_return: Annotated[float | None, tyro.conf.arg(metavar="REWARD")] = None
     """Of an environment: the highest return there is; its expert must reach it."""
+
+    step_timeout_s: float = STEP_TIMEOUT_S
+    """Of an environment: seconds a reset or step may take."""
 
     cases: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Of a verifier: right answers as JSONL, each line {"response": ..., "gold": ...}."""
@@ -67,7 +72,9 @@ def _examine(options: Options) -> Report:
     if kind_of(options.name) is Kind.ENVIRONMENT:
         if options.cases is not None:
             raise ConfigError(f"--cases is for a verifier; {options.name!r} is an environment")
-        return examine_env(options.name, max_return=options.max_return)
+        return examine_env(
+            options.name, max_return=options.max_return, step_timeout_s=options.step_timeout_s
+        )
     if options.max_return is not None:
         raise ConfigError(f"--max-return is for an environment; {options.name!r} is a verifier")
     cases = read_cases(options.cases) if options.cases else []
@@ -75,7 +82,11 @@ def _examine(options: Options) -> Report:
     if marked:
         return _examine_remote(url, remote, cases)
     bare, arguments = parse_served(options.name)
-    return examine_verifier(make_verifier(bare, **arguments), cases=cases, name=options.name)
+    made = make_verifier(bare, **arguments)
+    try:
+        return examine_verifier(made, cases=cases, name=options.name)
+    finally:
+        close_verifier(made)
 
 
 def _examine_remote(url: str, name: str, cases: Sequence[Sample]) -> Report:
@@ -114,7 +125,7 @@ def read_cases(path: Path) -> list[Sample]:
 
 def _show(report: Report) -> None:
     table = Table("", "rule", "what was found", box=None, show_header=False)
-    for finding in report.findings:
+    for finding in report.brief():
         outcome = Text(finding.outcome, STYLES[finding.outcome])
         table.add_row(outcome, finding.rule, Text(finding.detail))
     console = Console()

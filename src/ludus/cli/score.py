@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from ludus.rewards import Sample, make_verifier
 from ludus.rewards.maths import check_golds, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
 from ludus.rewards.report import Report, by_category, read_rows, score_rows
-from ludus.rewards.score import score_sample
+from ludus.rewards.score import close_verifier, score_sample
 from ludus.verdict import Verdict
 
 from .arguments import Flag, parse
@@ -93,9 +93,7 @@ def _score_one(name: str, gold: str, answer: str, settings: dict[str, Any]) -> V
     try:
         return score_sample(verifier, Sample(response=answer, gold=gold))
     finally:
-        close: Callable[[], object] | None = getattr(verifier, "close", None)
-        if close is not None:
-            close()
+        close_verifier(verifier)
 
 
 def _show(verdict: Verdict, *, as_json: bool) -> None:

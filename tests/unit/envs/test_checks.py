@@ -1,6 +1,10 @@
 """The contract suite must fail where the contract is broken: each fault is injected for real."""
 
+import asyncio
 import random
+import re
+import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -180,6 +184,29 @@ class FindsAnything(Double):
         return Loose(split)
 
 
+class NotANumber(Double):
+    def step(self, action: str) -> Step:
+        return "", float("nan"), True, False, {}
+
+
+class SaysNumbers(Double):
+    def demonstrate(self) -> Any:
+        return 5
+
+
+class CountsItsSteps(Double):
+    steps = 0
+
+    def step(self, action: str) -> Step:
+        self.steps += 1
+        return "", float(action == self.gold()), True, False, {"steps": self.steps}
+
+
+class TasksInAList(Double):
+    def tasks(self, split: str) -> Any:
+        return ["a"]
+
+
 @pytest.mark.parametrize(
     ("broken", "rule", "said"),
     [
@@ -193,7 +220,11 @@ class FindsAnything(Double):
         (WeakExpert, "expert", "junk earns as much"),
         (ExpertStops, "expert", "before the end"),
         (Breaks, "hostile text", "ValueError"),
-        (UnfairToJunk, "hostile text", "its own fault"),
+        (UnfairToJunk, "hostile text", "give it a low reward"),
+        (NotANumber, "types", "the reward must be finite, got nan; .* repair that"),
+        (SaysNumbers, "expert", r"demonstrate\(\) must return .* got int: 5"),
+        (CountsItsSteps, "replay", r"differs at step 1: info\['steps'\] = \d+ against .* = 2;"),
+        (TasksInAList, "tasks", r"tasks\('train'\) must return a TaskSet.*got \['a'\]"),
         (SecretInfo, "json", r"info\['object'\] is a object"),
         (SilentTool, "briefing", "'help_me' has no description"),
         (NothingShown, "types", "shows nothing"),
@@ -211,6 +242,85 @@ def test_a_broken_env_fails_its_rule_and_is_told_how(
     assert rule in {finding.rule for finding in report.failures}
     with pytest.raises(CheckFailed, match=said):
         report.raise_if_failed()
+
+
+def test_one_fault_is_told_once() -> None:
+    report = examine_env(NotANumber)
+    told = {finding.rule: finding.detail for finding in report.brief()}
+    assert told["json"] == told["expert"] == "the same as 'types'"
+    assert str(report).count("the action '") == 2  # of the expert, and of the hostile text
+    full = {finding.rule: finding.detail for finding in report.findings}
+    assert full["json"] == full["types"] == told["types"]
+
+
+class Hangs(Double):
+    def step(self, action: str) -> Step:
+        while True:
+            try:
+                time.sleep(60)
+            except Exception:  # as some retry loops do
+                continue
+
+
+class HangsOnALoop(Double):
+    async def step(self, action: str) -> Step:  # type: ignore[override]
+        await asyncio.sleep(60)
+        return "", 0.0, True, False, {}
+
+
+@pytest.mark.parametrize("hanging", [Hangs, HangsOnALoop])
+def test_a_step_that_does_not_come_back_is_given_up_and_named(hanging: type[TextEnv]) -> None:
+    began = time.monotonic()
+    handler = signal.getsignal(signal.SIGALRM)
+    report = examine_env(hanging, step_timeout_s=0.2)
+    assert time.monotonic() - began < 20
+    told = {finding.rule: finding.detail for finding in report.brief()}
+    assert re.match(r"step\('\d+'\) did not come back within 0.2 s \(\w+\.py:\d+\)", told["types"])
+    assert told["close"] == "the same as 'types'"  # and is not waited for again
+    assert signal.getsignal(signal.SIGALRM) is handler
+
+
+def test_an_env_whose_methods_take_other_arguments_is_told_which() -> None:
+    class Bare(Double):
+        def reset(self) -> Reset:  # type: ignore[override]
+            return "x", {}
+
+    with pytest.raises(CheckFailed, match=r"Bare.reset must take .*seed=None.*'seed'"):
+        check_env(Bare)
+
+
+def test_without_an_expert_no_highest_return_can_be_shown() -> None:
+    class Mute(Double):
+        def demonstrate(self) -> None:
+            return None
+
+    outcomes = {f.rule: f.outcome for f in examine_env(Mute).findings}
+    assert outcomes["expert"] is Outcome.SKIPPED
+    with pytest.raises(CheckFailed, match="nothing shows that 1 can be reached"):
+        check_env(Mute, max_return=1.0)
+
+
+def test_what_was_measured_may_differ_from_run_to_run() -> None:
+    class Timed(Double):
+        def step(self, action: str) -> Step:
+            took = {"seconds": time.perf_counter()}
+            return "", ludus.Verdict.of(float(action == self.gold()), metrics=took), True, False, {}
+
+    assert check_env(Timed, max_return=1.0).ok
+
+
+def test_tasks_that_are_all_the_same_are_remarked_on() -> None:
+    class Ignorant(Double):
+        def reset(self, **arguments: Any) -> Reset:
+            self.number = random.Random(0).randrange(1000)
+            return str(self.number), {}
+
+    def said(env: type[TextEnv]) -> str:
+        (gold,) = [f.detail for f in check_env(env).findings if f.rule == "gold"]
+        return gold
+
+    assert "is self.rng used?" in said(Ignorant)
+    assert said(Double) == "12 tasks"
 
 
 def test_an_expert_below_the_maximum_fails() -> None:
