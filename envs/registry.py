@@ -9,16 +9,17 @@ point:
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from ludus.arguments import check_plain
-from ludus.errors import ConfigError, UnknownEnv
+from ludus.errors import ConfigError, LudusError, UnknownEnv
+from ludus.offered import load_offered, offered_names
 
 from .builtin import BUILTIN
 from .protocol import TextEnv
@@ -42,6 +43,7 @@ def register(env_id: str, **arguments: Any) -> Callable[[Decorated], Decorated]:
     Raises:
         ConfigError: the id is malformed, or taken by something else.
     """
+    _check_id(env_id)  # `@register` without an id hands in the class
 
     def decorate(target: Decorated) -> Decorated:
         register_env(env_id, target, **arguments)
@@ -56,10 +58,8 @@ def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
     Raises:
         ConfigError: the id is malformed, or taken by something else.
     """
-    if not _ID.fullmatch(env_id):
-        raise ConfigError(
-            f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
-        )
+    _check_id(env_id)
+    _check_target(env_id, target)
     if env_id in BUILTIN and (arguments or not _is_shipped(env_id, target)):
         raise ConfigError(
             f"environment {env_id!r} is one ludus ships ({BUILTIN[env_id]}); register "
@@ -67,7 +67,10 @@ def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
         )
     present = _registered.get(env_id)
     if present is not None and _origin(present) != _origin(target):
-        raise ConfigError(f"environment {env_id!r} is already registered by {_origin(present)}")
+        raise ConfigError(
+            f"environment {env_id!r} is already registered by {_origin(present)}; register "
+            f"{_origin(target)} under another id"
+        )
     _registered[env_id] = _bind(target, arguments) if arguments else target
     for listener in _listeners:
         listener(env_id)
@@ -82,8 +85,7 @@ def on_register(listener: Callable[[str], None]) -> None:
 
 def env_ids() -> list[str]:
     """All ids: shipped, registered, and offered by installed packages."""
-    offered = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return sorted({*BUILTIN, *_registered, *offered})
+    return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
 
 
 def find_env(env_id: str) -> Factory:
@@ -92,6 +94,7 @@ def find_env(env_id: str) -> Factory:
     Raises:
         UnknownEnv: nobody registered it; the message names the near miss.
         MissingExtra: it needs an optional dependency.
+        ConfigError: a package offers it that cannot be imported, or two packages do.
     """
     if env_id in _registered:
         return _registered[env_id]
@@ -99,10 +102,10 @@ def find_env(env_id: str) -> Factory:
         module, _, attribute = BUILTIN[env_id].partition(":")
         factory: Factory = getattr(import_module(module), attribute)
         return factory
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        if point.name == env_id:
-            offered: Factory = point.load()
-            return offered
+    offered: Factory | None = load_offered(ENTRY_POINT_GROUP, env_id)
+    if offered is not None:
+        _check_id(env_id)
+        return offered
     raise UnknownEnv.near(env_id, env_ids(), hint="ludus list")
 
 
@@ -118,18 +121,51 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
         env = factory(**arguments)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise ConfigError(
-                f"{env_id} does not take these arguments {arguments!r}: {error}"
-            ) from error
+            raise ConfigError(_misfit(env_id, factory, arguments, error)) from error
         if arguments:
             raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
         raise
+    except ValueError as error:  # what a constructor raises about its arguments
+        if isinstance(error, LudusError) or not arguments:
+            raise
+        raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
     if not isinstance(env, TextEnv):
         raise ConfigError(
             f"{env_id} is registered to {_origin(factory)}, which made {type(env).__name__}, not "
             "a TextEnv"
         )
     return env
+
+
+def _misfit(env_id: str, factory: Factory, arguments: dict[str, Any], error: TypeError) -> str:
+    """Why the call itself failed, before anything in the constructor was run."""
+    if inspect.isabstract(factory):
+        names: frozenset[str] = getattr(factory, "__abstractmethods__", frozenset())
+        missing = ", ".join(f"{name}()" for name in sorted(names))
+        return f"{env_id} is registered to {_origin(factory)}, which does not define {missing}"
+    if arguments:
+        return f"{env_id} does not take these arguments {arguments!r}: {error}"
+    return f"{env_id} needs arguments, '{env_id}?name=value', or defaults for them: {error}"
+
+
+def _check_id(env_id: object) -> None:
+    if not isinstance(env_id, str):
+        raise ConfigError(
+            f"register takes an id, @ludus.register('me/echo-v0'), got {env_id!r:.80}"
+        )
+    if not _ID.fullmatch(env_id):
+        raise ConfigError(
+            f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
+        )
+
+
+def _check_target(env_id: str, target: object) -> None:
+    is_other_class = isinstance(target, type) and not issubclass(target, TextEnv)
+    if is_other_class or not callable(target):
+        raise ConfigError(
+            f"cannot register {target!r:.80} as {env_id!r}: hand in a subclass of ludus.TextEnv, "
+            "or a function that makes one"
+        )
 
 
 def _bind(target: Factory, fixed: dict[str, Any]) -> Factory:

@@ -13,11 +13,11 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from ludus.arguments import check_plain
 from ludus.errors import ConfigError, UnknownVerifier
+from ludus.offered import load_offered, offered_names
 from ludus.verdict import Verdict
 
 from .protocol import Sample, Verifier
@@ -49,15 +49,16 @@ class FunctionVerifier:
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Call the function."""
         scored = self.function(sample)
-        return _later(scored) if inspect.isawaitable(scored) else as_verdict(scored)
+        name = _name_of(self.function)
+        return _later(scored, name) if inspect.isawaitable(scored) else as_verdict(scored, name)
 
 
-async def _later(scored: Awaitable[Scored]) -> Verdict:
-    return as_verdict(await scored)
+async def _later(scored: Awaitable[Scored], name: str) -> Verdict:
+    return as_verdict(await scored, name)
 
 
-def as_verdict(scored: object) -> Verdict:
-    """Read what a verifier function returned.
+def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
+    """Read what the verifier function `name` returned.
 
     >>> as_verdict(True).reward
     1.0
@@ -67,7 +68,7 @@ def as_verdict(scored: object) -> Verdict:
     if isinstance(scored, (bool, int, float)):
         return Verdict.of(float(scored))
     raise TypeError(
-        f"a verifier returns a Verdict, a number or a bool, got {type(scored).__name__}: "
+        f"{name} must return a Verdict, a number or a bool, got {type(scored).__name__}: "
         f"{scored!r:.80}"
     )
 
@@ -101,14 +102,16 @@ def register_verifier(name: str, target: VerifierFactory) -> None:
         )
     present = _registered.get(name)
     if present is not None and _origin(present) != _origin(target):
-        raise ConfigError(f"verifier {name!r} is already registered by {_origin(present)}")
+        raise ConfigError(
+            f"verifier {name!r} is already registered by {_origin(present)}; register "
+            f"{_origin(target)} under another name"
+        )
     _registered[name] = target
 
 
 def verifier_names() -> list[str]:
     """All names: shipped, registered, and offered by installed packages."""
-    offered = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return sorted({*BUILTIN, *_registered, *offered})
+    return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
 
 
 def make_verifier(name: str, **options: Any) -> Verifier:
@@ -145,10 +148,28 @@ def _as_verifier(name: str, made: Any) -> Verifier:
     if isinstance(made, Verifier):
         return made
     if callable(made):
+        _refuse_other_signatures(name, function)
         return FunctionVerifier(function)
     raise ConfigError(
-        f"verifier {name!r} is neither a function nor has a score method: {made!r:.80}"
+        f"verifier {name!r} is neither a function of one Sample nor has a method score(sample): "
+        f"{made!r:.80}"
     )
+
+
+def _refuse_other_signatures(name: str, function: ScoreFunction) -> None:
+    try:
+        inspect.signature(function).bind(Sample(response=""))
+    except TypeError as error:
+        raise ConfigError(
+            f"verifier {name!r} must take one Sample, such as def {_name_of(function)}(sample): "
+            f"{error}"
+        ) from None
+    except ValueError:  # of a builtin without a signature
+        return
+
+
+def _name_of(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def find_verifier(name: str) -> VerifierFactory:
@@ -156,6 +177,7 @@ def find_verifier(name: str) -> VerifierFactory:
 
     Raises:
         UnknownVerifier: nobody registered it; the message names the near miss.
+        ConfigError: a package offers it that cannot be imported, or two packages do.
     """
     if name in _registered:
         return _registered[name]
@@ -163,10 +185,9 @@ def find_verifier(name: str) -> VerifierFactory:
         module, _, attribute = BUILTIN[name].partition(":")
         factory: VerifierFactory = getattr(import_module(module), attribute)
         return factory
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        if point.name == name:
-            offered: VerifierFactory = point.load()
-            return offered
+    offered: VerifierFactory | None = load_offered(ENTRY_POINT_GROUP, name)
+    if offered is not None:
+        return offered
     raise UnknownVerifier.near(name, verifier_names(), hint="ludus list")
 
 

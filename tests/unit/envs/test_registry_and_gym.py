@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -59,7 +60,7 @@ def test_an_id_of_another_form_is_refused(env_id: str) -> None:
 def test_a_taken_id_is_refused_and_the_same_class_may_come_again() -> None:
     register_env("test/plain-v0", Plain)
     register_env("test/plain-v0", Plain)
-    with pytest.raises(ConfigError, match=r"already registered by .*Plain"):
+    with pytest.raises(ConfigError, match=r"already registered by .*Plain.*Waiting under another"):
         register_env("test/plain-v0", Waiting)
     assert find_env("test/plain-v0") is Plain
     assert "test/plain-v0" in env_ids()
@@ -103,9 +104,70 @@ def test_a_type_error_inside_a_constructor_is_not_taken_for_wrong_arguments() ->
 
 
 def test_what_is_no_env_is_refused() -> None:
-    register_env("test/none-v0", dict)  # type: ignore[arg-type]
+    def nothing() -> Any:
+        return {}
+
+    register_env("test/none-v0", nothing)
     with pytest.raises(ConfigError, match="made dict, not a TextEnv"):
         build_env("test/none-v0")
+    for target in (dict, 5):
+        with pytest.raises(ConfigError, match=r"cannot register .* a subclass of ludus.TextEnv"):
+            register_env("test/nothing-v0", target)  # type: ignore[arg-type]
+    assert "test/nothing-v0" not in env_ids()
+
+
+def test_a_decorator_without_an_id_says_what_it_takes() -> None:
+    with pytest.raises(ConfigError, match=r"@ludus.register\('me/echo-v0'\), got <class .*Plain"):
+        ludus.register(Plain)  # type: ignore[arg-type]
+
+
+def test_what_a_class_is_missing_is_named() -> None:
+    class Unfinished(ludus.TextEnv):
+        def step(self, action: str) -> Step:
+            return "", 0.0, True, False, {}
+
+    register_env("test/unfinished-v0", Unfinished)
+    with pytest.raises(ConfigError, match=r"Unfinished, which does not define reset\(\)"):
+        build_env("test/unfinished-v0")
+
+
+def test_arguments_that_are_needed_or_cannot_work_are_told() -> None:
+    class Sized(Plain):
+        def __init__(self, size: int) -> None:
+            super().__init__("x")
+            if size < 1:
+                raise ValueError(f"size must be at least 1, got {size}")
+
+    register_env("test/sized-v0", Sized)
+    with pytest.raises(ConfigError, match=r"needs arguments, 'test/sized-v0\?name=value'.*'size'"):
+        build_env("test/sized-v0")
+    with pytest.raises(ConfigError, match=r"cannot be made with {'size': 0}: size must be at"):
+        build_env("test/sized-v0", size=0)
+    assert isinstance(build_env("test/sized-v0", size=1), Sized)
+
+
+def install(folder: Path, package: str, offers: str) -> None:
+    """What pip leaves of a package with entry points."""
+    info = folder / f"{package}-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[ludus.envs]\n{offers}\n")
+
+
+def test_what_packages_offer_is_found_and_what_is_wrong_with_it_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = "ludus.envs.arithmetic:Arithmetic"
+    install(tmp_path, "one", f"me/sums-v0 = {shipped}\nme/both-v0 = {shipped}\nodd = {shipped}")
+    install(tmp_path, "two", "me/both-v0 = ludus.envs.maths:Maths\nme/gone-v0 = ludus.envs:Gone")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_env("me/sums-v0") is Arithmetic
+    with pytest.raises(ConfigError, match=r"by the package one \(.*\) and by the package two \(.*"):
+        find_env("me/both-v0")
+    with pytest.raises(ConfigError, match=r"the package two \(ludus.envs:Gone\), cannot be import"):
+        find_env("me/gone-v0")
+    with pytest.raises(ConfigError, match="'odd' is not 'name-vN'"):
+        find_env("odd")
 
 
 def test_gymnasium_makes_the_same_env() -> None:

@@ -10,7 +10,7 @@ import pytest
 import ludus
 from ludus.contract import Outcome
 from ludus.errors import CheckFailed, ConfigError, UnknownVerifier
-from ludus.rewards import Sample, register_verifier
+from ludus.rewards import Sample, make_verifier, register_verifier
 from ludus.rewards.checks import check_verifier, examine_verifier
 from ludus.rewards.exact import exact
 from ludus.verdict import Verdict
@@ -153,6 +153,32 @@ def test_a_verifier_registered_anew_is_not_the_old_one() -> None:
     assert ludus.score("test/again", response="x").reward == 0.25
     register_verifier("test/again", make(0.75))
     assert ludus.score("test/again", response="x").reward == 0.75
+
+
+@pytest.mark.parametrize("given", [1.0, "good", None])
+def test_a_class_that_scores_by_something_else_is_told_what_to_return(given: Any) -> None:
+    class Number:
+        def score(self, sample: Sample) -> Any:
+            return given
+
+    with pytest.raises(CheckFailed, match=f"score.. of Number must return a Verdict.*{given!r}"):
+        check_verifier(Number())
+
+
+def test_what_is_no_verifier_is_refused_by_what_it_takes() -> None:
+    class Judge:
+        def judge(self, sample: Sample) -> bool:
+            return True
+
+    def two(response: str, gold: str) -> bool:
+        return response == gold
+
+    register_verifier("test/two", two)
+    with pytest.raises(ConfigError, match=r"'test/two' must take one Sample.*'gold'"):
+        make_verifier("test/two")
+    register_verifier("test/judge", Judge)
+    with pytest.raises(ConfigError, match=r"'test/judge' is neither .* nor has a method score"):
+        make_verifier("test/judge")
 
 
 def test_a_factory_is_called_with_and_without_options() -> None:

@@ -1,0 +1,46 @@
+"""What installed packages offer by entry points, by group and name."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from .errors import ConfigError, LudusError
+
+
+def offered_names(group: str) -> set[str]:
+    """The names offered in `group`."""
+    return {point.name for point in entry_points(group=group)}
+
+
+def load_offered(group: str, name: str) -> Any | None:
+    """The object offered as `name`, or None.
+
+    Raises:
+        ConfigError: it cannot be imported, or two packages offer different ones.
+    """
+    points = sorted(entry_points(group=group, name=name), key=_package)
+    if not points:
+        return None
+    if len({point.value for point in points}) > 1:
+        raise ConfigError(
+            f"{name!r} is offered by {' and by '.join(map(_named, points))}; uninstall one, or "
+            "rename it in its pyproject.toml"
+        )
+    try:
+        return points[0].load()
+    except LudusError:
+        raise
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{name!r}, offered by {_named(points[0])}, cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _named(point: EntryPoint) -> str:
+    return f"the package {_package(point)} ({point.value})"
+
+
+def _package(point: EntryPoint) -> str:
+    return "" if point.dist is None else point.dist.name
