@@ -15,6 +15,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message
 
 from .protocol import Briefing, Step, TextEnv
+from .shapes import as_step
 from .tasks import TaskSet
 from .tools import Tool
 
@@ -28,6 +29,8 @@ class AddedTools(TextEnv):
     Args:
         env: plays the episode.
         added: tools beside its own. They are not closed with it.
+        more_turns: turns beyond the environment's own bound, for calls; what is said counts
+            against that bound as ever.
 
     Raises:
         ConfigError: two tools have one name.
@@ -35,8 +38,11 @@ class AddedTools(TextEnv):
 
     deterministic = False
 
-    def __init__(self, env: TextEnv, added: Sequence[Tool]) -> None:
+    def __init__(self, env: TextEnv, added: Sequence[Tool], *, more_turns: int = 16) -> None:
         self.env = env
+        self.more_turns = more_turns
+        self._said = 0
+        self._own_max_turns: int | None = None
         vars(self)["reset_options"] = env.reset_options  # a class has them, this object another's
         self.most_calls = env.most_calls
         self.added = {tool.spec.name: tool for tool in added}
@@ -60,7 +66,12 @@ class AddedTools(TextEnv):
                 f"{type(self.env).__name__} answers calls itself, so no tools can be added to it"
             )
         specs = [tool.spec for tool in self.added.values()]
-        return msgspec.structs.replace(briefing, tools=[*briefing.tools, *specs])
+        own = briefing.max_turns
+        return msgspec.structs.replace(
+            briefing,
+            tools=[*briefing.tools, *specs],
+            max_turns=None if own is None else own + self.more_turns,
+        )
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -70,12 +81,19 @@ class AddedTools(TextEnv):
         made = self.env.reset(seed=seed, options=options)
         observation, info = await made if inspect.isawaitable(made) else made
         briefing = info.get("briefing", self.env.briefing())
+        self._said, self._own_max_turns = 0, briefing.max_turns
         return observation, {**info, "briefing": self._extended(briefing)}
 
     async def step(self, action: str) -> Step:
-        """The environment's."""
+        """The environment's, cut off where it would be without the added tools."""
         made = self.env.step(action)
-        return await made if inspect.isawaitable(made) else made
+        stepped = await made if inspect.isawaitable(made) else made
+        self._said += 1
+        if self._own_max_turns is None or self._said < self._own_max_turns:
+            return stepped
+        as_step(stepped)  # names what does not fit
+        observation, reward, terminated, truncated, info = stepped
+        return observation, reward, terminated, truncated or not terminated, info
 
     async def close(self) -> None:
         """Release the environment."""

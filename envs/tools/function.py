@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from ludus.errors import LudusError, ToolError
+from ludus.errors import InvalidTool, LudusError, ToolError
 
 from .docstrings import read_docstring
 from .signature import Arguments, arguments_of, call_with, name_of, schema_of
@@ -62,7 +62,7 @@ class Tool:
             unless they ask for a timeout.
 
     Raises:
-        TypeError: the signature cannot be told to a policy.
+        InvalidTool: the signature cannot be told to a policy.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Tool:
     async def _answered(self, arguments: dict[str, Any]) -> ToolResult:
         name = self.spec.name
         try:
-            return _as_result(await self._run(arguments))
+            return _as_result(name, await self._run(arguments))
         except ToolError as error:
             return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
         except Late:
@@ -202,7 +202,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _refuse_generators(function: Callable[..., Any]) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"tool {name_of(function)!r} yields; a tool returns its result")
+        raise InvalidTool(f"tool {name_of(function)!r} yields; a tool returns its result")
 
 
 @overload
@@ -267,9 +267,15 @@ def _marked(cls: type) -> dict[str, dict[str, Any]]:
     return names
 
 
-def _as_result(value: object) -> ToolResult:
+def _as_result(name: str, value: object) -> ToolResult:
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, str):
         return ToolResult(content=value)
-    return ToolResult(content=msgspec.json.encode(value).decode())
+    try:
+        return ToolResult(content=msgspec.json.encode(value).decode())
+    except TypeError as error:
+        raise TypeError(
+            f"tool {name!r} must return text, what is JSON, or a ToolResult, got "
+            f"{type(value).__name__}: {value!r:.80}"
+        ) from error

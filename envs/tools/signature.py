@@ -6,10 +6,12 @@ import copy
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
+
+from ludus.errors import InvalidTool
 
 _UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Arguments = type[msgspec.Struct]
@@ -30,14 +32,14 @@ def arguments_of(function: Callable[..., Any], described: dict[str, str]) -> Arg
         described: what the docstring says of each.
 
     Raises:
-        TypeError: the signature cannot be told to a policy; the message says why.
+        InvalidTool: the signature cannot be told to a policy; the message says why.
     """
     name = name_of(function)
     hints = _hints(function, name)
     fields: list[Any] = []
-    for key, parameter in inspect.signature(function).parameters.items():
+    for key, parameter in _parameters(function, name).items():
         if parameter.kind in _UNNAMED:
-            raise TypeError(
+            raise InvalidTool(
                 f"tool {name!r}: *{key} cannot be described to a policy; name each argument"
             )
         hint = hints.get(key, str)
@@ -45,12 +47,36 @@ def arguments_of(function: Callable[..., Any], described: dict[str, str]) -> Arg
             hint = Annotated[hint, msgspec.Meta(description=described[key])]
         fields.append((key, hint, *_default(parameter.default)))
     try:
-        struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.schema(struct)
-        msgspec.json.Decoder(struct)
+        return _struct(name, fields)
     except (TypeError, NameError) as error:
-        raise TypeError(f"tool {name!r}: its arguments cannot be validated: {error}") from error
+        raise InvalidTool(
+            f"tool {name!r}: its arguments cannot be validated{_culprit(fields)}: {error}"
+        ) from error
+
+
+def _struct(name: str, fields: list[Any]) -> Arguments:
+    struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    msgspec.json.schema(struct)
+    msgspec.json.Decoder(struct)
     return struct
+
+
+def _culprit(fields: list[Any]) -> str:
+    """Which argument it is, if it is one alone."""
+    for key, *rest in fields:
+        try:
+            _struct("Argument", [(key, *rest)])
+        except (TypeError, NameError):
+            return f", because of {key!r}"
+    return ""
+
+
+def _parameters(function: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError as error:
+        missing = "; a method takes self first" if inspect.ismethod(function) else ""
+        raise InvalidTool(f"tool {name!r}: {error}{missing}") from error
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -62,7 +88,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(target, include_extras=True)
     except NameError as error:
-        raise TypeError(
+        raise InvalidTool(
             f"tool {name!r}: an annotation cannot be resolved: {error}; define the type at the top "
             "of its module"
         ) from error

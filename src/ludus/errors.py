@@ -10,6 +10,7 @@
       - UnknownTool
     + MissingExtra           (ImportError)      an optional dependency is not installed
     + InvalidAction          (TypeError)        an action of a wrong type
+    + InvalidTool            (TypeError)        a function that cannot be told to a policy
     + EpisodeEnded           (RuntimeError)     step before reset, or after the end
     + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
     + BudgetExceeded         (RuntimeError)     the tokens a model's client may use are spent
@@ -119,6 +120,10 @@ class MissingExtra(LudusError, ImportError):
 
 class InvalidAction(LudusError, TypeError):
     """An action that is neither text nor a message."""
+
+
+class InvalidTool(LudusError, TypeError):
+    """A function whose arguments cannot be told to a policy, or that returns no result."""
 
 
 class EpisodeEnded(LudusError, RuntimeError):

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import json
+import threading
+import types
 from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypedDict, Union
@@ -11,10 +13,10 @@ import jsonschema
 import msgspec
 import pytest
 
-from ludus.envs import AddedTools, EnvSession, TextEnv, Tool, make, tool
+from ludus.envs import AddedTools, EnvSession, TextEnv, Tool, build_env, make, tool
 from ludus.envs.tools import ToolFault
 from ludus.envs.tools.docstrings import read_docstring
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, InvalidTool
 from ludus.messages import ToolCall, assistant
 
 
@@ -206,6 +208,15 @@ def two_shapes(value: Point | Address) -> Any:
     """Take it."""
 
 
+def odd_one(first: int, second: threading.Thread) -> Any:
+    """Take both."""
+
+
+def selfless() -> str:
+    """Look."""
+    return ""
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -214,12 +225,14 @@ def two_shapes(value: Point | Address) -> Any:
         (keywords, "name each argument"),
         (lost, "cannot be resolved"),
         (two_shapes, "cannot be validated"),
+        (odd_one, "cannot be validated, because of 'second'"),
+        (types.MethodType(selfless, "an object"), "a method takes self first"),
     ],
 )
 def test_signatures_that_cannot_be_told_are_refused_by_name(
     function: Callable[..., Any], said: str
 ) -> None:
-    with pytest.raises(TypeError, match=f"tool '{function.__name__}'.*{said}"):
+    with pytest.raises(InvalidTool, match=f"tool '{function.__name__}'.*{said}"):
         Tool(function)
 
 
@@ -336,6 +349,33 @@ async def test_an_environment_is_played_with_tools_beside_its_own() -> None:
     assert (await session.step(str(number + 1)))[1] == 1.0
     plain = await EnvSession(Sum()).reset(seed=4)
     assert plain[0] == shown  # the same task, drawn alike
+
+
+async def test_calls_of_added_tools_do_not_use_up_the_turns_of_the_environment() -> None:
+    session = EnvSession(AddedTools(build_env("ludus/maths-v0"), [Tool(add)], more_turns=3))
+    call = assistant("", [ToolCall(name="add", arguments={"a": 1, "b": 2}, id="1")])
+    await session.reset(seed=4)
+    ends = [(await session.step(call))[3] for _ in range(3)]
+    assert ends == [False, False, False]
+    gold = session.env.gold()
+    _, reward, terminated, truncated, _ = await session.step(f"\\boxed{{{gold}}}")
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    await session.reset(seed=4)
+    assert [(await session.step(call))[3] for _ in range(4)] == [False, False, False, True]
+
+
+async def test_what_is_said_counts_against_the_bound_of_the_environment() -> None:
+    class Talk(Sum):
+        max_turns = 2
+
+        def step(self, action: str) -> Any:
+            return "Go on.", 0.0, False, False, {}
+
+    session = EnvSession(AddedTools(Talk(), [Tool(add)]))
+    await session.reset(seed=4)
+    call = assistant("", [ToolCall(name="add", arguments={"a": 1, "b": 2}, id="1")])
+    ends = [(await session.step(said))[3] for said in ("one", call, call, "two")]
+    assert ends == [False, False, False, True]
 
 
 def test_such_an_environment_is_a_gymnasium_one_too() -> None:

@@ -104,6 +104,15 @@ async def test_a_tool_may_refuse_and_the_policy_is_told_why() -> None:
     assert await Tool(refuse).call({}) == said
 
 
+async def test_a_result_that_cannot_be_told_names_the_tool_and_the_value() -> None:
+    def secret() -> Any:
+        """Give what is no text."""
+        return threading.Lock()
+
+    said = (await Tool(secret).call({})).content
+    assert "tool 'secret' must return text, what is JSON, or a ToolResult, got lock: <" in said
+
+
 class Buggy(TextEnv):
     """Its tools crash: one by mistake, one as part of the task."""
 
