@@ -168,6 +168,7 @@ def require_room_to_act(name: str, sizes: Sizes, limit: int, opened: int, made_o
     if opened + sizes.answer >= limit:
         raise ConfigError(
             f"context manager {name!r} acts from {limit} tokens on (window {sizes.window}), but a "
-            f"window opens with {opened} ({made_of}) and an action may take {sizes.answer}: no "
-            "window would hold a step; make rollout.window larger, or those smaller"
+            f"window opens with {opened} ({made_of}) and an action may take {sizes.answer} "
+            "(max_tokens): no window would hold a step; make the window (rollout.window, or "
+            "--window of eval and sft) larger, or those smaller"
         )

@@ -104,7 +104,11 @@ class Summarize:
         """A window must hold a step after the longest summary, and the summary must fit."""
         limit = self.limit(sizes.window)
         opened = sizes.reopened + self.summary_tokens
-        require_room_to_act(self.name, sizes, limit, opened, "the first prompt and a full summary")
+        made_of = (
+            f"the first prompt, {sizes.reopened}, and a full summary, {self.summary_tokens}: "
+            "context.summary_tokens"
+        )
+        require_room_to_act(self.name, sizes, limit, opened, made_of)
         last = 0 if self.last_pair == "discard" else min(sizes.answer, sizes.window - limit)
         longest = limit + last + sizes.instruction + self.summary_tokens
         if longest > sizes.row:

@@ -36,6 +36,31 @@ if TYPE_CHECKING:
     from ludus.rewards.score import score as score
     from ludus.verdict import Status as Status, Verdict as Verdict
 
+__all__ = [
+    "Briefing",
+    "LudusError",
+    "Message",
+    "RewardUnavailable",
+    "Role",
+    "Sample",
+    "Status",
+    "TextEnv",
+    "ToolCall",
+    "ToolError",
+    "ToolResult",
+    "Verdict",
+    "check_env",
+    "check_verifier",
+    "connect",
+    "make",
+    "make_async",
+    "make_verifier",
+    "register",
+    "score",
+    "tool",
+    "verifier",
+]
+
 # Exported lazily, so that `import ludus` stays light.
 _exports = {
     "Briefing": "ludus.envs",

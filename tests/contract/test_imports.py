@@ -113,5 +113,6 @@ def test_the_public_names_are_all_there() -> None:
     for name in PUBLIC:
         assert getattr(ludus, name) is not None
         assert name in dir(ludus)
+        assert name in ludus.__all__  # what help(ludus) shows
     with pytest.raises(AttributeError, match="no attribute 'maek'"):
         _ = ludus.maek  # type: ignore[attr-defined]
