@@ -43,7 +43,7 @@ class EnvSession:
         Raises:
             CheckFailed: `reset` or `step` cannot be called as the contract says.
         """
-        refuse_other_signatures(env)
+        refuse_other_signatures(type(env))
         self.env = env
         self.id = env_id or type(env).__name__
         self.turns = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ludus.errors import CheckFailed
@@ -20,22 +21,23 @@ _TRUNCATED: _Slot = ("truncated", "bool", bool)
 _INFO: _Slot = ("info", "dict", dict)
 
 
-def refuse_other_signatures(env: TextEnv) -> None:
-    """Refuse an environment whose `reset` or `step` cannot be called as the contract says.
+@lru_cache(maxsize=256)
+def refuse_other_signatures(made: type[TextEnv]) -> None:
+    """Refuse a class whose `reset` or `step` cannot be called as the contract says.
 
     Raises:
         CheckFailed: naming what does not fit.
     """
-    name = type(env).__name__
+    name = made.__name__
     try:
-        inspect.signature(env.reset).bind(seed=None, options=None)
+        inspect.signature(made.reset).bind("self", seed=None, options=None)
     except TypeError as error:
         raise CheckFailed(
             f"{name}.reset must take what it is called with, "
             f"reset(self, *, seed=None, options=None): {error}"
         ) from None
     try:
-        inspect.signature(env.step).bind("")
+        inspect.signature(made.step).bind("self", "")
     except TypeError as error:
         raise CheckFailed(
             f"{name}.step must take one action, step(self, action): {error}"
