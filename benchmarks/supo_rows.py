@@ -57,22 +57,26 @@ def interval(values: Sequence[float]) -> str:
 
 
 def rows_table(rows: list[dict]) -> str:
-    """A line for each row and arm: what truncation cannot pass, and greedy success on held-out
-    tasks over seeds, before and after; overlong rollouts of the steps in which any summed up.
+    """A line for each row and arm: what truncation cannot pass, greedy success on held-out tasks
+    over seeds, before and after, and the share of overlong rollouts, in the first step and in all.
     """
     lines = [
         f"{'row':<24} {'arm':<12} {'bound':>6} {'seeds':>5} {'greedy before':>16} "
-        f"{'greedy after':>16} {'sampled':>16} {'overlong':>9}"
+        f"{'greedy after':>16} {'sampled':>16} {'overlong':>16}"
     ]
     for row, arm in dict.fromkeys((one["row"], one["arm"]) for one in rows):
         mine = [one for one in rows if (one["row"], one["arm"]) == (row, arm)]
         bound = mine[0]["bound"]
         shown = [interval([one[name] for one in mine]) for name in ("before", "after", "sampled")]
-        cut = [one["overlong"] for one in mine if one["overlong"] is not None]
-        overlong = f"{statistics.fmean(cut):.3f}" if cut else "-"
+        shown.append(f"{over(mine, 'overlong_before')} -> {over(mine, 'overlong')}")
         lines.append(
             f"{row:<24} {arm:<12} {'-' if bound is None else f'{bound:.2f}':>6} {len(mine):>5} "
             + " ".join(f"{text:>16}" for text in shown)
-            + f" {overlong:>9}"
         )
     return "\n".join(lines)
+
+
+def over(rows: list[dict], name: str) -> str:
+    """The mean of a share over seeds; of arms that never sum up there is none."""
+    known = [row[name] for row in rows if row[name] is not None]
+    return f"{statistics.fmean(known):.3f}" if known else "-"

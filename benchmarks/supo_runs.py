@@ -177,6 +177,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
         "evals": evals,
         "sampled_before": sampled[0],
         "sampled": statistics.fmean(sampled[-3:]),
+        "overlong_before": overlong[0] if overlong else None,
         "overlong": statistics.fmean(overlong) if overlong else None,
         "row_tokens": longest_row(folder),
         "cpu_s": time.process_time() - started,
