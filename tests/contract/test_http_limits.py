@@ -128,8 +128,8 @@ async def test_malformed_json_is_400_with_the_reason(
 async def test_a_client_that_leaves_within_its_body_is_no_failure_of_the_server(
     http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = http._base_url
-    assert url is not None
+    async with http.get("/healthz") as reply:
+        url = reply.url
     _, writer = await asyncio.open_connection(url.host, url.port)
     head = f"POST /v1/sessions/a/step HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 900\r\n"
     writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + b'{"seq": 1')
