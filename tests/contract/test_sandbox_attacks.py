@@ -270,13 +270,18 @@ class Targets:
             "socket": str(self.folder / "stream"), "datagram": str(self.folder / "datagram"),
             "abstract": abstract, "pid": os.getpid(), "home": str(Path("~root").expanduser()), "group": os.getpgid(0), "host": socket.gethostname(),
             **{name: str(self.folder / place) for name, place in self.PLACES.items()},
-            "engine": os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or str(self.folder / "stream"),
+            "engine": self._engine(),
         }  # fmt: skip
 
     PLACES: ClassVar = {
         "runnable": "runnable", "library": "library.so", "victim": "victim", "open": "open",
         "removable": "open/removable", "movable": "open/movable",
     }  # fmt: skip
+
+    def _engine(self) -> str:
+        """The container engine's socket; where none can be seen from here, one that answers."""
+        engine = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
+        return engine if engine and Path(engine).exists() else str(self.folder / "stream")
 
     def fill(self) -> None:
         """Files that are there to be run, loaded, changed and stolen."""
