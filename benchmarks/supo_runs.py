@@ -19,7 +19,7 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
     one_thread()
     clean = clean_start(setting, folder, seed)
     equal = sft(
-        setting,
+        setting.varied,
         folder / "equal",
         clean,
         seed,
@@ -56,7 +56,7 @@ def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
             break
     clean = min(learned, key=learned.__getitem__)
     steps, lr, settled = setting.settle_steps, setting.demo_lr, folder / "settled"
-    return sft(setting, settled, clean, seed, steps, setting.window, lr=lr, falls=True)
+    return sft(setting.varied, settled, clean, seed, steps, setting.window, lr=lr, falls=True)
 
 
 def learn_to_answer(setting: Setting, folder: Path, model: Path, seed: int) -> Path:

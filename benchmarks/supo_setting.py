@@ -23,6 +23,8 @@ class Setting:
     registers: int = 3
     turns: int = 16
     doublings: int = 0
+    spread: int = 0
+    """T is up to this many turns more."""
     window: int = 56
     threshold: float = 0.0
     """L as a share of W; 0 leaves just the room that an action, the instruction and the summary
@@ -92,6 +94,14 @@ class Setting:
         return self.tasks or max(32, 2 * self.turns)
 
     @property
+    def varied(self) -> "Setting":
+        """T is up to a window shorter: a question may stand anywhere in its window, as it does in
+        longer episodes.
+        """
+        fewer = min(self.window // TURN_TOKENS, self.turns - self.gap - self.registers)
+        return replace(self, turns=self.turns - max(0, fewer), spread=max(0, fewer))
+
+    @property
     def short(self) -> "Setting":
         """Episodes of half a window, one and two: a good part of what they say are answers."""
         return replace(self, turns=max(self.registers + 1, self.gap // 2), doublings=2)
@@ -149,7 +159,7 @@ class Setting:
         """The environment as an id with arguments."""
         return (
             f"ludus/ledger-v0?registers={self.registers}&turns={turns or self.turns}"
-            f"&doublings={self.doublings}&gap={gap or self.gap}&demo={demo}"
+            f"&doublings={self.doublings}&spread={self.spread}&gap={gap or self.gap}&demo={demo}"
             f"&tier={self.tier}&requeries={self.requeries}"
         )
 

@@ -50,7 +50,7 @@ import msgspec
 from ludus.errors import ConfigError
 
 from ..protocol import Briefing, TextEnv
-from ..tasks import GeneratedTasks, Task, TaskSet
+from ..tasks import GeneratedTasks, Task
 from .courses import Course, Fetched, Told
 from .demonstrator import Demonstrator, Memory
 from .drawing import Tier, draw_ledger, earliest_last_write
@@ -75,10 +75,11 @@ PROMPTS = {
 class LedgerTasks(GeneratedTasks):
     """One ledger per seed; difficulty is its number of turns."""
 
-    def __init__(self, split: str, turns: int, doublings: int) -> None:
+    def __init__(self, split: str, turns: int, doublings: int, spread: int) -> None:
         super().__init__(split)
         self.turns = turns
         self.doublings = doublings
+        self.spread = spread
 
     def at(self, index: int) -> Task:
         """The task at `index`."""
@@ -88,7 +89,9 @@ class LedgerTasks(GeneratedTasks):
 
     def turns_of(self, task: Task) -> int:
         """How many writes the ledger of `task` has."""
-        return self.turns << random.Random(f"turns/{task.seed}").randint(0, self.doublings)
+        rng = random.Random(f"turns/{task.seed}")
+        turns = self.turns << rng.randint(0, self.doublings)
+        return turns + rng.randint(0, self.spread) if self.spread else turns
 
 
 class LedgerRelay(TextEnv):
@@ -99,6 +102,8 @@ class LedgerRelay(TextEnv):
         registers: R, from 2 to 26; at least 3 in pointer.
         turns: T, writes before the question.
         doublings: T is drawn from turns, 2 turns, 4 turns ... up to this many doublings.
+        spread: up to so many turns more, drawn uniformly. With all episodes of one length, the
+            question may always stand at one place of the window, and a policy learns that place.
         gap: fewest turns from the write that decides the answer to the question; no window that
             shows at most `hidden_from` observations can hold the answer.
         requeries: in fetch, how often an episode may have a line shown again. 0 is for context
@@ -117,6 +122,7 @@ class LedgerRelay(TextEnv):
         registers: int = 3,
         turns: int = 16,
         doublings: int = 0,
+        spread: int = 0,
         gap: int = 8,
         requeries: int = 16,
         demo: str = Demonstrator.CLEAN,
@@ -127,15 +133,18 @@ class LedgerRelay(TextEnv):
             raise ConfigError(f"demo must be one of {', '.join(Demonstrator)}, got {demo!r}")
         if not 0 <= doublings <= 16:
             raise ConfigError(f"doublings must be from 0 to 16, got {doublings}")
+        if spread < 0:
+            raise ConfigError(f"spread must be at least 0, got {spread}")
         if requeries < 0:
             raise ConfigError(f"requeries must be at least 0, got {requeries}")
         self.tier = Tier(tier)
         _check_sizes(self.tier, registers, turns, gap)
-        drawn = (turns << doublings) * (registers if self.tier is Tier.POINTER else 1)
+        drawn = ((turns << doublings) + spread) * (registers if self.tier is Tier.POINTER else 1)
         self.never_blocks = drawn <= WRITES_AT_ONCE
         self.registers = registers
         self.turns = turns
         self.doublings = doublings
+        self.spread = spread
         self.gap = gap
         self.requeries = requeries
         self.demo = Demonstrator(demo)
@@ -158,15 +167,15 @@ class LedgerRelay(TextEnv):
         """The rules of the tier."""
         return msgspec.structs.replace(super().briefing(), system_prompt=PROMPTS[self.tier])
 
-    def tasks(self, split: str) -> TaskSet:
+    def tasks(self, split: str) -> LedgerTasks:
         """Endless, disjoint by split."""
-        return LedgerTasks(split, self.turns, self.doublings)
+        return LedgerTasks(split, self.turns, self.doublings, self.spread)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Say go; the first line follows the first action."""
-        tasks = LedgerTasks(self.task.split, self.turns, self.doublings)
+        tasks = self.tasks(self.task.split)
         ledger = draw_ledger(
             random.Random(f"ledger/{self.task.seed}"),
             registers=self.registers,

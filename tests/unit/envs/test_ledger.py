@@ -178,6 +178,7 @@ def test_a_summary_that_shows_the_question_repeats_it() -> None:
         {"turns": 2, "registers": 3, "gap": 1},
         {"gap": 0},
         {"doublings": -1},
+        {"spread": -1},
         {"demo": "perfect"},
     ],
 )
@@ -189,3 +190,14 @@ def test_sizes_that_cannot_be_drawn_are_refused(arguments: dict[str, Any]) -> No
 def test_difficulty_is_the_number_of_turns() -> None:
     tasks = LedgerRelay(turns=8, doublings=2).tasks("train")
     assert {tasks.at(index).difficulty for index in range(60)} == {8.0, 16.0, 32.0}
+    tasks = LedgerRelay(turns=9, spread=3, gap=8).tasks("train")
+    assert {tasks.at(index).difficulty for index in range(60)} == {9.0, 10.0, 11.0, 12.0}
+
+
+async def test_a_ledger_has_as_many_writes_as_its_difficulty_says() -> None:
+    session = make_async("ludus/ledger-v0", turns=8, doublings=1, spread=3)
+    for seed in range(12):
+        await session.reset(seed=seed)
+        env = session.env
+        assert isinstance(env, LedgerRelay)
+        assert len(env.ledger.writes) == env.task.difficulty
