@@ -121,9 +121,11 @@ async def test_a_slot_whose_waiting_child_was_killed_is_replaced(sandbox: SlotSa
     if sandbox.tier != "slots-root":
         pytest.skip("what waits in a container is not told from what guards it")
     async with sandbox.pool().take() as (slot,):
-        (waiting,) = slot.processes()
-        os.kill(waiting, signal.SIGKILL)
         async with asyncio.timeout(10):
+            while not slot.processes():  # on a busy machine it is still to be forked
+                await asyncio.sleep(0.01)
+            (waiting,) = slot.processes()
+            os.kill(waiting, signal.SIGKILL)
             while slot.alive:
                 await asyncio.sleep(0.01)
     assert (await sandbox.execute("print(1)")).stdout == "1\n"
