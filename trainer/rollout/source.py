@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Protocol
 
 from ludus.envs import EnvSession, Task, make_async
 from ludus.envs.connect import Server, connect
 from ludus.envs.gym import Playable
-from ludus.envs.offload import offload
-from ludus.errors import ConfigError, RewardUnavailable
-from ludus.verdict import Verdict
+from ludus.envs.own_threads import OwnThreads
+from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
-from ludus.wire.lanes import Lanes
 
 THREADS = 16
 CALL_S = 120.0
@@ -65,25 +62,21 @@ class LocalSource:
         self.id = env_id
         self._make = make
         self._first = make()
-        self._idle: list[Playable] = []
-        self._abandoned: list[Playable] = []  # kept alive, so that no other session gets their id
-        self._lanes = Lanes(THREADS, name="ludus-env")
-        self._built = 0
-        self._keys: dict[int, str] = {}
-        self._busy: set[str] = set()
-        """Sessions with a call that has not come back: their thread may still be inside."""
+        self._idle: list[EnvSession] = []
+        self._threads = OwnThreads(THREADS, call_timeout_s=CALL_S)
+        self._started = False
 
     async def open(self) -> Playable:
         """A session for one episode."""
-        if not self._built:
-            await self._lanes.start()
-        return self._idle.pop() if self._idle else self._build()
+        if not self._started:
+            await self._threads.start()
+            self._started = True
+        return self._idle.pop() if self._idle else self._threads.place(self._make())
 
     async def release(self, session: Playable) -> None:
         """Keep it for the next episode, unless a call is still running on it."""
-        if self._keys[id(session)] in self._busy:
-            self._abandoned.append(session)
-        else:
+        assert isinstance(session, EnvSession)  # what open() gave
+        if not self._threads.is_inside(session):
             self._idle.append(session)
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
@@ -104,29 +97,8 @@ class LocalSource:
         for session in [self._first, *self._idle]:
             await session.close()
         self._idle.clear()
-        if self._built:
-            await self._lanes.stop()
-
-    def _build(self) -> EnvSession:
-        session = self._make()
-        self._built += 1
-        self._keys[id(session)] = str(self._built)
-        if not session.env.never_blocks:
-            offload(session.env, partial(self._on_lane, str(self._built)))
-        return session
-
-    async def _on_lane(self, key: str, work: Callable[[], object]) -> object:
-        late = RewardUnavailable(Verdict.unavailable(f"{self.id}: no answer within {CALL_S:g} s"))
-        self._busy.add(key)
-        try:
-            made = await self._lanes.submit(key, work, timeout_s=CALL_S, late=lambda: late)
-        except Exception:
-            self._busy.discard(key)
-            raise
-        if made is late:
-            raise late
-        self._busy.discard(key)
-        return made
+        if self._started:
+            await self._threads.stop()
 
 
 class RemoteSource:

@@ -30,6 +30,7 @@ from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
+from ludus.envs.own_threads import OwnThreads
 from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError
@@ -39,6 +40,9 @@ from ludus.messages import Message
 from .arguments import Flag, parse
 from .sessions import named, opener
 from .view import page_of_evaluation, write_page
+
+THREADS = 32
+GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +131,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _evaluate(options: Options, name: str) -> list[Episode]:
+    # an episode gives up first; then its thread is given up
+    call_timeout_s = options.episode_timeout_s + GRACE_S
+    threads = OwnThreads(max(THREADS, options.concurrency), call_timeout_s=call_timeout_s)
     with ExitStack() as stack:
         note = _Notes(options, stack)
         async with (
-            opener(name, call_timeout_s=options.episode_timeout_s) as open_session,
+            opener(name, threads) as open_session,
             _served(options) as policy,
             _added(options) as tools,
         ):

@@ -38,22 +38,25 @@ def named(name: str, url: str) -> str:
 
 @asynccontextmanager
 async def opener(
-    name: str, *, call_timeout_s: float | None = None
+    name: str, threads: OwnThreads | None = None
 ) -> AsyncGenerator[Callable[[], Playable]]:
     """Opens sessions of `name` on the running loop; closes the connection, not the sessions.
 
     Args:
         name: of the environment.
-        call_timeout_s: bounds the calls of one in this process, which then run on threads.
+        threads: where those in this process are played; otherwise on the loop.
     """
     url, remote, env_id = name.rpartition("#")
     if not remote:
         bare, arguments = parse_served(name)
-        if call_timeout_s is None:
+        if threads is None:
             yield lambda: make_async(bare, **arguments)
             return
-        async with OwnThreads(call_timeout_s=call_timeout_s) as threads:
+        await threads.start()
+        try:
             yield lambda: threads.place(make_async(bare, **arguments))
+        finally:
+            await threads.stop()
         return
     async with connect(url, timeout_s=PROBE_S) as probe:
         await probe.make_async(env_id).describe()

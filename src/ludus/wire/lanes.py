@@ -72,18 +72,19 @@ class Lanes:
             lane.inbox.put(None)
 
     def submit(
-        self, key: str, work: Callable[[], T], *, timeout_s: float, late: Callable[[], T]
+        self, key: str | int, work: Callable[[], T], *, timeout_s: float, late: Callable[[], T]
     ) -> asyncio.Future[T]:
         """Run `work` on the thread of `key`.
 
         Args:
-            key: what the work belongs to.
+            key: what the work belongs to; numbers in a row have lanes in a row, names any.
             work: blocks as long as it likes, off the loop.
             timeout_s: from its start; waiting in the queue does not count.
             late: makes the result when the time is over; called on the loop.
         """
         assert self._loop is not None, "start() first"
-        lane = self._lanes[zlib.crc32(key.encode()) % len(self._lanes)]
+        number = key if isinstance(key, int) else zlib.crc32(key.encode())
+        lane = self._lanes[number % len(self._lanes)]
         job = _Job(work, late, timeout_s, self._loop.create_future())
         lane.inbox.put(job)
         if lane.thread is None:

@@ -201,7 +201,7 @@ def test_the_expert_is_right_and_random_text_is_not(
     assert {e["task"] for e in episodes} == {f"test/{i}" for i in range(20)}
 
 
-HANGS_AT_ONE_TASK = """
+HANGS_AT_ODD_TASKS = """
 import time
 import ludus
 
@@ -213,7 +213,7 @@ class Hangs(ludus.TextEnv):
         return "x", {}
 
     def step(self, action):
-        if self.task.id == "test/1":
+        if int(self.task.id.removeprefix("test/")) % 2:
             time.sleep(1000)
         return "", 1.0, True, False, {}
 
@@ -222,16 +222,21 @@ class Hangs(ludus.TextEnv):
 """
 
 
-def test_a_step_that_never_comes_back_costs_its_episode_and_no_other(tmp_path: Path) -> None:
-    (tmp_path / "hangs.py").write_text(HANGS_AT_ONE_TASK)
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_a_step_that_never_comes_back_costs_its_episode_and_no_other(
+    tmp_path: Path, concurrency: int
+) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS_AT_ODD_TASKS)
+    tasks = max(4, concurrency)
     done = run(
         *(sys.executable, "-m", "ludus", "--import", "hangs.py", "eval", "mine/hangs-v0"),
-        *("--tasks", "4", "--concurrency", "1", "--episode-timeout-s", "1", "--json"),
+        *("--tasks", str(tasks), "--concurrency", str(concurrency)),
+        *("--episode-timeout-s", "1", "--json"),
         cwd=tmp_path,
     )
     result = json.loads(done.stdout)
-    assert result["failures"] == {"timeout: no end within 1 s": 1}
-    assert (result["episodes"], result["reward"]["value"]) == (4, 1.0)
+    assert result["failures"] == {"timeout: no end within 1 s": tasks // 2}
+    assert (result["episodes"], result["reward"]["value"]) == (tasks, 1.0)
 
 
 def test_an_address_and_constructor_arguments_do_not_go_together(
