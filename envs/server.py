@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from ludus.errors import LudusError, UnknownEnv
 from ludus.wire.arguments import refuse_repeated
 from ludus.wire.codec import read_item
@@ -22,7 +20,6 @@ from .sessions import SessionLimits, Sessions
 from .tasks import TaskPage
 from .wire import (
     BatchBody,
-    BatchItem,
     BatchReply,
     BatchRequest,
     Create,
@@ -36,6 +33,8 @@ from .wire import (
     Reset,
     ResetBody,
     ResetReply,
+    SentItem,
+    SentReply,
     Step,
     StepBody,
     StepReply,
@@ -152,11 +151,11 @@ class EnvService:
             raise UnknownEnv.near(path["id"], self.sessions.served, hint="served here")
         return await asyncio.to_thread(served.page, query)
 
-    async def create(self, path: Path, body: CreateBody) -> msgspec.Struct:
+    async def create(self, path: Path, body: CreateBody) -> Outcome:
         """`POST /v1/envs/{id}/sessions`."""
         return await self._one(Create(env=path["id"], session=body.session, reset=body.reset))
 
-    async def reset(self, path: Path, body: ResetBody) -> msgspec.Struct:
+    async def reset(self, path: Path, body: ResetBody) -> Outcome:
         """`POST /v1/sessions/{sid}/reset`."""
         return await self._one(
             Reset(
@@ -168,28 +167,28 @@ class EnvService:
             )
         )
 
-    async def step(self, path: Path, body: StepBody) -> msgspec.Struct:
+    async def step(self, path: Path, body: StepBody) -> Outcome:
         """`POST /v1/sessions/{sid}/step`."""
         return await self._one(
             Step(session=path["sid"], seq=body.seq, action=body.action, instance=body.instance)
         )
 
-    async def delete(self, path: Path, query: Nothing) -> msgspec.Struct:
+    async def delete(self, path: Path, query: Nothing) -> Outcome:
         """`DELETE /v1/sessions/{sid}`."""
         return await self._one(Delete(session=path["sid"]))
 
-    async def batch(self, path: Path, body: BatchBody) -> BatchReply:
+    async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """`POST /v1/step_batch`."""
         begun = [self._begin(item) for item in body.items]
         running = [one for one in begun if isinstance(one, asyncio.Future) and not one.done()]
         if running:
             await wait_for_some(running, body.hold_s)
-        return BatchReply(items=[_item(one) for one in begun])
+        return SentReply(items=[_item(one) for one in begun])
 
     def _count(self, env_id: str) -> float:
         return float(self.sessions.counts[env_id])
 
-    async def _one(self, operation: Operation) -> msgspec.Struct:
+    async def _one(self, operation: Operation) -> Outcome:
         # Shielded: the work goes on if the connection is cut, and the client joins it again.
         return await asyncio.shield(self.sessions.begin(operation))
 
@@ -209,12 +208,12 @@ async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -
         done, pending = await asyncio.wait(pending, timeout=LINGER_S)
 
 
-def _item(begun: asyncio.Future[Outcome] | Fault) -> BatchItem:
+def _item(begun: asyncio.Future[Outcome] | Fault) -> SentItem:
     if isinstance(begun, Fault):
-        return BatchItem(status=status_of(begun), error=begun)
+        return SentItem(status=status_of(begun), error=begun)
     if not begun.done():
-        return BatchItem(status=PENDING)
+        return SentItem(status=PENDING)
     outcome = begun.result()
     if isinstance(outcome, Fault):
-        return BatchItem(status=status_of(outcome), error=outcome)
-    return BatchItem(status=200, reply=outcome)
+        return SentItem(status=status_of(outcome), error=outcome)
+    return SentItem(status=200, reply=outcome)

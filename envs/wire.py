@@ -13,6 +13,7 @@ import msgspec
 
 from ludus.messages import Message, Observation
 from ludus.verdict import Verdict
+from ludus.wire.codec import Encoded
 from ludus.wire.faults import Fault
 
 from .protocol import Briefing
@@ -142,7 +143,8 @@ class Released(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 Reply = Created | ResetReply | StepReply | Released
-Outcome = Reply | Fault
+Outcome = Reply | Encoded | Fault
+"""What became of an operation; `Encoded` is a `Reply` that is bytes already."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,6 +179,20 @@ class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
     """The answers, in the order of the operations."""
 
     items: list[BatchItem]
+
+
+class SentItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A `BatchItem` as the server writes it: its reply may be bytes already."""
+
+    status: int
+    reply: Reply | Encoded | None = None
+    error: Fault | None = None
+
+
+class SentReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A `BatchReply` as the server writes it."""
+
+    items: list[SentItem]
 
 
 class EnvCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,45 @@ class Format(StrEnum):
     MSGPACK = "application/msgpack"
 
 
+class Encoded:
+    """A reply that somebody else has encoded already, a worker process for example.
+
+    It may be a whole body or stand anywhere inside one. In a body of its own format its bytes are
+    copied as they are; in one of the other format they are decoded and encoded again.
+
+    Args:
+        data: the bytes; they must be one valid value of `format`, which nobody checks again.
+        format: of the bytes.
+    """
+
+    __slots__ = ("data", "format")  # no dataclass: msgspec would encode one by itself
+
+    def __init__(self, data: bytes, format: Format = Format.MSGPACK) -> None:
+        self.data = data
+        self.format = format
+
+    def __repr__(self) -> str:
+        return f"Encoded({len(self.data)} bytes of {self.format.value})"
+
+    @classmethod
+    def of(cls, value: object) -> Encoded:
+        """Encode `value` as msgpack, or as JSON if it holds an integer beyond 64 bits.
+
+        Raises:
+            TypeError, ValueError: something inside cannot be sent.
+        """
+        return cls(*encode(value, Format.MSGPACK))
+
+    def decoded(self) -> object:
+        """The value as plain dictionaries, lists, texts and numbers."""
+        decoder = _plain_msgpack if self.format is Format.MSGPACK else _plain_json
+        return decoder.decode(self.data)
+
+    def inside(self, format: Format) -> object:
+        """What an encoder of `format` writes for it."""
+        return msgspec.Raw(self.data) if format is self.format else self.decoded()
+
+
 def encode(value: object, format: Format = Format.JSON) -> tuple[bytes, Format]:
     """Encode `value`; the format tells what it became.
 
@@ -32,6 +71,8 @@ def encode(value: object, format: Format = Format.JSON) -> tuple[bytes, Format]:
     Raises:
         TypeError, ValueError: something inside cannot be sent.
     """
+    if isinstance(value, Encoded) and value.format is format:
+        return value.data, format
     if format is Format.MSGPACK:
         try:
             return _msgpack_encoder.encode(value), format
@@ -113,9 +154,20 @@ _BY_NAME: dict[str, Format] = {
     "application/x-msgpack": Format.MSGPACK,
     "application/vnd.msgpack": Format.MSGPACK,
 }
-_json_encoder = msgspec.json.Encoder(enc_hook=_plain)
-_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 
+
+def _in_json(value: object) -> object:
+    return value.inside(Format.JSON) if isinstance(value, Encoded) else _plain(value)
+
+
+def _in_msgpack(value: object) -> object:
+    return value.inside(Format.MSGPACK) if isinstance(value, Encoded) else _plain(value)
+
+
+_json_encoder = msgspec.json.Encoder(enc_hook=_in_json)
+_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_in_msgpack)
+_plain_json = msgspec.json.Decoder()
+_plain_msgpack = msgspec.msgpack.Decoder()
 
 _decoders: dict[tuple[object, Format], Any] = {}
 

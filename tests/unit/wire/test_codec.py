@@ -6,7 +6,7 @@ import msgspec
 import numpy
 import pytest
 
-from ludus.wire.codec import Format, accepted, decode, encode, format_of
+from ludus.wire.codec import Encoded, Format, accepted, decode, encode, format_of
 from ludus.wire.faults import Refused
 
 
@@ -57,3 +57,26 @@ def test_formats_are_read_from_headers() -> None:
     assert format_of("text/html") is None
     assert accepted("text/html, application/msgpack", Format.JSON) is Format.MSGPACK
     assert accepted("*/*", Format.MSGPACK) is Format.MSGPACK
+
+
+def test_bytes_that_are_encoded_already_pass_through_unchanged() -> None:
+    made = Encoded.of({"observation": "x" * 1000, "image": b"png"})
+    whole, _ = encode(made, Format.MSGPACK)
+    assert whole is made.data
+    inside, _ = encode({"items": [made, None]}, Format.MSGPACK)
+    assert inside.endswith(made.data + b"\xc0")
+
+
+def test_encoded_bytes_of_the_other_format_are_encoded_again() -> None:
+    made = Encoded.of({"x": 1.5, "image": b"hi", "list": [1, None]})
+    body, became = encode({"items": [made]}, Format.JSON)
+    assert became is Format.JSON
+    assert body == b'{"items":[{"x":1.5,"image":"aGk=","list":[1,null]}]}'
+
+
+def test_encoded_bytes_that_msgpack_cannot_hold_make_the_whole_reply_json() -> None:
+    made = Encoded.of({"big": 10**30})
+    assert made.format is Format.JSON
+    body, became = encode({"items": [made]}, Format.MSGPACK)
+    assert became is Format.JSON
+    assert decode(body, dict[str, object]) == {"items": [{"big": 10**30}]}
