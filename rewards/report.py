@@ -22,6 +22,7 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 
+from .pool import fates_of
 from .protocol import Sample, Verifier
 
 RESPONSE_FIELDS = ("response", "prediction", "completion")
@@ -98,6 +99,8 @@ class Report:
     rewards: float = 0.0
     """Their sum."""
     statuses: dict[str, int] = field(default_factory=dict[str, int])
+    fates: dict[str, int] = field(default_factory=dict[str, int])
+    """How often a pool worker met a limit or was lost, by fate (decision 0301)."""
     overall: Counts = field(default_factory=Counts)
     categories: dict[str, Counts] = field(default_factory=dict[str, Counts])
     wrong: list[tuple[Row, Verdict]] = field(default_factory=list[tuple[Row, Verdict]])
@@ -210,6 +213,8 @@ def _count(report: Report, row: Row, verdict: Verdict) -> None:
         report.scored += 1
         report.rewards += verdict.reward
     report.statuses[verdict.status] = report.statuses.get(verdict.status, 0) + 1
+    for fate in fates_of(verdict):
+        report.fates[fate] = report.fates.get(fate, 0) + 1
     if row.label is None:
         return
     report.overall.add(row.label, verdict)

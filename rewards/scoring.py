@@ -22,6 +22,7 @@ from ludus.wire.faults import QueueFull
 from ludus.wire.lanes import Lanes
 from ludus.wire.metrics import ServerMetrics
 
+from .pool import fates_of
 from .protocol import GroupVerifier, Sample, Verifier
 from .registry import FunctionVerifier, as_verdict
 
@@ -59,6 +60,7 @@ class Scorer:
         self._seconds = metrics.score_seconds.labels(name)
         self._refused = metrics.refused.labels("verifiers")
         self._verdicts = metrics.verdicts
+        self._fates = metrics.fates
         self._counters: dict[Status, Counter] = {}
 
     @property
@@ -179,6 +181,8 @@ class Scorer:
         except (TypeError, ValueError) as error:
             verdict = Verdict.error(f"{self.name} gave no usable verdict: {error}")
         self._count(verdict.status)
+        for fate in fates_of(verdict):
+            self._fates.labels(self.name, fate).inc()
         return verdict
 
     def _count(self, status: Status) -> None:

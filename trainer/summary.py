@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ludus.agent import Trajectory, TurnKind
 from ludus.metrics import Stopwatch
+from ludus.rewards.pool import fates_of
 
 from .experience import CUT
 from .rollout.collect import Group
@@ -73,6 +74,8 @@ def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         for name, (value, _) in verdict.parts.items():
             parts.setdefault(name, []).append(value)
     numbers |= {f"reward/part/{name}": statistics.fmean(values) for name, values in parts.items()}
+    fates = Counter(fate for one in trajectories for fate in fates_of(one.verdict))
+    numbers |= {f"reward/pool/{fate}": n / len(trajectories) for fate, n in fates.items()}
     return numbers
 
 

@@ -24,7 +24,7 @@ PATIENCE_S = 25.0
 
 
 class TooCostly(ToolError):
-    """The query was stopped from outside: it used up its CPU time or memory, or crashed SQLite."""
+    """The query was stopped because it used up its CPU time or its memory."""
 
 
 async def run_untrusted(sql: str, databases: Sequence[Database]) -> list[Result]:
@@ -34,8 +34,8 @@ async def run_untrusted(sql: str, databases: Sequence[Database]) -> list[Result]
         One result for each database, up to and with the first that is an error.
 
     Raises:
-        TooCostly: it was stopped from outside; the policy's fault.
-        RewardUnavailable: no worker could say; not the policy's fault.
+        TooCostly: the query met a limit; the policy's fault.
+        RewardUnavailable: no worker could say, or SQLite crashed; not the policy's fault.
     """
     readable = sql.encode("utf-8", "replace").decode()
     request = msgspec.to_builtins(Request(sql=readable, databases=list(databases)))

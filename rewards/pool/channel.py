@@ -18,6 +18,10 @@ class ChannelClosed(ConnectionError):
     """The other side is gone."""
 
 
+class BadFrame(ChannelClosed):
+    """The other side sent what is no message; nothing it sends later can be told apart."""
+
+
 def send(sock: socket.socket, message: object) -> None:
     """Write one message.
 
@@ -33,12 +37,16 @@ def receive(sock: socket.socket, *, deadline: float | None = None) -> object:
 
     Raises:
         TimeoutError: the deadline passed.
-        ChannelClosed: the other side closed, died, or sent more than MAX_FRAME bytes.
+        ChannelClosed: the other side closed or died.
+        BadFrame: more than MAX_FRAME bytes were announced, or the bytes are no MessagePack.
     """
     (size,) = _HEADER.unpack(_exactly(sock, _HEADER.size, deadline))
     if size > MAX_FRAME:
-        raise ChannelClosed(f"a frame of {size} bytes")
-    return msgspec.msgpack.decode(_exactly(sock, size, deadline))
+        raise BadFrame(f"a frame of {size} bytes")
+    try:
+        return msgspec.msgpack.decode(_exactly(sock, size, deadline))
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"no MessagePack: {error}") from error
 
 
 def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:

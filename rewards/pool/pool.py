@@ -1,10 +1,9 @@
-"""The pool: lanes that feed warm workers, a spare always ready, and a clear answer to whose fault
-a loss is.
+"""The pool: threads that feed warm workers, a spare always ready, and a clear answer to whose fault
+a loss is (decision 0301).
 
-Limits count CPU time of the item. The wall limit is three times that; reaching it is the item's
-fault only if it had used its CPU, else it is tried once more on a fresh worker and then
-`unavailable`. An item that loses two fresh workers in another way (a crash, the machine's
-out-of-memory killer) is at fault itself.
+A limit counts CPU time of the item. Its wall limit is three times that, over all tries together. A
+loss is laid on the item only where a limit was seen to be met: the kernel's timer ended the worker,
+or the pool ended it at the wall limit after the item had used its CPU time.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -28,6 +28,12 @@ from .processes import Template, Worker
 
 logger = logging.getLogger(__name__)
 WALL_FACTOR = 3.0
+TRIES = 2
+ENDING_S = 1.0
+"""How long a worker whose connection broke may take to be seen dead."""
+KILLED = (
+    "{} workers were killed by signal 9, which ludus did not send: the machine may be out of memory"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +43,7 @@ class Limits:
     workers: int = 0
     """Requests scored at once; 0 means one per CPU, at most four."""
     cpu_s: float = 2.0
-    """CPU seconds for one item; its wall limit is three times that."""
+    """CPU seconds for one item; its wall limit is three times that, over all tries."""
     memory_bytes: int = 512 << 20
     """Memory of a worker above what the warm template uses."""
     spares: int = 1
@@ -70,7 +76,18 @@ class _Job:
     cpu_s: float
     future: Future[Outcome]
     queued_at: float
-    losses: int = 0
+    wall_limit: float = 0.0
+    """The time.monotonic() at which the pool gives up; set when work first starts."""
+    crashes: int = 0
+    """Fresh workers that died of this item."""
+    kills: int = 0
+    """Workers that somebody else killed while they scored this item."""
+    failed_starts: int = 0
+    """Attempts at which no worker could be had."""
+
+    def has_time(self) -> bool:
+        """Whether the wall limit leaves time for another try."""
+        return not self.wall_limit or time.monotonic() < self.wall_limit
 
 
 class WorkerPool:
@@ -109,22 +126,20 @@ class WorkerPool:
         future: Future[Outcome] = Future()
         if self._closed or self._owner != os.getpid():
             future.set_result(
-                Outcome(
-                    Fate.UNAVAILABLE, reason="the pool is closed (or belongs to a parent process)"
-                )
+                Outcome(Fate.REFUSED, reason="the pool is closed (or belongs to a parent process)")
             )
             return future
         try:
             packed = msgspec.Raw(msgspec.msgpack.encode(request))
         except (TypeError, ValueError, OverflowError) as error:
-            future.set_result(Outcome(Fate.ERROR, reason=f"the request is not plain data: {error}"))
+            future.set_result(
+                Outcome(Fate.RAISED, reason=f"the request is not plain data: {error}")
+            )
             return future
         with self._changed:
             if len(self._jobs) >= self.limits.queue:
                 future.set_result(
-                    Outcome(
-                        Fate.UNAVAILABLE, reason=f"{len(self._jobs)} requests are waiting already"
-                    )
+                    Outcome(Fate.REFUSED, reason=f"{len(self._jobs)} requests are waiting already")
                 )
                 return future
             self._jobs.append(_Job(packed, cpu_s or self.limits.cpu_s, future, time.monotonic()))
@@ -147,7 +162,7 @@ class WorkerPool:
             waiting, self._jobs = list(self._jobs), deque()
             self._changed.notify_all()
         for job in waiting:
-            _settle(job, Outcome(Fate.UNAVAILABLE, reason="the pool was closed"))
+            _settle(job, Outcome(Fate.REFUSED, reason="the pool was closed"))
         for lane in self._lanes:
             if lane is not threading.current_thread():
                 lane.join(timeout=WALL_FACTOR * self.limits.cpu_s + 5)
@@ -199,7 +214,7 @@ class WorkerPool:
     def _still_wanted(self, job: _Job) -> bool:
         waited = time.monotonic() - job.queued_at
         if waited > self.limits.queue_s:
-            _settle(job, Outcome(Fate.UNAVAILABLE, reason=f"waited {waited:.0f} s for a worker"))
+            _settle(job, Outcome(Fate.REFUSED, reason=f"waited {waited:.0f} s for a worker"))
             return False
         return job.future.set_running_or_notify_cancel()
 
@@ -210,20 +225,22 @@ class WorkerPool:
             channel.send(
                 worker.sock, [{"request": job.request, "cpu_s": job.cpu_s} for job in pending]
             )
-        except OSError:
-            self._lost(worker, pending, late=False)
+        except OSError as error:
+            self._lost(worker, pending, channel.ChannelClosed(str(error)))
             return None
         while pending:
             job = pending[0]
-            deadline = time.monotonic() + WALL_FACTOR * job.cpu_s + 0.05
+            if not job.wall_limit:
+                job.wall_limit = time.monotonic() + WALL_FACTOR * job.cpu_s
             try:
-                reply = channel.receive(worker.sock, deadline=deadline)
+                outcome = _outcome(channel.receive(worker.sock, deadline=job.wall_limit), worker)
             except (TimeoutError, channel.ChannelClosed) as error:
-                self._lost(worker, pending, late=isinstance(error, TimeoutError))
+                self._lost(worker, pending, error)
                 return None
             pending.popleft()
             worker.served += 1
-            if not _settle(job, _outcome(reply, worker)):
+            _settle(job, outcome)
+            if outcome.fate is Fate.LIMIT:  # what it left in the worker's memory is unknown
                 self._retire(worker)
                 return None
         if worker.served >= self.limits.recycle_after:
@@ -231,40 +248,50 @@ class WorkerPool:
             return None
         return worker
 
-    def _lost(self, worker: Worker, pending: deque[_Job], *, late: bool) -> None:
-        """A worker died or was late: find out how, decide whose fault it is."""
+    def _lost(self, worker: Worker, pending: deque[_Job], error: Exception) -> None:
+        """Find out how a worker was lost; settle the item it was at, or leave it for another try.
+
+        Args:
+            worker: it died, broke its connection, or did not answer in time.
+            pending: what it had not answered; it was working on the first.
+            error: what reading its answer raised.
+        """
         self.lost += 1
+        late = isinstance(error, TimeoutError)
+        # a SIGKILL seen later is somebody else's only if the worker was dead before ours
+        died_alone = type(error) is channel.ChannelClosed and worker.has_ended(ENDING_S)
         worker.kill()
-        before = worker.cpu_s
+        used_before = worker.cpu_s
         death = self._live_template().reap(worker)
         job = pending[0]
-        used = death.cpu_s - before
-        if death.used_its_cpu or used >= 0.95 * job.cpu_s:
-            pending.popleft()
-            _settle(job, Outcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time"))
-            return
-        job.losses += 1
-        if job.losses < 2:
-            return
-        pending.popleft()
-        if late:
-            waited = f"{WALL_FACTOR * job.cpu_s:g} s, of which it ran {used:.2f} s"
-            reason = f"no answer in {waited}: the machine is too busy"
-            _settle(job, Outcome(Fate.UNAVAILABLE, reason=reason))
+        used = death.cpu_s - used_before
+        if death.by_cpu_timer or (late and used >= 0.95 * job.cpu_s):
+            end = Outcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time")
+        elif late:
+            given = f"{WALL_FACTOR * job.cpu_s:g} s, of which it ran {used:.2f} s"
+            end = Outcome(Fate.LATE, reason=f"no answer in {given}: the machine is too busy")
+        elif died_alone and death.signal == signal.SIGKILL:
+            job.kills += 1
+            if job.kills < TRIES and job.has_time():
+                return
+            end = Outcome(Fate.KILLED, reason=KILLED.format(job.kills))
         else:
-            _settle(
-                job,
-                Outcome(
-                    Fate.LIMIT, reason=f"it crashed {job.losses} workers (signal {death.signal})"
-                ),
-            )
+            # a worker that had scored before may have been damaged by an earlier item
+            job.crashes += worker.served == 0
+            if job.crashes < TRIES and job.has_time():
+                return
+            how = f"signal {death.signal}" if death.signal else "it ended by itself"
+            how = str(error) if isinstance(error, channel.BadFrame) else how
+            end = Outcome(Fate.CRASHED, reason=f"it crashed {job.crashes} fresh workers ({how})")
+        pending.popleft()
+        _settle(job, end)
 
     def _fail_or_retry(self, pending: deque[_Job], reason: str) -> None:
         for job in list(pending):
-            job.losses += 1
-            if job.losses >= 2 or self._closed:
+            job.failed_starts += 1
+            if job.failed_starts >= TRIES or self._closed:
                 pending.remove(job)
-                _settle(job, Outcome(Fate.UNAVAILABLE, reason=reason))
+                _settle(job, Outcome(Fate.REFUSED, reason=reason))
 
     def _retire(self, worker: Worker) -> None:
         worker.kill()
@@ -311,19 +338,33 @@ class WorkerPool:
             template.close()
 
 
-def _outcome(reply: object, worker: Worker) -> Outcome:
-    if not isinstance(reply, dict):
-        return Outcome(Fate.ERROR, reason=f"a malformed reply: {reply!r:.80}")
-    worker.cpu_s = float(str(reply.get("cpu_s", 0.0)))
-    if "limit" in reply:
-        return Outcome(Fate.LIMIT, reason=str(reply["limit"]))
-    if "error" in reply:
-        return Outcome(Fate.ERROR, reason=str(reply["error"]))
-    return Outcome(Fate.DONE, reply.get("value"))
+class _Reply(msgspec.Struct, frozen=True):
+    """What a worker says of one item."""
+
+    cpu_s: float
+    value: object = None
+    limit: str = ""
+    error: str = ""
 
 
-def _settle(job: _Job, outcome: Outcome) -> bool:
-    """Hand the outcome over; False when the worker that gave it should not be used again."""
+def _outcome(message: object, worker: Worker) -> Outcome:
+    """Read a worker's reply.
+
+    Raises:
+        BadFrame: it is none.
+    """
+    try:
+        reply = msgspec.convert(message, _Reply)
+    except msgspec.ValidationError as error:
+        raise channel.BadFrame(f"no reply: {error}") from error
+    worker.cpu_s = reply.cpu_s
+    if reply.limit:
+        return Outcome(Fate.LIMIT, reason=reply.limit)
+    if reply.error:
+        return Outcome(Fate.RAISED, reason=reply.error)
+    return Outcome(Fate.DONE, reply.value)
+
+
+def _settle(job: _Job, outcome: Outcome) -> None:
     if not job.future.done():
         job.future.set_result(outcome)
-    return outcome.fate is not Fate.LIMIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -25,8 +26,8 @@ class Death:
     cpu_s: float
 
     @property
-    def used_its_cpu(self) -> bool:
-        """Whether the kernel's CPU timer killed it."""
+    def by_cpu_timer(self) -> bool:
+        """Whether the kernel's CPU timer ended the worker."""
         return self.signal == signal.SIGPROF
 
 
@@ -51,6 +52,18 @@ class Worker:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether the process is dead within `timeout_s`, before anybody here kills it.
+
+        Without pid file descriptors (no Linux 5.3) nobody can tell; a broken connection then
+        counts as its end.
+        """
+        if self._handle is None:
+            return True
+        ended = select.poll()
+        ended.register(self._handle, select.POLLIN)
+        return bool(ended.poll(timeout_s * 1000))
 
     def close(self) -> None:
         """Let go of the socket (an idle worker ends by itself then)."""

@@ -162,7 +162,7 @@ def _as_json(report: Report) -> dict[str, object]:
     counts = report.overall
     return {
         "rows": report.rows, "mean_reward": report.mean_reward,
-        "statuses": report.statuses,
+        "statuses": report.statuses, "pool_fates": report.fates,
         "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
         "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
         "categories": {name: count.accuracy for name, count in report.categories.items()},
@@ -175,6 +175,9 @@ def _print_report(report: Report, wrong: int) -> None:
     worth = "no reward" if mean is None else f"mean reward {mean:.4f}"
     print(f"{report.rows} answers ({statuses}), {worth}")
     print(f"{report.per_cpu_second:.0f} per CPU-second, {report.wall_s:.1f} s in all")
+    if report.fates:
+        fates = ", ".join(f"{count} {fate}" for fate, count in sorted(report.fates.items()))
+        print(f"pool workers: {fates}")
     counts = report.overall
     if not counts.total:
         return

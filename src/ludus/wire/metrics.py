@@ -30,6 +30,9 @@ class ServerMetrics:
         self.replays = self._counter("replays", "Repeated seqs answered from the kept reply", "env")
         self.refused = self._counter("refused", "Work refused because a queue was full", "service")
         self.verdicts = self._counter("verdicts", "Verdicts by status", "verifier", "status")
+        self.fates = self._counter(
+            "pool_fates", "Verdicts whose worker met a limit or was lost", "verifier", "fate"
+        )
         self.chaos = self._counter("chaos", "Faults injected on purpose", "fault")
         self.step_seconds = self._histogram(
             "step_seconds", "A reset or step, queued and run", "env"

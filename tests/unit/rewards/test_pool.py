@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from ludus.errors import ConfigError
-from ludus.rewards.pool import Fate, Limits, WorkerPool
+from ludus.rewards.pool import Fate, Limits, Outcome, WorkerPool
 from ludus.rewards.pool.processes import Template
 
 SCORER = """
@@ -30,6 +34,23 @@ def score(request):
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "sleep":
+            time.sleep(60)
+        case "kill -9":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "spin, then kill -9":
+            while time.process_time() < 0.29:
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        case {"sleep, noted in": log}:
+            with open(log, "a") as file:
+                file.write("started\\n")
+            time.sleep(60)
+        case "garbage":
+            for descriptor in range(3, 64):
+                try:
+                    os.write(descriptor, b"\\xff" * 4096)
+                except OSError:
+                    pass
             time.sleep(60)
         case "deep":
             return score_deep(0)
@@ -70,10 +91,13 @@ def test_values_come_back_in_order(pool: WorkerPool) -> None:
         ("one long operation", Fate.LIMIT, ""),
         ("memory", Fate.LIMIT, "memory"),
         ("deep", Fate.LIMIT, "recursion"),
-        ("crash", Fate.LIMIT, "crashed 2 workers"),
-        ("exit", Fate.LIMIT, "crashed 2 workers"),
-        ("bug", Fate.ERROR, "a bug"),
-        ("sleep", Fate.UNAVAILABLE, "too busy"),
+        ("crash", Fate.CRASHED, "crashed 2 fresh workers (signal 11)"),
+        ("exit", Fate.CRASHED, "crashed 2 fresh workers (it ended by itself)"),
+        ("garbage", Fate.CRASHED, "crashed 2 fresh workers"),
+        ("kill -9", Fate.KILLED, "out of memory"),
+        ("spin, then kill -9", Fate.KILLED, "out of memory"),
+        ("bug", Fate.RAISED, "a bug"),
+        ("sleep", Fate.LATE, "too busy"),
     ],
 )
 def test_a_loss_is_laid_on_whoever_caused_it(
@@ -88,7 +112,7 @@ def test_a_loss_is_laid_on_whoever_caused_it(
 def test_a_hung_item_costs_only_itself(pool: WorkerPool) -> None:
     futures = [pool.submit(item) for item in (1, "spin", 2, 3, "crash", 4)]
     fates = [future.result(timeout=30).fate for future in futures]
-    assert fates == [Fate.DONE, Fate.LIMIT, Fate.DONE, Fate.DONE, Fate.LIMIT, Fate.DONE]
+    assert fates == [Fate.DONE, Fate.LIMIT, Fate.DONE, Fate.DONE, Fate.CRASHED, Fate.DONE]
 
 
 def test_workers_are_recycled() -> None:
@@ -120,15 +144,15 @@ def test_it_can_be_awaited(pool: WorkerPool) -> None:
 
 
 def test_what_is_not_data_is_refused_without_harm(pool: WorkerPool) -> None:
-    assert pool.submit(object()).result(timeout=5).fate is Fate.ERROR
-    assert pool.submit("\ud800").result(timeout=5).fate is Fate.ERROR
+    assert pool.submit(object()).result(timeout=5).fate is Fate.RAISED
+    assert pool.submit("\ud800").result(timeout=5).fate is Fate.RAISED
     assert pool.submit(5).result(timeout=5).value == 5
 
 
 def test_a_closed_pool_is_unavailable() -> None:
     pool = WorkerPool("operator:truth")
     pool.close()
-    assert pool.submit(1).result(timeout=5).fate is Fate.UNAVAILABLE
+    assert pool.submit(1).result(timeout=5).fate is Fate.REFUSED
 
 
 def test_a_full_queue_is_unavailable_at_once() -> None:
@@ -136,7 +160,7 @@ def test_a_full_queue_is_unavailable_at_once() -> None:
     try:
         outcomes = [pool.submit(0.2) for _ in range(12)]
         fates = {future.result(timeout=60).fate for future in outcomes}
-        assert Fate.UNAVAILABLE in fates
+        assert Fate.REFUSED in fates
     finally:
         pool.close()
 
@@ -169,3 +193,52 @@ def test_closing_leaves_no_process() -> None:
     pool.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
+    from ludus.rewards.maths import MathsVerifier
+
+    gold, answer = r"\tan^2 y+1", r"\boxed{\sec^2 y}"
+    verifier = MathsVerifier(workers=1)
+    assert (
+        verifier.verify(gold, answer).reward == 1.0
+    )  # the control: it is right, and needs a worker
+    pool = verifier._pool  # pyright: ignore[reportPrivateUsage]
+    template = pool._template  # pyright: ignore[reportPrivateUsage]
+    assert template is not None
+    stop = threading.Event()
+
+    def kill_every_worker() -> None:
+        while not stop.is_set():
+            for child in psutil.Process(template.pid).children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+
+    killer = threading.Thread(target=kill_every_worker)
+    killer.start()
+    try:
+        verdicts = [verifier.verify(gold, answer) for _ in range(20)]
+    finally:
+        stop.set()
+        killer.join()
+    assert {verdict.reward for verdict in verdicts} <= {None, 1.0}
+    killed = [verdict for verdict in verdicts if verdict.metrics.get("pool/killed")]
+    assert killed, "the killer was too slow for this test to show anything"
+    assert all(verdict.retryable for verdict in killed)
+    assert verifier.verify(gold, answer).reward == 1.0
+    verifier.close()
+
+
+def test_a_late_item_is_not_run_again_past_its_wall_limit(pool: WorkerPool, tmp_path: Path) -> None:
+    log = tmp_path / "starts"
+    assert pool.submit({"sleep, noted in": str(log)}).result(timeout=30).fate is Fate.LATE
+    assert pool.submit("next").result(timeout=30).value == "next"
+    assert log.read_text() == "started\n"
+
+
+def test_each_fate_but_a_limit_carries_no_reward() -> None:
+    for fate in set(Fate) - {Fate.DONE}:
+        verdict = Outcome(fate, reason="why").failure()
+        assert (verdict.reward == 0.0) is (fate is Fate.LIMIT)
+        assert verdict.metrics[f"pool/{fate}"] == 1.0
+        assert "why" in verdict.detail
