@@ -160,7 +160,10 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
             concurrency=setting.tasks_a_step * setting.group,
         ),
         context=context_of(setting, arm),
-        trainer=TrainerConfig(lr=setting.lr, warmup_steps=setting.rise, lr_decay="linear"),
+        # one update a step, of every arm: what differs between them is the window alone
+        trainer=TrainerConfig(
+            lr=setting.lr, warmup_steps=setting.rise, lr_decay="linear", updates_per_step=1
+        ),
         eval=EvalConfig(tasks=setting.eval_tasks),
         run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
     )

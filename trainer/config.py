@@ -76,17 +76,19 @@ class TrainerConfig:
     lr_decay: Decay = "constant"
     """How it falls over the rest of the run: linear and cosine end near 0."""
     max_grad_norm: float = 1.0
-    updates_per_step: int = 1
-    """Optimizer updates on each batch of rollouts."""
+    updates_per_step: int = 0
+    """Optimizer updates on each batch of rollouts, its groups shared out among them; 0 is what the
+    recipe says (ludus recipes), with no more mini-batches than rollout.tasks_per_step.
+    """
     tokens_per_pass: int = 16_384
     """Most padded tokens in one forward pass; smaller needs less memory, the gradient is the
     same.
     """
 
     def __post_init__(self) -> None:
-        for name in ("lr", "max_grad_norm", "updates_per_step", "tokens_per_pass"):
+        for name in ("lr", "max_grad_norm", "tokens_per_pass"):
             _positive(f"trainer.{name}", getattr(self, name))
-        for name in ("weight_decay", "warmup_steps"):
+        for name in ("weight_decay", "warmup_steps", "updates_per_step"):
             _not_negative(f"trainer.{name}", getattr(self, name))
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
@@ -279,7 +281,7 @@ class SFTConfig:
         _positive("steps", self.steps)
         _positive("batch_size", self.batch_size)
         _not_negative("stop_loss", self.stop_loss)
-        if self.trainer.updates_per_step != 1:
+        if self.trainer.updates_per_step not in (0, 1):
             raise ConfigError(
                 f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a warm start "
                 "makes one update a step, on new demonstrations each; raise steps instead"

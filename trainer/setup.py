@@ -21,7 +21,7 @@ from .engines.vllm import start_vllm
 from .learner import Learner
 from .pool import TaskPool
 from .precision import DTYPES, autocast_of
-from .recipes import Algorithm, Recipe, load_recipe, resolve
+from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .rollout import Collector, EnvSource, Scorer, open_source
 from .run_folder import RunFolder
 from .tasks import Tasks, TaskStream
@@ -47,6 +47,8 @@ class Parts:
     tasks: Tasks
     first_step: int
     """Steps already done: 0, or those of the checkpoint that is gone on from."""
+    notes: tuple[str, ...]
+    """What a user should know of the settings before the run, a line each."""
     closing: AsyncExitStack
     """Closes what was opened, last first."""
 
@@ -85,12 +87,19 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     scorer = Scorer(await open_verifiers(config.reward, stack))
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
-    learner = _learner(config, model_path, values="values" in algorithm.needs)
+    plan = plan_updates(
+        algorithm,
+        groups=config.rollout.tasks_per_step,
+        wanted=config.trainer.updates_per_step,
+    )
+    learner = _learner(
+        config, model_path, values="values" in algorithm.needs, updates=plan.settings.count
+    )
     tasks = _tasks(config, algorithm.recipe, source)
     if start is not None:
         _restore(start, learner, tasks)
     tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
-    updater = _updater(config, algorithm, learner, tracker)
+    updater = _updater(config, algorithm, learner, tracker, plan)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
     chat_format = ChatFormat(
@@ -110,6 +119,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
+        notes=plan.notes,
         closing=stack,
     )
 
@@ -184,14 +194,14 @@ def run_path(config: TrainConfig) -> Path:
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 
-def _learner(config: TrainConfig, path: str, *, values: bool = False) -> Learner:
+def _learner(config: TrainConfig, path: str, *, values: bool = False, updates: int = 1) -> Learner:
     return Learner(
         load_model(path, device=pick_device(config.model.device)),
         config.trainer,
         temperature=config.rollout.temperature,
         values=values,
         autocast=autocast_of(config.model.dtype),
-        planned_updates=config.steps * config.trainer.updates_per_step,
+        planned_updates=config.steps * updates,
     )
 
 
@@ -233,7 +243,11 @@ async def _vllm_engine(
 
 
 def _updater(
-    config: TrainConfig, algorithm: Algorithm, learner: Learner, tracker: SuccessTracker | None
+    config: TrainConfig,
+    algorithm: Algorithm,
+    learner: Learner,
+    tracker: SuccessTracker | None,
+    plan: UpdatePlan,
 ) -> Updater:
     wants_reference = "ref_logp" in algorithm.needs
     reference = _learner(config, config.model.path) if wants_reference else None
@@ -242,7 +256,8 @@ def _updater(
         learner,
         reference=reference,
         tracker=tracker,
-        updates=config.trainer.updates_per_step,
+        updates=plan.settings.splits,
+        epochs=plan.settings.epochs,
     )
 
 

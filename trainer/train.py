@@ -6,6 +6,7 @@ The loop below is the whole algorithm; each line is one module of this folder.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from .rollout import Group
 from .setup import Parts, assemble
 from .summary import summarize_step, summarize_survey
 from .whole import whole
+
+logger = logging.getLogger(__name__)
 
 MAX_REFILLS = 4
 """Rounds of more tasks a recipe with `sampling.refill` may ask for in one step."""
@@ -67,6 +70,8 @@ async def train(config: TrainConfig, *, watcher: Watcher | None = None) -> Resul
         ConfigError: the settings cannot work; nothing has been spent.
     """
     parts = await assemble(config)
+    for note in parts.notes:
+        logger.warning(note)
     try:
         return await _Run(parts, watcher).loop()
     finally:
@@ -126,21 +131,24 @@ class _Run:
         recipe's filter.
         """
         wanted = self.config.rollout.tasks_per_step
-        groups = await self.collect(wanted)
+        groups = await self.collect(wanted, [])
         sampling = self.parts.updater.algorithm.recipe.sampling
         for _ in range(MAX_REFILLS if sampling.refill else 0):
             missing = wanted - self.parts.updater.kept_groups(groups)
             if missing <= 0:
                 break
-            groups += await self.collect(missing)
+            groups += await self.collect(missing, groups)
         return groups
 
-    async def collect(self, count: int) -> list[Group]:
-        """Play the next `count` tasks; the same run plays the same ones."""
+    async def collect(self, count: int, played: Sequence[Group]) -> list[Group]:
+        """Play the next `count` tasks, after those `played` in this step; the same run plays the
+        same ones.
+        """
         return await self.parts.collector.collect(
             await self.parts.tasks.take(count),
             group_size=self.config.rollout.group_size,
             seed=self.config.seed * 1_000_003 + self.step,
+            played=[group.task.id for group in played],
             done=self.watcher.on_episode if self.watcher else None,
         )
 

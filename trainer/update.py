@@ -68,7 +68,9 @@ class Updater:
         learner: whose weights move.
         reference: a frozen copy the recipe is pulled towards, if it asks for one.
         tracker: of success rates, if the recipe has one; each step is remembered in it.
-        updates: optimizer updates a step.
+        updates: mini-batches that a step's groups are shared out into, an optimizer update each;
+            fewer where a step has fewer groups to train.
+        epochs: how often every group is used.
 
     Raises:
         ConfigError: the recipe needs a tensor this trainer does not make.
@@ -82,6 +84,7 @@ class Updater:
         reference: Learner | None = None,
         tracker: SuccessTracker | None = None,
         updates: int = 1,
+        epochs: int = 1,
     ) -> None:
         without = frozenset({"values"} if learner.value_head is None else ())
         without |= {"alpha", "beta"} if tracker is None else frozenset()
@@ -97,6 +100,7 @@ class Updater:
         self.reference = reference
         self.tracker = tracker
         self.updates = updates
+        self.epochs = epochs
         self._moves: list[RatioStatistics] = []
 
     def kept_groups(self, groups: Sequence[Group]) -> int:
@@ -104,14 +108,15 @@ class Updater:
         experience = gather(groups)
         if experience is None:
             return 0
-        kept = self.algorithm.keep(experience.rewards, experience.groups)
+        kept = self._kept(experience, self._shaped(experience))
         return len(experience.groups[kept].unique())
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from the experience of one step.
 
         Returns:
-            Metrics: those of `Learner.update` averaged over the updates, `zero_advantage` (share of
+            Metrics: those of `Learner.update` averaged over the updates, `updates` (how many were
+            made), `zero_advantage` (share of
                 trajectories without a signal), `old_sampler_gap` (mean distance in nats between
                 learner and sampler) where both are known, and how far the policy moved from the old
                 one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`, `clip_high`, `kl`.
@@ -121,7 +126,7 @@ class Updater:
         idle = self._idle(batch)
         metrics["zero_advantage"] = float(idle.float().mean())
         made: list[dict[str, float]] = []
-        for rows in self._shares(experience, generator):
+        for rows in self._shares(batch, generator):
             made.append(
                 self.learner.update(
                     batch,
@@ -135,6 +140,7 @@ class Updater:
         for name in made[0]:
             metrics[name] = sum(one[name] for one in made) / len(made)
         metrics["tokens"] *= len(made)
+        metrics["updates"] = float(len(made))
         return metrics | self._movement() | self._remember(experience, batch, drift)
 
     def _movement(self) -> dict[str, float]:
@@ -157,6 +163,7 @@ class Updater:
         algorithm, batch, rollouts = self.algorithm, experience.batch, experience.rollouts
         truncated = experience.truncated
         shaped = self._shaped(experience)
+        kept = self._kept(experience, shaped)
         known = self._known(experience)
         read = {name: known[name] for name in _CREDITED if name in known}
         by_sampler = {_SHORT.get(name, name): known[name] for name in _CORRECTED if name in known}
@@ -168,13 +175,14 @@ class Updater:
             experience.groups,
             batch.mask,
             rollouts,
+            kept=kept,
             truncated=truncated,
             correct=(experience.rewards > 0).to(shaped.dtype),
             **read,
         )
-        kept = algorithm.keep(experience.rewards, experience.groups) & ~experience.excluded
+        trained = kept & ~experience.excluded
         corrected = algorithm.correct(
-            batch.mask * kept[rollouts].unsqueeze(1),
+            batch.mask * trained[rollouts].unsqueeze(1),
             rollouts,
             generator,
             advantages=credit.advantages,
@@ -187,7 +195,7 @@ class Updater:
             returns=credit.returns,
             old_values=known.get("values"),
             weights=corrected.weights,
-            old_logp=known.get("old_logp"),
+            old_logp=batch.sampler_logp if self._to_sampler else known.get("old_logp"),
             ref_logp=known.get("ref_logp"),
             groups=experience.groups[rollouts],
             rewards=shaped[rollouts],
@@ -206,6 +214,15 @@ class Updater:
             lengths=lengths,
             truncated=experience.truncated,
         )
+
+    def _kept(self, experience: Experience, shaped: Tensor) -> Tensor:
+        """Which rollouts pass the recipe's filter, [N] bool."""
+        return self.algorithm.keep(shaped, experience.groups, raw=experience.rewards)
+
+    @property
+    def _to_sampler(self) -> bool:
+        """Whether the loss's ratio is to what the engine sampled with."""
+        return self.algorithm.recipe.algorithm.ratio_to == "sampler"
 
     def _known(self, experience: Experience) -> dict[str, Tensor]:
         """What credit and corrections read beyond rewards: only what the recipe asks for."""
@@ -264,7 +281,8 @@ class Updater:
         corrects = self.algorithm.weights_fn is not None or bool(self.algorithm.filters)
         remembers = self.tracker is not None
         compares = "marked" in self.algorithm.loss_fn.optional
-        return self.updates > 1 or corrects or remembers or compares or "ref_logp" in needs
+        several = self.updates * self.epochs > 1 and not self._to_sampler
+        return several or corrects or remembers or compares or "ref_logp" in needs
 
     @property
     def _needs_old_entropy(self) -> bool:
@@ -310,14 +328,18 @@ class Updater:
             return torch.zeros(len(batch), dtype=torch.bool)
         return ((batch.extra["advantages"] * batch.mask) == 0).all(1)
 
-    def _shares(self, experience: Experience, generator: torch.Generator) -> list[Tensor]:
+    def _shares(self, batch: Batch, generator: torch.Generator) -> list[Tensor]:
         """The rows of each update: groups are shared out whole, so segments and rivals stay
-        together.
+        together. Groups that train no token have no share: a mini-batch of nothing else would be
+        an update less.
         """
-        names = experience.groups.unique()
-        order = names[torch.randperm(len(names), generator=generator)]
-        row_groups = experience.groups[experience.rollouts]
-        shares = [share for share in order.tensor_split(self.updates) if len(share)]
+        row_groups = batch.extra["groups"]
+        trained = row_groups[batch.mask.any(1)].unique()
+        names = trained if len(trained) else row_groups.unique()[:1]
+        shares: list[Tensor] = []
+        for _ in range(self.epochs):
+            order = names[torch.randperm(len(names), generator=generator)]
+            shares += [share for share in order.tensor_split(self.updates) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]
 
 

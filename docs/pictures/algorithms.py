@@ -71,7 +71,7 @@ def surrogates() -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
         "luspo  0.2 / 0.28": partial(A.luspo_loss, eps_low=0.2, eps_high=0.28),
         "gmpo  0.4 / 0.4 in log space": A.gmpo_loss,
         "sapo  tau 1 / 1.05": A.sapo_loss,
-        "vespo  k = 1, lam = 1": partial(A.vespo_loss, power=1.0, lam=1.0),
+        "vespo  2, 3 if A > 0; 3, 2": A.vespo_loss,
         "hapo  h = 1 (undecided token)": partial(hapo, h=1.0),
         "hapo  h = -1 (decided token)": partial(hapo, h=-1.0),
         "lp_reg  held token, proxy 0.82 old": lp_reg,

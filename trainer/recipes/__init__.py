@@ -9,11 +9,13 @@ from .recipe import (
     Recipe,
     TrackerSettings,
     UnknownRecipe,
+    UpdateSettings,
     load_recipe,
     merge,
     recipe_names,
 )
 from .resolve import resolve
+from .updates import UpdatePlan, clip_rests, plan_updates
 
 __all__ = [
     "Algorithm",
@@ -23,11 +25,15 @@ __all__ = [
     "Recipe",
     "TrackerSettings",
     "UnknownRecipe",
+    "UpdatePlan",
+    "UpdateSettings",
+    "clip_rests",
     "compare",
     "effective",
     "load_recipe",
     "merge",
     "options_for",
+    "plan_updates",
     "recipe_names",
     "resolve",
 ]

@@ -1,11 +1,12 @@
-"""A recipe resolved: the functions a trainer calls, in order.
+"""A recipe resolved: the functions a trainer calls, in order: rewards are shaped, groups are
+filtered, means and spreads are taken over what is kept, and what is kept makes the loss.
 
     algorithm = resolve(load_recipe("dapo"), max_tokens=256)
-    rewards = algorithm.shape(rewards, groups, lengths=lengths)      # [N], one a rollout
-    kept = algorithm.keep(rewards, groups)                           # [N] bool
-    credit = algorithm.advantages(rewards, groups, mask, rollouts)   # [B, T], one row a segment
+    shaped = algorithm.shape(rewards, groups, lengths=lengths)      # [N], one a rollout
+    kept = algorithm.keep(shaped, groups, raw=rewards)              # [N] bool
+    credit = algorithm.advantages(shaped, groups, mask, rollouts, kept=kept)  # [B, T]
     mask, weights = algorithm.correct(
-        mask, rollouts, old_logp=..., sampler_logp=..., advantages=...
+        mask * kept[rollouts].unsqueeze(1), rollouts, old_logp=..., sampler_logp=...
     )
     total, weight, parts = algorithm.loss(
         logp=..., old_logp=..., advantages=..., mask=mask, weights=weights
@@ -124,23 +125,39 @@ class Algorithm:
             shaped = result if step.combine == "replace" else shaped + step.weight * result
         return shaped
 
-    def keep(self, rewards: Tensor, groups: Tensor) -> Tensor:
-        """Which rollouts are trained, [N] bool: a group is kept or dropped whole."""
+    def keep(self, rewards: Tensor, groups: Tensor, *, raw: Tensor | None = None) -> Tensor:
+        """Which rollouts are trained, [N] bool: a group is kept or dropped whole.
+
+        Args:
+            rewards: [N], shaped.
+            groups: [N] int.
+            raw: [N], what the task gave, for recipes that filter by it; None is `rewards`.
+        """
         if self.group_filter is None:
             return torch.ones_like(groups, dtype=torch.bool)
-        found = self.group_filter({"rewards": rewards, "groups": groups})
+        read = rewards if raw is None or self.recipe.sampling.filter_by == "shaped" else raw
+        found = self.group_filter({"rewards": read, "groups": groups})
         return one_tensor(found, self.group_filter.name)
 
     def advantages(
-        self, rewards: Tensor, groups: Tensor, mask: Tensor, rollouts: Tensor, **tensors: Tensor
+        self,
+        rewards: Tensor,
+        groups: Tensor,
+        mask: Tensor,
+        rollouts: Tensor,
+        *,
+        kept: Tensor | None = None,
+        **tensors: Tensor,
     ) -> Credit:
-        """Give credit to every trained token.
+        """Give credit to every trained token. Means and spreads are taken over the rollouts that
+        are kept; the others get 0.
 
         Args:
             rewards: [N], one a rollout, shaped.
             groups: [N] int.
             mask: [B, T] in {0, 1}.
             rollouts: [B] int, the rollout (0..N-1) of each row.
+            kept: [N] bool, of `keep`; None keeps all.
             tensors: what else `needs` names: [N] for one a rollout (greedy_rewards, alpha, beta,
                 truncated, and `correct`, which is rewards > 0 when not given), [B, T] for one a
                 token (token_rewards, values, proxies, old_logp, ref_logp; weights, of `weigh`).
@@ -149,9 +166,13 @@ class Algorithm:
         """
         tensors.setdefault("correct", (rewards > 0).to(rewards.dtype))
         settings = self.recipe.algorithm
-        counted = torch.ones_like(groups, dtype=torch.bool)
+        counted = torch.ones_like(groups, dtype=torch.bool) if kept is None else kept
         if not settings.overlong.in_statistics:
-            counted = ~need(tensors, "truncated", "algorithm.overlong").bool()
+            counted = counted & ~need(tensors, "truncated", "algorithm.overlong").bool()
+        if not bool(counted.any()):
+            nothing = torch.zeros_like(mask)
+            return Credit(nothing, nothing if settings.value is not None else None)
+        mask = mask * counted[rollouts].unsqueeze(1)
         given = Rollouts(rewards, groups, mask, rollouts, counted, tensors)
         return credit(self.advantage_fn, settings, given)
 

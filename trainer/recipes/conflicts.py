@@ -41,6 +41,9 @@ TRACKED = "single_stream_spo_advantages"
 WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
 """They count rows, not tokens."""
 
+WITHOUT_OLD = frozenset({"reinforce_loss", "drpo_loss"})
+"""They read no old policy."""
+
 TERMS = {
     "kl_loss": "[algorithm.kl]",
     "entropy_loss": "[algorithm.entropy]",
@@ -148,6 +151,34 @@ def _losses(recipe: Recipe) -> Iterator[str]:
         yield f"{loss} is a term beside a policy's loss; put it into {TERMS[loss]}"
 
 
+def _updates(recipe: Recipe) -> Iterator[str]:
+    updates = recipe.updates
+    if updates.splits < 1 or updates.epochs < 1:
+        yield (
+            "updates.splits and updates.epochs must be at least 1, got "
+            f"{updates.splits} and {updates.epochs}"
+        )
+
+
+def _ratios(recipe: Recipe) -> Iterator[str]:
+    settings = recipe.algorithm
+    if settings.ratio_to == "learner":
+        return
+    if settings.loss in CORRECTED_LOSSES or settings.corrections.weights:
+        named = settings.corrections.weights or settings.loss
+        yield (
+            f"ratio_to = 'sampler' corrects for the engine's probabilities, and so does {named}: "
+            "they would count twice"
+        )
+    if settings.loss in WITHOUT_OLD:
+        yield f"ratio_to = 'sampler' changes nothing: {settings.loss} has no ratio"
+    if recipe.sampling.tracker is not None:
+        yield (
+            "ratio_to = 'sampler' with [sampling.tracker]: how far the policy has moved is "
+            "measured on the learner's own log-probabilities"
+        )
+
+
 def _clips(recipe: Recipe) -> Iterator[str]:
     options = recipe.algorithm.loss_options
     for name in ("eps_low", "eps_high"):
@@ -211,6 +242,8 @@ RULES: tuple[Rule, ...] = (
     _tracking,
     _aggregation,
     _losses,
+    _updates,
+    _ratios,
     _clips,
     _credit,
     _divergence,

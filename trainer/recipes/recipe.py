@@ -126,6 +126,11 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     entropy: EntropyBonus = EntropyBonus()
     value: ValueHead | None = None
     overlong: Overlong = Overlong()
+    ratio_to: Literal["learner", "sampler"] = "learner"
+    """The old policy of the loss: the learner before the first update of a step, or the engine with
+    the log-probabilities that it sampled with. The second is pi_train / pi_gen, which corrects for
+    what differs between the two as well.
+    """
 
 
 class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,6 +158,8 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     filter: str = ""
     """A `*_mask` function of rewards and groups; empty keeps every group."""
     filter_options: dict[str, Option] = {}
+    filter_by: Literal["shaped", "raw"] = "shaped"
+    """Which rewards the filter reads: those after shaping, or those that the task gave."""
     refill: bool = False
     """Whether dropped groups are replaced by new ones until the batch is full."""
     drop_solved_at: float = 0.0
@@ -161,6 +168,20 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Whether tasks are drawn by how uncertain they are; else they come in turn."""
     tracker: TrackerSettings | None = None
     """Of success rates, task by task, for single-stream SPO."""
+
+
+class UpdateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many optimizer updates a step makes, and from how much of its rollouts each is made."""
+
+    splits: int = 1
+    """Mini-batches that the groups of a step are shared out into; each makes one update."""
+    epochs: int = 1
+    """How often every group is used."""
+
+    @property
+    def count(self) -> int:
+        """Updates a step."""
+        return self.splits * self.epochs
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -174,6 +195,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     environment: str
     """An environment id, where this recipe shows what it is for."""
     algorithm: AlgorithmSettings
+    updates: UpdateSettings = UpdateSettings()
     sampling: SamplingSettings = SamplingSettings()
     shaping: tuple[Shaping, ...] = ()
 

@@ -8,6 +8,7 @@ left out of loss and baseline.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -65,6 +66,7 @@ class Collector:
         *,
         group_size: int,
         seed: int,
+        played: Sequence[str] = (),
         done: Callable[[Episode], None] | None = None,
     ) -> list[Group]:
         """Play `group_size` rollouts of each task.
@@ -72,13 +74,16 @@ class Collector:
         Args:
             tasks: one group each.
             group_size: rollouts a task.
-            seed: the same seed, tasks and weights give the same rollouts, up to the environment.
+            seed: the same seed, tasks and weights give the same rollouts, up to the environment. A
+                task that comes again gets rollouts of its own each time.
+            played: ids of the tasks that were played with this seed before.
             done: called with each finished episode.
         """
+        names = _names(seed, played, tasks)
         async with asyncio.TaskGroup() as workers:
             groups = [
-                workers.create_task(self._group(task, group_size, f"{seed}/{task.id}", done))
-                for task in tasks
+                workers.create_task(self._group(task, group_size, name, done))
+                for task, name in zip(tasks, names, strict=True)
             ]
         return [group.result() for group in groups]
 
@@ -134,6 +139,18 @@ class Collector:
             )
         finally:
             await self.source.release(session)
+
+
+def _names(seed: int, played: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+    """A name for each group, of its own also where a task comes more than once: what the sampling
+    seeds of its rollouts are made from.
+    """
+    times, names = Counter(played), list[str]()
+    for task in tasks:
+        times[task.id] += 1
+        again = f"#{times[task.id]}" if times[task.id] > 1 else ""
+        names.append(f"{seed}/{task.id}{again}")
+    return names
 
 
 def _seed_of(name: str) -> int:

@@ -7,11 +7,13 @@ from types import ModuleType
 from ludus.errors import ConfigError, MissingExtra
 
 HELP = """\
-usage: ludus recipes                  one line each, with the source
+usage: ludus recipes                  one line each, with the updates of a step and the source
        ludus recipes show NAME        every setting, defaults included
        ludus recipes diff A B         where two recipes differ
 
-NAME, A and B are recipes or TOML files of your own.
+NAME, A and B are recipes or TOML files of your own. The updates of a step are mini-batches x
+epochs, of no more mini-batches than rollout.tasks_per_step; trainer.updates_per_step overrides
+them. "never clips": with one update every ratio is 1, and the clip of the loss cannot act.
 
 example:
   ludus recipes diff grpo dapo"""
@@ -45,7 +47,12 @@ def _list() -> None:
     recipes = [library.load_recipe(name) for name in library.recipe_names()]
     width = max(len(recipe.name) for recipe in recipes)
     for recipe in recipes:
-        print(f"{recipe.name:<{width}}  {recipe.summary}  [{recipe.source}]")
+        # any length will do to learn whether the loss has a clip
+        algorithm = library.resolve(recipe, max_tokens=1)
+        rests = library.clip_rests(algorithm, recipe.updates)
+        updates = f"{recipe.updates.splits:>2} x {recipe.updates.epochs}"
+        updates += ", never clips" if rests else ""
+        print(f"{recipe.name:<{width}}  {updates:<19}  {recipe.summary}  [{recipe.source}]")
 
 
 def _show(name: str) -> None:

@@ -69,7 +69,7 @@ LOSSES: dict[str, LossFunction] = {
     "luspo": A.luspo_loss,
     "gmpo": A.gmpo_loss,
     "kimi": partial(A.kimi_loss, tau=0.5),
-    "vespo": partial(A.vespo_loss, power=1.0, lam=0.5),
+    "vespo": A.vespo_loss,
 }
 AGGREGATIONS: dict[str, Agg] = {
     "token_mean": "token_mean",

@@ -299,7 +299,7 @@ def test_the_score_losses() -> None:
     same(value(rover), (1.5**2 + 0.5**2) / 2)
     same(A.rover_advantages(f64(1, 0, 0, 0), ids(0, 0, 0, 0)).double(), [3.75, *[-0.5] * 3])
     weights = A.drpo_length_weights(
-        ids(1, 1, 0), ids(0, 0, 0), f64(100, 200, 300), max_length=400, lam=0.5
+        ids(1, 1, 0), f64(100, 200, 300), ids(0, 0, 0), max_length=400, lam=0.5
     )
     same(weights, [1 / (1 + exp(-0.5)), 1 / (1 + exp(0.5)), 0.0])
     drpo = A.drpo_loss(
@@ -435,8 +435,11 @@ def test_dars_budgets() -> None:
     assert A.dars_extra_rollouts(u).tolist() == [24, 11, 3, 0]
     hard = A.dars_extra_rollouts(u, schedule="hardness_weighted")
     assert hard.tolist() == [24, 24, 8, 0]
-    # std: S = 2 sqrt(.25 * .75) = sqrt(3)/2: (4 - 8 S) / S < 0
-    assert A.dars_extra_rollouts(f64(0.25), spread="std").tolist() == [0]
+    # std: S = 2 sqrt(u (1 - u)) peaks at 1, of u = 1/8: .6614, (8 - 5.2915) / .6614 = 4.095
+    assert A.dars_extra_rollouts(f64(0.125, 0.25, 0.5), spread="std").tolist() == [5, 2, 0]
+    # 2 * .875 * 8 = 14: (14 - 5.2915) / .6614 = 13.166; of u = 1/4: (12 - 6.9282) / .8660 = 5.856
+    steep = A.dars_extra_rollouts(f64(0.125, 0.25), schedule="hardness_weighted", spread="std")
+    assert steep.tolist() == [14, 6]
 
 
 def test_length_rewards() -> None:

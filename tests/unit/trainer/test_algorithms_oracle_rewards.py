@@ -292,7 +292,7 @@ def test_length_rewards_within_groups(seed: int) -> None:
     assert A.laser_d_level(correct, groups).tolist() == level
     kept = A.dot_truncation_lengths(correct, lengths, groups, deviations=0.5, least_cut=5)
     assert kept.tolist() == dot
-    close(A.drpo_length_weights(correct, groups, lengths, max_length=200, lam=0.2), weights)
+    close(A.drpo_length_weights(correct, lengths, groups, max_length=200, lam=0.2), weights)
     close(A.grpo_lambda_rewards(correct, lengths, groups, alpha=0.3, share=0.4), shortened)
 
 
@@ -357,7 +357,8 @@ def test_dars_budgets_of_every_accuracy(
         for x in u:
             x = x or 0.5 / n
             s = 2 * x * (1 - x) if spread == "variance" else 2 * sqrt(x * (1 - x))
-            want = 0.5 * n if schedule == "equal_treatment" else 2 * (1 - x) * 0.5 * n
+            peak = 0.5 * n if spread == "variance" else float(n)
+            want = peak if schedule == "equal_treatment" else 2 * (1 - x) * peak
             extra = 0 if x >= 0.5 else ceil(round((want - n * s) / s, 9))
             expected.append(min(max(extra, 0), 3 * n))
         found = A.dars_extra_rollouts(

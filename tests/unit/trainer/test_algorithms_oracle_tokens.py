@@ -319,7 +319,8 @@ def reinforce(case: Case, lp: Matrix) -> float:
 def vespo(case: Case, lp: Matrix) -> float:
     def one(i: int, k: int) -> float:
         w = exp(sum(case.logp[i][j] - case.old[i][j] for j in case.live[i]))
-        return -exp(0.7) * w**1.5 * exp(-0.7 * w) * case.advantages[i][k] * lp[i][k]
+        power, fall = (1.5, 0.7) if case.advantages[i][k] >= 0 else (2.5, 0.4)
+        return -exp(fall) * w**power * exp(-fall * w) * case.advantages[i][k] * lp[i][k]
 
     return token_mean(case, one)
 
@@ -384,7 +385,7 @@ def given(name: str, case: Case, logp: Tensor) -> A.Sum:
             logp, a, mask, weights=A.tis_weights(old, t(case.mu), mask, cap=1.2)
         )
     if name == "vespo":
-        return A.vespo_loss(logp, old, a, mask, power=1.5, lam=0.7)
+        return A.vespo_loss(logp, old, a, mask, k_pos=1.5, lam_pos=0.7, k_neg=2.5, lam_neg=0.4)
     if name == "kl_cov":
         marked = A.covariance_mask(logp, a, mask, share=0.3)
         return A.kl_cov_loss(logp, old, a, mask, coefficient=0.4, marked=marked)

@@ -209,3 +209,47 @@ async def test_a_verifier_that_fails_makes_the_reward_unavailable_and_the_run_go
     for episode in group.episodes:
         assert episode.trajectories[0].verdict.status is Status.ERROR
         assert episode.trajectories[0].exclude_from_baseline
+
+
+class Seeded(ScriptedPolicy):
+    """Notes the sampling seed of every episode."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda messages: messages[-1].text)
+        self.seeds: list[int] = []
+
+    def begin(self, *, seed: int = 0) -> Any:
+        self.seeds.append(seed)
+        return super().begin(seed=seed)
+
+
+async def test_a_task_that_comes_again_in_a_step_is_sampled_anew() -> None:
+    policy = Seeded()
+    made = collector(policy)
+    groups = await collect(made, indices=(0, 1, 0, 0), size=3)
+    assert len(set(policy.seeds)) == 12
+    # the task and its environment are the same ones
+    assert len({group.task.id for group in groups}) == 2
+    assert len({groups[k].episodes[0].seed for k in (0, 2, 3)}) == 1
+    assert len({group.episodes[0].group for group in groups}) == 4
+
+
+async def test_a_task_that_a_refill_brings_again_is_sampled_anew() -> None:
+    policy = Seeded()
+    made = collector(policy)
+    tasks = await made.source.tasks("train", [0, 1])
+    first = await made.collect(tasks, group_size=2, seed=0)
+    played = [group.task.id for group in first]
+    await made.collect(tasks, group_size=2, seed=0, played=played)
+    assert len(set(policy.seeds)) == 8
+    await made.source.close()
+
+
+async def test_the_same_tasks_and_seed_are_sampled_as_before() -> None:
+    """The control: what is played again by itself, as after a resume, is the same."""
+    seeds: list[list[int]] = []
+    for _ in range(2):
+        policy = Seeded()
+        await collect(collector(policy), indices=(0, 1, 0))
+        seeds.append(sorted(policy.seeds))
+    assert seeds[0] == seeds[1]

@@ -120,7 +120,8 @@ def test_groups_stay_whole_when_a_step_has_several_updates() -> None:
     experience = experience_of(
         [group(trajectory(1.0, segments=2), trajectory(0.0)), group(trajectory(0.0))]
     )
-    shares = made._shares(experience, torch.Generator().manual_seed(0))
+    batch, _ = made._credited(experience)
+    shares = made._shares(batch, torch.Generator().manual_seed(0))
     assert sorted(sorted(share.tolist()) for share in shares) == [[0, 1, 2], [3]]
 
 

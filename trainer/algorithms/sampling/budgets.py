@@ -19,9 +19,10 @@ def dars_extra_rollouts(
 ) -> Tensor:
     """DARS: more rollouts for hard prompts, whose groups weigh little in GRPO.
 
-    With u the accuracy (0 counts as 0.5 / N) and `S = 2 u (1 - u)` ("variance") or
-    `2 sqrt(u (1 - u))` ("std"): equal treatment `ceil((N / 2 - N S) / S)`, hardness weighted
-    `ceil(((1 - u) N - N S) / S)`, none for u >= 1/2, at most `most - N`.
+    With u the accuracy (0 counts as 0.5 / N), `S = 2 u (1 - u)` and its peak `P = 1 / 2`
+    ("variance"), or `S = 2 sqrt(u (1 - u))` and `P = 1` ("std"): equal treatment
+    `ceil((P N - N S) / S)`, hardness weighted `ceil((2 (1 - u) P N - N S) / S)`, none for
+    u >= 1/2, at most `most - N`.
 
     Args:
         accuracy: [P], share right among the first N rollouts of each prompt.
@@ -33,18 +34,21 @@ def dars_extra_rollouts(
     Returns:
         [P] int.
 
-    Source: arXiv 2508.13755.
+    Source: arXiv 2508.13755; the authors' ray_dars_trainer.py, schedule_ET and schedule_HW.
 
     >>> u = torch.tensor([0.0, 0.125, 0.25, 0.5])
     >>> dars_extra_rollouts(u)
     tensor([24, 11,  3,  0])
     >>> dars_extra_rollouts(u, schedule="hardness_weighted")
     tensor([24, 24,  8,  0])
+    >>> dars_extra_rollouts(u, spread="std")
+    tensor([9, 5, 2, 0])
     """
     u = torch.where(accuracy <= 0, 0.5 / rollouts, accuracy.double())
     variance = u * (1 - u)
     weight = 2 * variance if spread == "variance" else 2 * variance.sqrt()
-    target = 0.5 * rollouts if schedule == "equal_treatment" else (1 - u) * rollouts
+    peak = rollouts * (0.5 if spread == "variance" else 1.0)
+    target = peak if schedule == "equal_treatment" else 2 * (1 - u) * peak
     extra = (target - rollouts * weight) / torch.where(weight > 0, weight, 1.0)
     # 8 * 0.375 may miss an integer by an ulp, and ceil would make one rollout of it
     counted = torch.ceil(extra - 1e-9).clamp(min=0, max=most - rollouts)

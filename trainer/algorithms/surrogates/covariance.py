@@ -141,40 +141,48 @@ def vespo_loss(
     advantages: Tensor,
     mask: Tensor,
     *,
-    power: float,
-    lam: float,
+    k_pos: float = 2.0,
+    lam_pos: float = 3.0,
+    k_neg: float = 3.0,
+    lam_neg: float = 2.0,
     weights: Tensor | None = None,
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
     """VESPO: the score function, each sequence weighed by a smooth bump of its ratio.
 
-    `l = -sg[e^lam W^k e^(-lam W)] A log pi`, W the product of the row's token ratios; 1 at W = 1.
+    `l = -sg[W^k e^(lam (1 - W))] A log pi`, W the product of the row's token ratios; 1 at W = 1,
+    and greatest at W = k / lam. k and lam go by the sign of the advantage.
 
     Args:
         logp: [B, T].
         old_logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        power: k; the bump is greatest at W = k / lam.
-        lam: how fast it falls beyond.
+        k_pos: the exponent where A >= 0.
+        lam_pos: how fast the bump falls where A >= 0.
+        k_neg: the exponent where A < 0.
+        lam_neg: how fast the bump falls where A < 0.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
         max_log_ratio: nats; clamps log W.
 
-    Source: VESPO as implemented in prime-rl, SkyRL and ROLL.
+    Source: arXiv 2602.10693, section 3.4 (k is its c1, lam its c2); TRL `loss_type="vespo"`.
 
     >>> logp = torch.tensor([[2.0]]).log().requires_grad_()
     >>> old, one = torch.zeros(1, 1), torch.ones(1)
-    >>> loss = vespo_loss(logp, old, one, torch.ones(1, 1), power=2.0, lam=1.0)
-    >>> loss[0].backward(); logp.grad  # -4 / e
-    tensor([[-1.4715]])
+    >>> loss = vespo_loss(logp, old, one, torch.ones(1, 1))
+    >>> loss[0].backward(); logp.grad  # -2^2 e^-3
+    tensor([[-0.1991]])
     """
     whole = log_ratio(logp.detach(), old_logp, mask, max_log_ratio=None).sum(1, keepdim=True)
     if max_log_ratio is not None:
         whole = whole.clamp(-max_log_ratio, max_log_ratio)
-    bump = (lam + power * whole - lam * whole.exp()).exp()
-    losses = -bump * blank(advantages.detach(), mask) * blank(logp, mask)
+    spread = blank(advantages.detach(), mask)
+    up = (spread >= 0).to(spread.dtype)  # `where` of two numbers would be float32
+    k, lam = k_neg + (k_pos - k_neg) * up, lam_neg + (lam_pos - lam_neg) * up
+    bump = (k * whole + lam * (1 - whole.exp())).exp()
+    losses = -bump * spread * blank(logp, mask)
     return aggregate(losses, mask, agg, weights=weights)
 
 

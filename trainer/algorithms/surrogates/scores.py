@@ -129,15 +129,15 @@ def rover_advantages(
 
 
 def drpo_length_weights(
-    correct: Tensor, groups: Tensor, lengths: Tensor, *, max_length: float, lam: float = 0.1
+    correct: Tensor, lengths: Tensor, groups: Tensor, *, max_length: float, lam: float = 0.1
 ) -> Tensor:
     """DRPO's weights of right answers, the shorter the more: `softmax((1 - L / Lmax) / lam)` within
     a group's right ones.
 
     Args:
         correct: [B] bool or 0/1.
-        groups: [B] int.
         lengths: [B], tokens.
+        groups: [B] int.
         max_length: Lmax, tokens.
         lam: temperature; small values ask for short answers more sharply.
 
@@ -147,7 +147,7 @@ def drpo_length_weights(
     Source: DRPO (decoupled reward policy optimization), the authors' code.
 
     >>> correct, lengths = torch.tensor([1, 1, 0]), torch.tensor([100.0, 200.0, 300.0])
-    >>> drpo_length_weights(correct, torch.tensor([0, 0, 0]), lengths, max_length=400, lam=0.5)
+    >>> drpo_length_weights(correct, lengths, torch.tensor([0, 0, 0]), max_length=400, lam=0.5)
     tensor([0.6225, 0.3775, 0.0000])
     """
     right = correct.bool()
@@ -194,7 +194,7 @@ def drpo_loss(
     """
     right, lengths = correct.bool(), mask.sum(1).to(logp.dtype)
     scores = row_means(logp, mask)
-    weights = drpo_length_weights(right, groups, lengths, max_length=max_length, lam=lam)
+    weights = drpo_length_weights(right, lengths, groups, max_length=max_length, lam=lam)
     wrong = (~right).to(logp.dtype)
     n_wrong, n_right = group_sum(wrong, groups), group_sum(1 - wrong, groups)
     both = (n_wrong > 0) & (n_right > 0)

@@ -1,0 +1,58 @@
+"""How many optimizer updates a step makes: what the recipe says, as far as the step's groups go."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+from .algorithm import Algorithm
+from .recipe import UpdateSettings
+
+
+class UpdatePlan(NamedTuple):
+    """The updates of every step of a run, and what a user should know about them."""
+
+    settings: UpdateSettings
+    notes: tuple[str, ...]
+    """One line each."""
+
+
+def plan_updates(algorithm: Algorithm, *, groups: int, wanted: int = 0) -> UpdatePlan:
+    """The updates of a step of `groups` groups.
+
+    Args:
+        algorithm: a resolved recipe.
+        groups: in a step; a mini-batch holds at least one of them whole.
+        wanted: updates that the user asks for, each on groups of its own; 0 is what the recipe
+            says, with no more mini-batches than there are groups.
+
+    >>> from .recipe import load_recipe
+    >>> from .resolve import resolve
+    >>> plan_updates(resolve(load_recipe("gspo")), groups=2).settings.splits
+    2
+    """
+    recipe, notes = algorithm.recipe, list[str]()
+    settings = UpdateSettings(splits=wanted) if wanted else recipe.updates
+    if settings.splits > groups:
+        notes.append(
+            f"recipe {recipe.name!r} shares a step out into {settings.splits} mini-batches, but "
+            f"rollout.tasks_per_step = {groups} allows {groups}: a step makes "
+            f"{groups * settings.epochs} instead of {settings.count} updates"
+        )
+        settings = UpdateSettings(splits=groups, epochs=settings.epochs)
+    if clip_rests(algorithm, settings):
+        notes.append(
+            f"recipe {recipe.name!r} makes one update on each batch of rollouts: every ratio is "
+            f"1, and the clip of {algorithm.loss_fn.name} never acts (trainer.updates_per_step "
+            "above 1 would let it)"
+        )
+    return UpdatePlan(settings, tuple(notes))
+
+
+def clip_rests(algorithm: Algorithm, settings: UpdateSettings) -> bool:
+    """Whether the loss has a clip that can never act: with one update, and the learner itself as
+    old policy, every ratio is 1.
+    """
+    clips = "eps_high" in inspect.signature(algorithm.loss_fn.function).parameters
+    to_itself = algorithm.recipe.algorithm.ratio_to == "learner"
+    return clips and to_itself and settings.count == 1
