@@ -1,13 +1,13 @@
 """What each recipe learns: a table and a picture.
 
     python benchmarks/algorithms.py --quick                  # one seed, 12 steps
-    python benchmarks/algorithms.py                          # three seeds, 30 steps
+    python benchmarks/algorithms.py                          # three seeds, 20 steps
     python benchmarks/algorithms.py --first-seed 10 --recipes grpo dapo spo
 
 Every recipe is trained on the environment its TOML names, and GRPO in each of them besides. One
 model of about 115 thousand parameters is warmed up for each environment and seed, on demonstrations
-whose most likely behaviour is wrong; every recipe starts from that checkpoint. Each batch of
-rollouts gets four updates, so that ratios leave 1 and surrogates differ.
+whose most likely behaviour is wrong; every recipe starts from that checkpoint, and makes the
+updates of its own paper on each batch of rollouts.
 
 Runs are compared at equal sampled tokens: accuracy is read off each curve of greedy evaluations on
 held-out tasks where the run that sampled least in that environment ended.
@@ -92,7 +92,7 @@ def main() -> int:
 
     plan = Plan(
         out=arguments.out.resolve(),
-        steps=arguments.steps or (12 if arguments.quick else 30),
+        steps=arguments.steps or (12 if arguments.quick else 20),
         eval_tasks=128 if arguments.quick else 256,
         eval_every=3 if arguments.quick else 5,
         lr_scale=arguments.lr_scale,

@@ -23,8 +23,6 @@ from ludus.errors import LudusError
 if TYPE_CHECKING:
     from ludus.trainer.config import TrainConfig
 
-UPDATES = 4
-"""Optimizer updates on each batch of rollouts, so that ratios leave 1 and surrogates differ."""
 OVERRIDES = {"spo": "[sampling.tracker]\npool = 256\nprior_rollouts = 2\n"}
 """Where a recipe's own size is for another scale: 8 rollouts of each of 1024 tasks before the first
 step are twice the whole budget here.
@@ -67,12 +65,15 @@ class Run:
     accuracy: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
     """Tokens a rollout, step by step."""
+    updates: float = 0.0
+    """Optimizer updates a step, mean over steps."""
     ratio_min: float = 1.0
     ratio_max: float = 1.0
     clip_low: float = 0.0
     """Share of tokens stopped below, mean over steps."""
     clip_high: float = 0.0
     seconds: float = 0.0
+    """Of CPU."""
     refused: str = ""
     """Why it could not be run."""
 
@@ -136,13 +137,13 @@ def _train(plan: Plan, job: Job, start: Path, folder: Path) -> Run:
 
     _one_thread()
     run = Run(job.recipe, job.environment, job.seed)
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         asyncio.run(train(_settings(plan, job, start, folder)))
     except LudusError as error:
         run.refused = str(error)
         return run
-    run.seconds = time.perf_counter() - began
+    run.seconds = time.process_time() - began
     _read(run, folder / "metrics.jsonl")
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return run
@@ -176,7 +177,7 @@ def _settings(plan: Plan, job: Job, start: Path, folder: Path) -> TrainConfig:
             concurrency=world.rollouts,
         ),
         context=ContextSettings(**world.context),
-        trainer=TrainerConfig(lr=world.lr * plan.lr_scale, updates_per_step=UPDATES),
+        trainer=TrainerConfig(lr=world.lr * plan.lr_scale),
         eval=EvalConfig(tasks=plan.eval_tasks, every=plan.eval_every * world.evals),
         run=RunConfig(folder=str(folder), tensorboard=False, episodes_every=0, save_every=0),
     )
@@ -226,7 +227,7 @@ def _stage(
 def _read(run: Run, log: Path) -> None:
     """Read the curves off the run's own log."""
     rollouts = world_of(run.environment).rollouts
-    tokens, clips = 0.0, list[tuple[float, float]]()
+    tokens, clips, updates = 0.0, list[tuple[float, float]](), list[float]()
     for line in log.read_text().splitlines():
         row = json.loads(line)
         tokens += row.get("survey/tokens", 0.0)
@@ -236,10 +237,13 @@ def _read(run: Run, log: Path) -> None:
         if "episode/tokens" in row:
             tokens += row["episode/tokens"] * row.get("episode/count", rollouts)
             run.lengths.append(row["episode/tokens"])
+        if "update/updates" in row:
+            updates.append(row["update/updates"])
         if "update/ratio_max" in row:
             run.ratio_min = min(run.ratio_min, row["update/ratio_min"])
             run.ratio_max = max(run.ratio_max, row["update/ratio_max"])
             clips.append((row["update/clip_low"], row["update/clip_high"]))
+    run.updates = statistics.fmean(updates) if updates else 0.0
     if clips:
         run.clip_low, run.clip_high = (statistics.fmean(side) for side in zip(*clips, strict=True))
 
@@ -251,7 +255,7 @@ def _key(plan: Plan, job: Job) -> str:
     rules = {key: str(value) for key, value in effective(load_recipe(job.recipe)).items()}
     numbers = {key: value for key, value in asdict(plan).items() if key != "out"}
     world = asdict(world_of(job.environment))
-    return _digest(asdict(job), numbers, world, SHAPE, UPDATES, OVERRIDES.get(job.recipe), rules)
+    return _digest(asdict(job), numbers, world, SHAPE, OVERRIDES.get(job.recipe), rules)
 
 
 def _digest(*parts: object) -> str:

@@ -21,12 +21,13 @@ HEADER = [
     "learned",
     "efficiency",
     "worst fall",
+    "updates a step",
     "tokens a rollout",
     "ratio",
     "clipped below",
     "above",
     "budget",
-    "s a run",
+    "CPU s a run",
 ]
 
 
@@ -77,6 +78,7 @@ def _cells(mine: Sequence[Run], budget: float, eval_tasks: int) -> tuple[float, 
         "yes" if learned(before, final, eval_tasks) else "NO",
         f"{statistics.fmean(run.efficiency(budget) for run in mine):.3f}",
         f"{max(run.worst_fall() for run in mine):.3f}",
+        f"{statistics.fmean(run.updates for run in mine):.1f}",
         f"{statistics.fmean(first):.1f} -> {statistics.fmean(last):.1f}",
         f"{min(r.ratio_min for r in mine):.2f} .. {max(r.ratio_max for r in mine):.2f}",
         f"{statistics.fmean(r.clip_low for r in mine):.1%}",

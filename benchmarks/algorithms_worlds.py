@@ -27,8 +27,8 @@ class World:
     stages: tuple[Stage, ...]
     max_tokens: int
     """Most tokens of a turn."""
-    rollouts: int = 128
-    """A step."""
+    rollouts: int = 256
+    """A step: 16 groups of 16, so that a recipe of 16 updates has a group for each."""
     lr: float = 5e-4
     warm_lr: float = 2e-3
     window: int = 0
@@ -44,8 +44,6 @@ WORLDS = {
         # the first operator is mistaken seven times out of ten: greedily, always
         stages=(Stage("demo_fault=wrong-operator&demo_fault_rate=0.7", 400),),
         max_tokens=40,
-        # with half of it, chance decides which operator is written whatever the task says
-        rollouts=256,
     ),
     "ludus/tally-v0": World(
         # one more pass three times out of four: greedily, without end
@@ -56,7 +54,6 @@ WORLDS = {
         # clean summaries are what copying is learned from; then mostly wrong ones
         stages=(Stage("demo=clean", 700, 16), Stage("demo=recency", 120, 16)),
         max_tokens=2,
-        rollouts=256,
         lr=1e-3,
         warm_lr=3e-3,
         window=56,
