@@ -21,8 +21,17 @@ from ludus.errors import LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Message, Observation, as_messages, system
 from ludus.verdict import Verdict
 
-from .policy import Player, Policy
-from .trajectory import FAILURES, Episode, Finish, Stop, Trajectory, Turn, TurnKind
+from .policy import Player, Policy, ReadsOn
+from .trajectory import (
+    FAILURES,
+    TRUNCATED,
+    Episode,
+    Finish,
+    Stop,
+    Trajectory,
+    Turn,
+    TurnKind,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -153,18 +162,30 @@ class _Game:
             observation, reward, terminated, truncated, info = await self.env.step(action)
             turn.reward = reward
             self._note(action, info)
-            if terminated or truncated:
-                self.terminated = terminated
-                return self._ended(turn, terminated)
+            messages += [action, *as_messages(observation)]
+            if terminated:
+                self.terminated = True
+                return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
+            if truncated:
+                break
             if self._is_idle(action, info, briefing):
                 return Stop.NO_CALLS
-            messages += [action, *as_messages(observation)]
+        self._read_on(messages, briefing)
         return Stop.MAX_TURNS
 
     async def _act(self, messages: list[Message], briefing: Briefing) -> Turn | Stop:
         """Ask the policy; what it raises is told apart from what the environment raises."""
         try:
             return await self.player.act(messages, briefing.tools)
+        except Exception as error:
+            raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
+
+    def _read_on(self, messages: list[Message], briefing: Briefing) -> None:
+        """Have the state kept that the episode is cut in."""
+        if not isinstance(self.player, ReadsOn):
+            return
+        try:
+            self.player.read_on(messages, briefing.tools)
         except Exception as error:
             raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
 
@@ -182,6 +203,8 @@ class _Game:
             segments=[one for one in self.player.segments if one.turns or one.discarded],
             gold=self.gold,
         )
+        if stop in TRUNCATED and isinstance(self.player, ReadsOn):
+            made.state_ids = self.player.state_ids
         made.metrics = self.metrics | _context_counts(made)
         made.verdict = (
             self.verdict if self.verdict is not None and not self.verdict.ok else self._ok(made)
@@ -218,12 +241,6 @@ class _Game:
         called = called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
         self.idle = 0 if called or not briefing.tools else self.idle + 1
         return 0 < self.limits.max_idle_turns <= self.idle
-
-    @staticmethod
-    def _ended(turn: Turn, terminated: bool) -> Stop:
-        if not terminated:
-            return Stop.MAX_TURNS
-        return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
 
 
 def _spans(briefing: Briefing) -> int:

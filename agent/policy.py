@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, as_action
@@ -32,6 +32,20 @@ class Player(Protocol):
             summary of the context) is not for the environment: the next call gets the same
             messages. A `Stop` if the context leaves no room to answer.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsOn(Protocol):
+    """A player that keeps the state an episode was cut in, for whoever estimates its value."""
+
+    state_ids: list[int]
+    """The window it would have answered next, as far as a row may go; see
+    `Trajectory.state_ids`.
+    """
+
+    def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        """Take in what came after the last turn, without answering."""
         ...
 
 

@@ -67,6 +67,7 @@ class TokenPlayer:
         seed: int = 0,
     ) -> None:
         self.segments: list[Segment] = []
+        self.state_ids: list[int] = []
         self._format = chat_format
         self._speaker = speaker
         self._context = context
@@ -92,6 +93,23 @@ class TokenPlayer:
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         """Answer the conversation; see `Player.act`."""
+        turn = await self._answer(messages, tools)
+        if isinstance(turn, Stop):
+            self.state_ids = self._ids[: self._row]
+        return turn
+
+    def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        """Take in what came after the last turn, without answering; see `ReadsOn`."""
+        offered = [*tools, *self._context.tools]
+        if self._next is not None:
+            ids = self._format.prompt(self._next.messages, offered)
+        else:
+            added = self._extension([*self._unread, *messages[self._seen :]])
+            view = self._view(messages)
+            ids = self._format.prompt(view, offered) if added is None else [*self._ids, *added]
+        self.state_ids = ids[: self._row]
+
+    async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         offered = [*tools, *self._context.tools]
         observation = [*self._unread, *messages[self._seen :]]
         if self._next is not None or not self.segments:
@@ -211,12 +229,7 @@ class TokenPlayer:
         self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[int]:
         """Append `new`, or begin a segment that renders all of `view` where that cannot be."""
-        turns = self.segments[-1].turns
-        added = None
-        if turns:
-            added = self._format.extension(
-                new, ended=self._format.ends_turn(turns[-1].out_ids), thought=_thought(turns[-1])
-            )
+        added = self._extension(new)
         if added is not None:
             self._ids += added
             return added
@@ -224,6 +237,14 @@ class TokenPlayer:
         self._ids = self._format.prompt(view, tools)
         self.segments.append(Segment(prompt_ids=list(self._ids)))
         return []
+
+    def _extension(self, new: Sequence[Message]) -> list[int] | None:
+        """The ids that append `new` to the running segment; None where the template cannot."""
+        turns = self.segments[-1].turns if self.segments else []
+        if not turns:
+            return None
+        ended = self._format.ends_turn(turns[-1].out_ids)
+        return self._format.extension(new, ended=ended, thought=_thought(turns[-1]))
 
     async def _write(
         self, turn: Turn, budget: int, tools: Sequence[ToolSpec], *, shows_newest: bool = True

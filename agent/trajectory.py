@@ -72,6 +72,8 @@ class Stop(StrEnum):
 
 FAILURES = frozenset({Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.ENV_ERROR, Stop.POLICY_ERROR})
 """Ends that are nobody's answer: out of the loss and out of the group baseline."""
+TRUNCATED = frozenset({Stop.MAX_TURNS, Stop.CONTEXT_FULL, Stop.MAX_SUMMARIES})
+"""Ends by a limit before the environment had ended the episode: there is a state after them."""
 
 
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -146,6 +148,11 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     segments: list[Segment] = []
     exclude_from_loss: bool = False
     exclude_from_baseline: bool = False
+    state_ids: list[int] = []
+    """The window that the policy would have read before its next turn, where a limit cut the
+    episode short: the state after truncation, which a value head can judge. Empty where the
+    environment ended the episode, and for policies without tokens.
+    """
     gold: Any = None
     """What the environment says the answer is, once the episode is over; for verifiers."""
     metrics: dict[str, float] = {}

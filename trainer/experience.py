@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ludus.agent import Stop, Trajectory
+from ludus.agent.trajectory import TRUNCATED
 
-from .batch import Batch, Row, as_row, pad
+from .batch import Batch, Row, pad
 from .rollout.collect import Group
+from .turn_rewards import UNTRAINED, RewardedRow, rewarded_rows
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Ends by a limit: what recipes call truncated."""
@@ -35,6 +38,20 @@ class Experience:
     rollouts: Tensor
     """[B] int: the trajectory of each row."""
     batch: Batch
+    turn_rewards: Tensor
+    """[B, T]: what each turn earned, on its last trained token. A rollout's reward less the sum of
+    these came at its end (a verifier's).
+    """
+    turns: Tensor
+    """[B, T] int: the turn of each trained token, counted over the rows of its trajectory; -1
+    elsewhere.
+    """
+    states: Batch | None
+    """M windows, each the state that a limit cut a trajectory in, and one token more, whose value
+    is that of the state; None where the environment ended all.
+    """
+    states_of: Tensor
+    """[M] int: the trajectory of each state."""
     tasks: tuple[str, ...] = ()
     """N ids: what each trajectory played."""
 
@@ -52,23 +69,48 @@ def gather(groups: Sequence[Group]) -> Experience | None:
         for trajectory in episode.trajectories
         if not trajectory.exclude_from_baseline and trajectory.verdict.ok
     ]
-    rows: list[Row] = []
+    rows: list[RewardedRow] = []
     owners: list[int] = []
     for number, (_, trajectory) in enumerate(kept):
-        made = [row for row in map(as_row, trajectory.segments) if row is not None]
+        made = rewarded_rows(trajectory)
         rows += made
         owners += [number] * len(made)
     if not rows:
         return None
+    batch = pad([one.row for one in rows])
+    cut = {n: state for n, (_, one) in enumerate(kept) if (state := _state_after(one)) is not None}
     return Experience(
         rewards=torch.tensor([trajectory.verdict.unwrap() for _, trajectory in kept]),
         groups=torch.tensor([index for index, _ in kept]),
         truncated=torch.tensor([trajectory.stop in CUT for _, trajectory in kept]),
         excluded=torch.tensor([trajectory.exclude_from_loss for _, trajectory in kept]),
         rollouts=torch.tensor(owners),
-        batch=pad(rows),
+        batch=batch,
+        turn_rewards=_padded([one.rewards for one in rows], 0),
+        turns=_padded([one.turns for one in rows], UNTRAINED),
+        states=pad(list(cut.values())) if cut else None,
+        states_of=torch.tensor(list(cut), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _ in kept),
     )
+
+
+def _state_after(trajectory: Trajectory) -> Row | None:
+    """The state a limit cut a trajectory in, and one token more to read its value at; None where
+    the environment ended it.
+
+    Without a record of that state, it is the last window as far as it was sampled.
+    """
+    if trajectory.terminated or trajectory.stop not in TRUNCATED or not trajectory.segments:
+        return None
+    ids = trajectory.state_ids or trajectory.segments[-1].ids()
+    if not ids:
+        return None
+    return Row([*ids, 0], [*([0] * len(ids)), 1], [0.0] * (len(ids) + 1))
+
+
+def _padded(rows: Sequence[Sequence[float]], filler: int) -> Tensor:
+    """[B, T]."""
+    return pad_sequence([torch.tensor(row) for row in rows], True, filler)
 
 
 def prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:

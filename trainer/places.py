@@ -13,7 +13,7 @@ _POLICIES = frozenset({"logp", "old_logp", "ref_logp", "sampler_logp", "entropy"
 GIVEN: Mapping[str, frozenset[str]] = {
     "algorithm.advantage": _ROLLOUT
     | {"mask", "rollouts", "segments", "token_rewards", "old_logp", "ref_logp"}
-    | {"proxies", "values", "alpha", "beta"},
+    | {"proxies", "values", "alpha", "beta", "bootstrap", "turn_rewards", "turns"},
     "algorithm.corrections": _POLICIES | {"mask", "advantages", "rewards", "truncated"},
     "algorithm.loss": _POLICIES | {"mask", "advantages", "rewards", "groups", "correct"},
     "sampling.filter": frozenset({"rewards", "groups"}),

@@ -33,11 +33,12 @@ PROVIDED = frozenset(
         "values",
         "alpha",
         "beta",
+        "bootstrap",
     }
 )
 """What the trainer can give a recipe beyond what every recipe has."""
 
-_CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta")
+_CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta", "bootstrap")
 """What of it an advantage may read."""
 _CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
 """What of it a correction may read."""
@@ -86,7 +87,7 @@ class Updater:
         updates: int = 1,
         epochs: int = 1,
     ) -> None:
-        without = frozenset({"values"} if learner.value_head is None else ())
+        without = frozenset({"values", "bootstrap"} if learner.value_head is None else ())
         without |= {"alpha", "beta"} if tracker is None else frozenset()
         missing = sorted(algorithm.needs - (PROVIDED - without))
         if missing:
@@ -102,6 +103,7 @@ class Updater:
         self.updates = updates
         self.epochs = epochs
         self._moves: list[RatioStatistics] = []
+        self._value_scale = 1.0
 
     def kept_groups(self, groups: Sequence[Group]) -> int:
         """How many of `groups` pass the recipe's filter."""
@@ -178,6 +180,8 @@ class Updater:
             kept=kept,
             truncated=truncated,
             correct=(experience.rewards > 0).to(shaped.dtype),
+            turn_rewards=experience.turn_rewards,
+            turns=experience.turns,
             **read,
         )
         trained = kept & ~experience.excluded
@@ -193,6 +197,7 @@ class Updater:
         ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
             advantages=credit.advantages,
             returns=credit.returns,
+            value_mask=credit.value_mask,
             old_values=known.get("values"),
             weights=corrected.weights,
             old_logp=batch.sampler_logp if self._to_sampler else known.get("old_logp"),
@@ -202,6 +207,7 @@ class Updater:
             prompt_tokens=prompt_tokens(corrected.mask, experience),
         )
         ready = ready.with_extra(**self._of_whole_batch(ready, known))
+        self._value_scale = self._weight_of_values(ready)
         return ready, _gap(known.get("old_logp"), batch)
 
     def _shaped(self, experience: Experience) -> Tensor:
@@ -238,9 +244,18 @@ class Updater:
             known["proxies"] = self.learner.score_norms(batch)
         if "values" in needs:
             known["values"] = self.learner.score_values(batch)
+        if "bootstrap" in needs:
+            known["bootstrap"] = self._state_values(experience)
         if self.tracker is not None:
             known["alpha"], known["beta"] = self.tracker.counts(experience.tasks)
         return known
+
+    def _state_values(self, experience: Experience) -> Tensor:
+        """[N]: what the value head says of the state each trajectory was cut in; 0 after an end."""
+        found, states = torch.zeros(len(experience.rewards)), experience.states
+        if states is not None:
+            found[experience.states_of] = self.learner.score_values(states).sum(1)
+        return found
 
     def _of_whole_batch(self, batch: Batch, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What a loss chooses by comparing all tokens: chosen here, so that how rows are split into
@@ -255,6 +270,18 @@ class Updater:
             options: dict[str, Any] = options_for(hapo_entropy_scale, loss)
             made["scale"] = hapo_entropy_scale(known["old_entropy"], batch.mask, **options)
         return made
+
+    def _weight_of_values(self, batch: Batch) -> float:
+        """The weight of the policy's term over that of the value's, which differ where the value
+        head is read at some tokens only: the mean of the value's term is then over those.
+        """
+        if "value_mask" not in batch.extra:
+            return 1.0
+        zeros = dict.fromkeys(("values", "old_values", "returns"), torch.zeros_like(batch.mask))
+        given = {**batch.extra, **zeros}
+        _, every = self.algorithm.value_loss(**given, mask=batch.mask)
+        _, some = self.algorithm.value_loss(**given, mask=batch.mask * given["value_mask"])
+        return float(every / some) if some else 1.0
 
     def _drift(self, experience: Experience) -> Tensor | None:
         if self.tracker is None:
@@ -311,8 +338,9 @@ class Updater:
         if predicted.values is None or "returns" not in extra:
             return loss.total, loss.weight
         # the value's term has the policy's aggregation, and so its weight
-        total, _ = self.algorithm.value_loss(values=predicted.values, mask=batch.mask, **extra)
-        return loss.total + total, loss.weight
+        read = batch.mask * extra.pop("value_mask", batch.mask)
+        total, _ = self.algorithm.value_loss(values=predicted.values, mask=read, **extra)
+        return loss.total + self._value_scale * total, loss.weight
 
     def _idle(self, batch: Batch) -> Tensor:
         """Rows whose gradient is zero whatever the model says: no advantage anywhere, and

@@ -96,7 +96,10 @@ def group(task: Task, played: list[Trajectory]) -> Group:
 
 def learner(seed: int, *, values: bool = False) -> Learner:
     model = build_model(40, hidden=16, layers=1, heads=2, max_length=64, seed=seed)
-    return Learner(model, TrainerConfig(lr=3e-2, max_grad_norm=1e9), values=values)
+    made = Learner(model, TrainerConfig(lr=3e-2, max_grad_norm=1e9), values=values)
+    if made.value_head is not None:  # one that says something: it starts at 0 everywhere
+        torch.nn.init.normal_(made.value_head.weight, generator=torch.Generator().manual_seed(seed))
+    return made
 
 
 def updater(recipe: str, overrides: Mapping[str, object]) -> Updater:
@@ -200,7 +203,9 @@ def overrides_of(name: str, kind: str, options: Mapping[str, object]) -> tuple[s
         return "grpo", {"algorithm": {"loss": name, "loss_options": given, "agg": ""}}
     if kind == "_advantages":
         base = "ppo" if "values" in inspect.signature(getattr(algorithms, name)).parameters else ""
-        table = {"advantage": name, "advantage_options": given}
+        table: dict[str, Any] = {"advantage": name, "advantage_options": given}
+        if name == "egae_advantages":  # it has its own idea of what a truncated state is worth
+            table["credit"] = {"truncation": "zero"}
         return base or "grpo", {"algorithm": table}
     if kind == "_weights":
         table = {"corrections": {"weights": name, "weight_options": given}}
@@ -347,6 +352,13 @@ PAST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "entropy.coefficient": ("grpo", {}, {"algorithm": {"entropy": {"coefficient": 0.1}}}),
     "value.coefficient": ("ppo", {}, {"algorithm": {"value": {"coefficient": 2.0}}}),
     "value.value_clip": ("ppo", {}, {"algorithm": {"value": {"value_clip": 1e-4}}}),
+    "credit.discount": (
+        "reinforce_pp",
+        {"algorithm": {"advantage_options": {"gamma": 0.9}}},
+        {"algorithm": {"credit": {"discount": "turn"}}},
+    ),
+    "credit.discount of a value head": ("ppo", {}, {"algorithm": {"credit": {"discount": "turn"}}}),
+    "credit.truncation": ("ppo", {}, {"algorithm": {"credit": {"truncation": "zero"}}}),
     "overlong.in_loss": ("grpo", {}, {"algorithm": {"overlong": {"in_loss": False}}}),
     "overlong.in_statistics": (
         "grpo",

@@ -85,6 +85,7 @@ class Algorithm:
         names |= {"entropy"} if settings.entropy.coefficient else set()
         everything_counts = settings.overlong.in_loss and settings.overlong.in_statistics
         names |= set() if everything_counts else {"truncated"}
+        names |= {"bootstrap"} if settings.credit.truncation == "value" else set()
         return frozenset(names - ALWAYS)
 
     @property
@@ -159,10 +160,11 @@ class Algorithm:
             rollouts: [B] int, the rollout (0..N-1) of each row.
             kept: [N] bool, of `keep`; None keeps all.
             tensors: what else `needs` names: [N] for one a rollout (greedy_rewards, alpha, beta,
-                truncated, and `correct`, which is rewards > 0 when not given), [B, T] for one a
-                token (token_rewards, values, proxies, old_logp, ref_logp; weights, of `weigh`).
-                Token rewards are, when not given, the rollout's whole reward on the last trained
-                token of each of its rows.
+                truncated, bootstrap, and `correct`, which is rewards > 0 when not given), [B, T]
+                for one a token (turn_rewards, turns, values, proxies, old_logp, ref_logp; weights,
+                of `weigh`). `turn_rewards` hold each turn's reward on its last trained token, 0
+                without them; what they leave of `rewards` is on the last trained token of the
+                rollout. `token_rewards` take the place of both.
         """
         tensors.setdefault("correct", (rewards > 0).to(rewards.dtype))
         settings = self.recipe.algorithm

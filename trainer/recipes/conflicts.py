@@ -36,6 +36,8 @@ TOKEN_REWARDED = frozenset({"reinforce_pp_advantages", "gae_advantages", "egae_a
 """They take a reward at every token."""
 WITH_VALUES = frozenset({"gae_advantages", "egae_advantages"})
 """They need a value head."""
+BOOTSTRAPPED = frozenset({"gae_advantages"})
+"""They take the value of the state after truncation."""
 TRACKED = "single_stream_spo_advantages"
 """It reads success rates that are tracked task by task."""
 WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
@@ -198,6 +200,16 @@ def _credit(recipe: Recipe) -> Iterator[str]:
         yield f"[algorithm.value] trains a value head that {settings.advantage} never reads"
     if settings.whiten and settings.advantage in WHITENED:
         yield f"whiten = true after {settings.advantage}, which is whitened already"
+    if settings.credit.truncation == "value" and settings.advantage not in BOOTSTRAPPED:
+        yield (
+            f"credit.truncation = 'value' asks a value head for the state after truncation, which "
+            f"{settings.advantage} does not take; gae_advantages does"
+        )
+    if settings.credit.discount == "turn" and settings.advantage not in TOKEN_REWARDED:
+        yield (
+            f"credit.discount = 'turn' says what gamma counts, and {settings.advantage} takes one "
+            "reward a rollout"
+        )
     for name in ("gamma", "lam"):
         value = settings.advantage_options.get(name)
         if isinstance(value, (int, float)) and not 0 <= value <= 1:

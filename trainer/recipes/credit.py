@@ -1,4 +1,10 @@
-"""From rewards of rollouts to advantages of tokens."""
+"""From rewards to advantages of tokens.
+
+Rewards stay where they were earned: that of a turn on the last trained token of the turn, what came
+at the end (a verifier's, shaping) on the last trained token of the rollout. An estimator that takes
+rewards of tokens sees a rollout as one chain, however many rows it was cut into, and its steps are
+tokens or turns, as the recipe says.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +18,21 @@ from torch import Tensor
 from .. import algorithms
 from ..algorithms.masked import blank
 from .calls import Bound
+from .chains import Chains, Turns, earlier
 from .recipe import AlgorithmSettings
 from .returned import need, one_tensor, two_tensors
 
 BY_ROLLOUT = frozenset(
-    {"rewards", "groups", "truncated", "alpha", "beta", "greedy_rewards", "correct"}
+    {
+        "rewards",
+        "groups",
+        "truncated",
+        "alpha",
+        "beta",
+        "greedy_rewards",
+        "correct",
+        "bootstrap",
+    }
 )
 """Tensors given as [N], one a rollout."""
 
@@ -28,6 +44,10 @@ class Credit(NamedTuple):
     """[B, T]."""
     returns: Tensor | None
     """[B, T], the value head's targets; None without one."""
+    value_mask: Tensor | None = None
+    """[B, T] in {0, 1}: where the value head is read, and so trained; None is at every trained
+    token.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +70,17 @@ class Rollouts:
 
 def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
     """What `estimator` says of each token, whitened where the recipe asks for it."""
-    if "mask" in estimator.required:
-        made = _by_token(estimator, settings, given)
+    if "token_rewards" in estimator.required:
+        made = _by_reward(estimator, settings, given)
+    elif "mask" in estimator.required:
+        made = _by_token(estimator, given)
     elif "segments" in estimator.required:
         made = Credit(blank(_by_segment(estimator, given), given.mask), None)
     else:
         made = Credit(blank(_by_rollout(estimator, given)[given.owners], given.mask), None)
     if not settings.whiten:
         return made
-    return Credit(algorithms.whiten(made.advantages, given.mask), made.returns)
+    return made._replace(advantages=algorithms.whiten(made.advantages, given.mask))
 
 
 def spread(tensors: Mapping[str, Tensor], owners: Tensor) -> dict[str, Tensor]:
@@ -95,25 +117,79 @@ def _placed(found: Tensor, where: Tensor) -> Tensor:
     return everywhere
 
 
-def _by_token(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
-    """A number a token."""
-    mask = given.mask * given.counted[given.owners].unsqueeze(1)
+def _by_token(estimator: Bound, given: Rollouts) -> Credit:
+    """A number a token, from one reward a rollout."""
     tensors = spread({"rewards": given.rewards, "groups": given.groups}, given.owners)
     tensors = {**spread(given.extra, given.owners), **tensors}
-    tensors |= {"mask": mask, "rollouts": given.owners}
-    tensors.setdefault("token_rewards", _on_last_token(tensors["rewards"], mask))
-    if settings.kl.place == "reward":
-        tensors["token_rewards"] = algorithms.kl_penalised_rewards(
-            tensors["token_rewards"],
-            need(tensors, "old_logp", "algorithm.kl"),
-            need(tensors, "ref_logp", "algorithm.kl"),
-            mask,
-            coefficient=settings.kl.coefficient,
-        )
+    tensors |= {"mask": _counted_mask(given), "rollouts": given.owners}
+    return Credit(one_tensor(estimator(tensors), estimator.name), None)
+
+
+def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
+    """A number a token, from rewards of tokens: the estimator sees one row a rollout."""
+    mask = _counted_mask(given)
+    chains = Chains.of(mask, given.owners, len(given.rewards))
+    tensors = {"token_rewards": _token_rewards(settings, given, mask), "mask": mask}
+    tensors |= {key: value for key, value in given.extra.items() if key not in tensors}
+    chained = {
+        key: chains.join(value) if value.dim() == 2 else value for key, value in tensors.items()
+    }
+    chained |= {"rewards": given.rewards, "groups": given.groups}
+    chained["rollouts"] = torch.arange(len(given.rewards), device=mask.device)
+    if settings.credit.discount == "turn":
+        made = _by_turn(estimator, chained)
+    else:
+        made = _called(estimator, chained)
+    return Credit(*(one if one is None else chains.split(one, mask) for one in made))
+
+
+def _by_turn(estimator: Bound, chained: Mapping[str, Tensor]) -> Credit:
+    """Turns as steps: one reward and one value each, and one advantage for all of its tokens."""
+    turns = Turns(need(chained, "turns", 'algorithm.credit.discount = "turn"'), chained["mask"])
+    steps = {**chained, "mask": turns.steps, "token_rewards": turns.sums(chained["token_rewards"])}
+    for name in ("values", "old_logp", "ref_logp"):
+        if name in chained:
+            steps[name] = turns.at_starts(chained[name])
+    made = _called(estimator, steps)
+    advantages = turns.spread(made.advantages)
+    if made.returns is None:
+        return Credit(advantages, None)
+    starts = turns.starts.to(advantages.dtype)
+    return Credit(advantages, turns.spread(made.returns) * starts, starts)
+
+
+def _called(estimator: Bound, tensors: Mapping[str, Tensor]) -> Credit:
     found = estimator(tensors)
     if isinstance(found, tuple):
         return Credit(*two_tensors(found, estimator.name))
     return Credit(one_tensor(found, estimator.name), None)
+
+
+def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -> Tensor:
+    """[B, T]: the rewards of turns at their turns, and the rest of each rollout's reward at its
+    end.
+    """
+    if "token_rewards" in given.extra:
+        rewards = given.extra["token_rewards"]
+    else:
+        earned = given.extra.get("turn_rewards", torch.zeros_like(mask))
+        sums = torch.zeros_like(given.rewards).index_add(0, given.owners, earned.sum(1))
+        rest = given.rewards - sums
+        rewards = earned + blank(rest[given.owners], _last_token(mask, given.owners))
+    if settings.kl.place != "reward":
+        return rewards
+    return algorithms.kl_penalised_rewards(
+        rewards,
+        need(given.extra, "old_logp", "algorithm.kl"),
+        need(given.extra, "ref_logp", "algorithm.kl"),
+        mask,
+        coefficient=settings.kl.coefficient,
+    )
+
+
+def _counted_mask(given: Rollouts) -> Tensor:
+    """[B, T]: the trained tokens of the rollouts that are in the statistics."""
+    return given.mask * given.counted[given.owners].unsqueeze(1)
 
 
 def _lengths(given: Rollouts) -> Tensor:
@@ -123,6 +199,14 @@ def _lengths(given: Rollouts) -> Tensor:
     return zeros.index_add(0, given.owners, mask.sum(1))
 
 
-def _on_last_token(rewards: Tensor, mask: Tensor) -> Tensor:
-    remaining = mask.flip(1).cumsum(1).flip(1)
-    return blank(rewards, (remaining == 1) & mask.bool())
+def _last_token(mask: Tensor, owners: Tensor) -> Tensor:
+    """[B, T] bool: the last trained token of each rollout."""
+    trained = mask.bool()
+    tokens = trained.sum(1)
+    remaining = trained.flip(1).cumsum(1).flip(1) + _later(tokens, owners).unsqueeze(1)
+    return trained & (remaining == 1)
+
+
+def _later(counts: Tensor, owners: Tensor) -> Tensor:
+    """[B]: the sum of `counts` over the later rows of the same rollout."""
+    return earlier(counts.flip(0), owners.flip(0)).flip(0)

@@ -107,6 +107,19 @@ class Overlong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether their rewards count in the means of their group."""
 
 
+class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an estimator that takes rewards of tokens takes for a step, and for an end."""
+
+    discount: Literal["token", "turn"] = "token"
+    """What `gamma` and `lam` count. With "turn", a turn (an action, a summary or a fold) is one
+    step: its value is that before its first token, and all of its tokens share its advantage.
+    """
+    truncation: Literal["zero", "value"] = "zero"
+    """What the state is worth in which a limit cut an episode: nothing, where the limit is part of
+    the task, or what the value head says of it.
+    """
+
+
 class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How rewards become a gradient."""
 
@@ -125,6 +138,7 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     kl: Divergence = Divergence()
     entropy: EntropyBonus = EntropyBonus()
     value: ValueHead | None = None
+    credit: CreditSettings = CreditSettings()
     overlong: Overlong = Overlong()
     ratio_to: Literal["learner", "sampler"] = "learner"
     """The old policy of the loss: the learner before the first update of a step, or the engine with

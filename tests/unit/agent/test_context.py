@@ -336,6 +336,78 @@ async def test_a_branch_is_folded_away_when_it_returns() -> None:
     assert trajectory.ret == 1 + 2 + 3 + 4
 
 
+# --- the state an episode was cut in --------------------------------------------------------------
+
+
+def shown(state: list[int]) -> str:
+    return str(chat_format().tokenizer.decode(state, skip_special_tokens=False))
+
+
+@pytest.mark.parametrize(
+    ("context", "turns"),
+    [
+        (summarize(), 1),
+        (summarize(), 2),
+        (summarize(), 4),  # the turn before was the summary: the state is the window it opens
+        (summarize(), 5),
+        (summarize(last_pair="carry"), 4),
+        (KeepLast(keep=2, threshold=0.5), 2),
+        (KeepLast(keep=2, threshold=0.9), 4),
+        (Discard(threshold=0.9), 3),
+    ],
+)
+async def test_the_state_after_a_turn_limit_is_what_the_next_turn_would_have_read(
+    context: ContextManager, turns: int
+) -> None:
+    _, whole = await run(context, f"s1{END}", f"s2{END}")
+    cut, engine = await run(context, f"s1{END}", f"s2{END}", limits=Limits(max_turns=turns))
+    assert cut.stop is Stop.MAX_TURNS
+    assert len(engine.prompts) == turns
+    assert shown(cut.state_ids) == whole.prompts[turns]
+    assert [segment.break_reason for segment in cut.segments][-1] == ""
+
+
+async def test_the_state_after_the_environments_own_limit_shows_its_last_words() -> None:
+    class Impatient(Steps):
+        def step(self, action: str) -> Step:
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, False, len(self.actions) == 2, info
+
+    cut, _ = await run(summarize(), env=Impatient())
+    assert (cut.stop, cut.terminated) == (Stop.MAX_TURNS, False)
+    assert shown(cut.state_ids) == said(("a", obs(1)), ("b", obs(2)))
+
+
+async def test_the_state_of_a_full_window_is_the_window_as_far_as_a_row_goes() -> None:
+    full, _ = await run(summarize(max_summaries=1), f"s1{END}", env=Steps(20))
+    assert full.stop is Stop.MAX_SUMMARIES
+    exchanges = [("d", obs(4)), ("e", obs(5)), ("f", obs(6))]
+    assert shown(full.state_ids) == said(*exchanges, opening="begin\n\nSum: s1")
+    long, _ = await run(summarize(), env=Steps(width=300), max_length=200)
+    assert long.stop is Stop.CONTEXT_FULL
+    assert said(("a", obs(1).ljust(300, "."))).startswith(shown(long.state_ids))
+    assert len(long.state_ids) == 200
+
+
+async def test_a_template_that_rewrites_history_renders_the_state_afresh() -> None:
+    template = (
+        "{{ messages | length }}{% for m in messages %}"
+        "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+        "<|im_start|>assistant\n"
+    )
+    keep = KeepLast(keep=9, threshold=0.9)
+    _, whole = await run(keep, template=template, window=2000)
+    cut, _ = await run(keep, template=template, window=2000, limits=Limits(max_turns=2))
+    assert shown(cut.state_ids) == whole.prompts[2]
+    assert [segment.break_reason for segment in cut.segments] == ["drift", ""]
+
+
+async def test_an_episode_that_the_environment_ends_has_no_state_after_it() -> None:
+    ended, _ = await run(summarize(), env=Steps(2))
+    assert ended.stop is Stop.TERMINATED
+    assert ended.state_ids == []
+
+
 @pytest.mark.parametrize(
     ("context", "window", "max_length", "says"),
     [

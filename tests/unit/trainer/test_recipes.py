@@ -241,9 +241,19 @@ def test_ppo_has_returns_for_its_value_head() -> None:
     values = given()["values"]
     credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, values=values)
     assert credit.returns is not None
+    # the two rows of rollout 0 are one chain of four tokens; its reward is on the last of them
+    chain, alone = MASK.clone(), MASK.clone()
+    chain[0], alone[:2] = 1, 0
+    joined = values.clone()
+    joined[0] = torch.stack([values[0, 0], values[0, 1], values[0, 3], values[1, 0]])
     rewards = torch.zeros(5, 4)
-    rewards[torch.arange(5), torch.tensor([3, 0, 3, 1, 2])] = REWARDS[ROLLOUTS]
-    expected = A.gae_advantages(rewards, values, MASK)
+    rewards[torch.tensor([0, 2, 3, 4]), torch.tensor([3, 3, 1, 2])] = REWARDS
+    first = A.gae_advantages(rewards[:1], joined[:1], chain[:1])
+    rest = A.gae_advantages(rewards, values, alone)
+    expected = [torch.zeros(5, 4), torch.zeros(5, 4)]
+    for one, of_chain, of_rest in zip(expected, first, rest, strict=True):
+        one[2:] = of_rest[2:]
+        one[0, [0, 1, 3]], one[1, 0] = of_chain[0, :3], of_chain[0, 3]
     torch.testing.assert_close(credit.returns, expected[1])
     torch.testing.assert_close(credit.advantages, A.whiten(expected[0], MASK))
     total, weight = algorithm.value_loss(

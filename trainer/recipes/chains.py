@@ -1,0 +1,123 @@
+"""The rows of a rollout as one chain, and a chain as turns.
+
+A rollout that was cut into segments is several rows. Returns and values run across them: the step
+after the last trained token of a row is the first trained token of the next one.
+
+Axes: B rows, T tokens; N rollouts, L slots of the longest chain; K turns of the longest rollout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Where each slot of a row stands in the chain of its rollout.
+
+    A chain holds of each row what lies between its first and its last trained token. The prompt
+    that opens a row (which repeats what was said before) is in no chain.
+    """
+
+    rows: Tensor
+    """[S] int: the row of each slot that is in a chain."""
+    columns: Tensor
+    """[S] int: its column in the row."""
+    owners: Tensor
+    """[S] int: its rollout."""
+    places: Tensor
+    """[S] int: its place in the chain."""
+    count: int
+    """N, rollouts without a row included."""
+
+    @classmethod
+    def of(cls, mask: Tensor, owners: Tensor, count: int) -> Chains:
+        """Chain rows in the order they stand in.
+
+        Args:
+            mask: [B, T] in {0, 1}.
+            owners: [B] int, the rollout of each row; the rows of one are in the order of time.
+            count: N.
+        """
+        trained = mask.bool()
+        before, after = trained.cumsum(1), trained.flip(1).cumsum(1).flip(1)
+        inside = (before > 0) & (after > 0)
+        lengths = inside.sum(1)
+        starts = earlier(lengths, owners)  # of each row in its chain
+        rows, columns = inside.nonzero(as_tuple=True)
+        places = starts[rows] + (inside.cumsum(1) - 1)[rows, columns]
+        return cls(rows, columns, owners[rows], places, count)
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return int(self.places.max()) + 1 if len(self.places) else 0
+
+    def join(self, values: Tensor) -> Tensor:
+        """[B, T] to [N, L]; 0 past the end of a chain."""
+        joined = values.new_zeros(self.count, self.length)
+        joined[self.owners, self.places] = values[self.rows, self.columns]
+        return joined
+
+    def split(self, values: Tensor, mask: Tensor) -> Tensor:
+        """[N, L] back to the shape of `mask` [B, T]; 0 in untrained slots."""
+        found = values.new_zeros(mask.shape)
+        found[self.rows, self.columns] = values[self.owners, self.places]
+        return found.masked_fill(mask == 0, 0)
+
+
+def earlier(counts: Tensor, owners: Tensor) -> Tensor:
+    """For each row, the sum of `counts` over the earlier rows of the same rollout.
+
+    >>> earlier(torch.tensor([3, 5, 2, 4]), torch.tensor([0, 1, 0, 0]))
+    tensor([0, 0, 3, 5])
+    """
+    order = owners.argsort(stable=True)
+    grouped, sums = owners[order], counts[order].cumsum(0) - counts[order]
+    found = torch.empty_like(sums)
+    found[order] = sums - sums[torch.searchsorted(grouped, grouped)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A chain whose steps are turns."""
+
+    turns: Tensor
+    """[N, L] int: the turn of each token; what it says of untrained slots does not matter."""
+    mask: Tensor
+    """[N, L] in {0, 1}."""
+
+    @property
+    def steps(self) -> Tensor:
+        """[N, K] in {0, 1}: the turns with a trained token."""
+        return self.sums(self.mask).clamp(max=1)
+
+    @property
+    def starts(self) -> Tensor:
+        """[N, L] bool: the first trained token of each turn, where its state is judged."""
+        trained = self.mask.bool()
+        latest = torch.where(trained, self._numbers, -1).cummax(1).values
+        earlier = torch.nn.functional.pad(latest[:, :-1], (1, 0), value=-1)
+        return trained & (self._numbers > earlier)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """[N, L] to [N, K]: the sum over the trained tokens of each turn."""
+        most = int(self._numbers.max()) + 1 if self._numbers.numel() else 0
+        kept = torch.where(self.mask.bool(), values, values.new_zeros(()))
+        return values.new_zeros(len(values), most).scatter_add(1, self._numbers, kept)
+
+    def at_starts(self, values: Tensor) -> Tensor:
+        """[N, L] to [N, K]: the value at the first trained token of each turn."""
+        return self.sums(torch.where(self.starts, values, values.new_zeros(())))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """[N, K] to [N, L]: each turn's value on all of its trained tokens."""
+        return torch.where(self.mask.bool(), values.gather(1, self._numbers), values.new_zeros(()))
+
+    @property
+    def _numbers(self) -> Tensor:
+        return torch.where(self.mask.bool(), self.turns, 0)

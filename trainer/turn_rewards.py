@@ -1,0 +1,71 @@
+"""Where in its rows each turn of a rollout stands, and what it earned there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ludus.agent import Segment, Trajectory, Turn, TurnKind
+
+from .batch import Row, as_row
+
+UNTRAINED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RewardedRow:
+    """One row of a rollout with what its turns earned."""
+
+    row: Row
+    rewards: list[float]
+    """At each token: a turn's reward is on its last trained token."""
+    turns: list[int]
+    """At each trained token: its turn, counted over all rows of the rollout; -1 elsewhere."""
+
+
+def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
+    """The rows of a rollout that train a token, with the rewards of its turns.
+
+    What a turn without trained tokens earned (an answer that left the window before its summary,
+    a span that is not trained, an empty one) goes to the last trained token before it, or else to
+    the first one after: the rewards of the rows sum up to those of the turns.
+    """
+    made: list[RewardedRow] = []
+    number, waiting = -1, 0.0
+    last: tuple[RewardedRow, int] | None = None
+    for segment in trajectory.segments:
+        row = as_row(segment)
+        if row is not None:
+            length = len(row.ids)
+            made.append(RewardedRow(row, [0.0] * length, [UNTRAINED] * length))
+        for start, turn in _in_order(segment):
+            places = [] if row is None else _trained(row, start, turn)
+            if places:
+                number += 1
+                here = made[-1]
+                for place in places:
+                    here.turns[place] = number
+                here.rewards[places[0]] += waiting
+                waiting, last = 0.0, (here, places[-1])
+            if last is None:
+                waiting += turn.reward
+            else:
+                last[0].rewards[last[1]] += turn.reward
+    return made
+
+
+def _trained(row: Row, start: int | None, turn: Turn) -> list[int]:
+    """The trained tokens of a turn whose first token is at `start`."""
+    if start is None:
+        return []
+    return [place for place in range(start, start + len(turn.out_ids)) if row.mask[place]]
+
+
+def _in_order(segment: Segment) -> Iterator[tuple[int | None, Turn]]:
+    """The turns of a window as they were played; those that left it stand at no token of it."""
+    spans: list[tuple[int | None, Turn]] = list(segment.spans())
+    gone: list[tuple[int | None, Turn]] = [(None, turn) for turn in segment.discarded]
+    summary = spans[-1:] if spans and spans[-1][1].kind is TurnKind.SUMMARY else []
+    yield from spans[: len(spans) - len(summary)]
+    yield from gone
+    yield from summary
