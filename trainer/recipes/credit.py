@@ -140,7 +140,12 @@ def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -
         made = _by_turn(estimator, chained)
     else:
         made = _called(estimator, chained)
-    return Credit(*(one if one is None else chains.split(one, mask) for one in made))
+    returns, read = made.returns, made.value_mask
+    return Credit(
+        chains.split(made.advantages, mask),
+        None if returns is None else chains.split(returns, mask),
+        None if read is None else chains.split(read, mask),
+    )
 
 
 def _by_turn(estimator: Bound, chained: Mapping[str, Tensor]) -> Credit:
