@@ -17,6 +17,7 @@ from ludus.wire.affinity import choose
 from ludus.wire.async_transport import AsyncTransport
 from ludus.wire.client import Client, RetryPolicy, Traffic, run_blocking
 from ludus.wire.codec import Format
+from ludus.wire.stream_client import Streams
 from ludus.wire.sync_transport import SyncTransport
 
 from .client import BlockingSession, RemoteSession, card_of
@@ -32,7 +33,9 @@ class Server:
     it is needed.
     """
 
-    def __init__(self, urls: list[str], *, token: str, policy: RetryPolicy, format: Format) -> None:
+    def __init__(
+        self, urls: list[str], *, token: str, policy: RetryPolicy, format: Format, stream: bool
+    ) -> None:
         self.urls = urls
         self.traffic = Traffic()
         """Counts over all connections."""
@@ -41,7 +44,8 @@ class Server:
         build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
         self.async_clients = [build(url, self._async_transport) for url in urls]
         self._sync_clients = [build(url, self._sync_transport) for url in urls]
-        self._batched = Batched(self._async_client)
+        self._streams = Streams(self._async_transport) if stream else None
+        self._batched = Batched(self._async_client, self._streams)
         self._one_by_one = OneByOne(self._sync_client)
         self._cards: EnvList | None = None
         self._verifiers: dict[str, RemoteVerifier] = {}
@@ -75,11 +79,12 @@ class Server:
 
     def verifier(self, name: str) -> RemoteVerifier:
         """A verifier over there: `await verifier.score(sample)`. Nothing is sent before."""
-        return self._verifiers.setdefault(name, RemoteVerifier(name, self._next_async_client))
+        made = RemoteVerifier(name, self._next_async_client, self._streams)
+        return self._verifiers.setdefault(name, made)
 
     def group_verifier(self, name: str) -> RemoteGroupVerifier:
         """One that also compares the answers of a group: `await verifier.score_group(samples)`."""
-        made = RemoteGroupVerifier(name, self._next_async_client)
+        made = RemoteGroupVerifier(name, self._next_async_client, self._streams)
         return self._group_verifiers.setdefault(name, made)
 
     def score(self, verifier: str, sample: Sample) -> Verdict:
@@ -112,6 +117,8 @@ class Server:
         await self._batched.close()
         for verifier in (*self._verifiers.values(), *self._group_verifiers.values()):
             await verifier.close()
+        if self._streams is not None:
+            await self._streams.close()
         await self._async_transport.close()
 
     def __enter__(self) -> Self:
@@ -154,6 +161,7 @@ def connect(
     timeout_s: float = 120.0,
     attempt_timeout_s: float = 40.0,
     format: str = "msgpack",
+    stream: bool = True,
 ) -> Server:
     """Connect to `ludus serve`.
 
@@ -164,6 +172,8 @@ def connect(
             step, so that its answer comes first.
         attempt_timeout_s: for one of them; a reply lost on the way is then asked for again.
         format: `msgpack` or `json`.
+        stream: carry what is asked asynchronously over one long-lived connection to each server.
+            Where the server or a proxy has none, plain HTTP is used without being told.
 
     Raises:
         ConfigError: an address that is none.
@@ -179,4 +189,5 @@ def connect(
         token=given,
         policy=RetryPolicy(timeout_s=timeout_s, attempt_timeout_s=attempt_timeout_s),
         format=Format.JSON if format == "json" else Format.MSGPACK,
+        stream=stream,
     )

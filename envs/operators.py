@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from ludus.errors import LudusError, Overloaded, RequestTimeout
+from ludus.errors import LudusError, RequestTimeout
 from ludus.wire.client import Client, nonsense
 from ludus.wire.coalesce import Coalescer
 from ludus.wire.faults import error_of
+from ludus.wire.stream_client import Streams, UseHttp
 
 from .wire import (
     BatchItem,
@@ -95,28 +97,41 @@ class OneByOne:
 
 
 class Batched:
-    """Sends concurrent operations together; made and used on one event loop."""
+    """Sends concurrent operations together, over a stream where the server has one, else in batches
+    of plain HTTP; made and used on one event loop.
 
-    def __init__(self, choose: Callable[[str], Client]) -> None:
+    Args:
+        choose: the client of the server that a session lives on.
+        streams: the streams, by client; None uses none.
+    """
+
+    def __init__(self, choose: Callable[[str], Client], streams: Streams | None = None) -> None:
         self.client = choose
+        self._streams = streams
         self._coalescers: dict[str, Coalescer[Operation, Reply]] = {}
 
     async def perform(self, operation: Operation) -> Reply:
-        """Send it in a batch. An item that was refused for now is sent again after a while."""
+        """Send it. An operation that was refused for now is sent again after a while."""
         client = self.client(operation.session)
-        timeout_s = client.policy.timeout_s + GRACE_S
-        if isinstance(operation, Delete):
-            timeout_s = min(timeout_s, CLOSE_TIMEOUT_S)
         client.traffic.operations += 1
         client.traffic.steps += isinstance(operation, Step)
+        stream = self._streams.of(client) if self._streams is not None else None
+        insisting = client.within(CLOSE_TIMEOUT_S) if isinstance(operation, Delete) else client
 
-        # The request retries what befalls all of it; here it is one item that was refused.
-        async def attempt(_: float) -> Reply:
-            return await self._coalescer(client).submit(operation)
+        async def attempt(timeout_s: float) -> Reply:
+            if stream is not None and stream.offered:
+                with contextlib.suppress(UseHttp):
+                    reply: Reply = await stream.submit(operation, Reply, timeout_s)
+                    return reply
+            # The request retries what befalls all of it; here it is one item that was refused.
+            return await self._by_batch(client, operation, insisting.policy.timeout_s + GRACE_S)
 
+        return await insisting.insist(attempt)
+
+    async def _by_batch(self, client: Client, operation: Operation, timeout_s: float) -> Reply:
         try:
             async with asyncio.timeout(timeout_s):
-                return await client.insist(attempt, on=Overloaded)
+                return await self._coalescer(client).submit(operation)
         except RequestTimeout:  # also a TimeoutError, and says more
             raise
         except TimeoutError:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
 from ludus.wire.arguments import refuse_repeated
 from ludus.wire.codec import read_item
 from ludus.wire.faults import Fault, fault_of, status_of
 from ludus.wire.lanes import Lanes
-from ludus.wire.routes import Context, Load, Nothing, Path, Route, delete, get, post
+from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
 
 from .served import ServedEnv
 from .sessions import SessionLimits, Sessions
@@ -103,6 +105,13 @@ class EnvService:
                 documented=BatchRequest,
             ),
         ]
+
+    def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
+        """What `/v1/stream` carries for this service."""
+        return dict.fromkeys((Create, Reset, Step, Delete), self._start)
+
+    def _start(self, operation: Operation) -> asyncio.Future[Outcome]:
+        return self.sessions.begin(operation)
 
     async def start(self, context: Context) -> None:
         """Build one of each environment and load its tasks: what cannot work fails here."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ludus.errors import LudusError, Overloaded, RemoteError, RequestRejected, Unauthorized
+from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
 from ludus.wire.client import Client, nonsense
 from ludus.wire.coalesce import Coalescer
 from ludus.wire.faults import error_of
+from ludus.wire.stream_client import Streams, UseHttp
 
 from .protocol import Sample
 from .wire import (
+    Score,
     ScoreBatchReply,
     ScoreBatchRequest,
     ScoreBody,
@@ -31,11 +34,15 @@ class RemoteVerifier:
     Args:
         name: of the verifier over there.
         choose: the client to use next.
+        streams: the streams to the servers; None uses batches of plain HTTP.
     """
 
-    def __init__(self, name: str, choose: Callable[[], Client]) -> None:
+    def __init__(
+        self, name: str, choose: Callable[[], Client], streams: Streams | None = None
+    ) -> None:
         self.name = name
         self._choose = choose
+        self._streams = streams
         self._coalescers: dict[str, Coalescer[Sample, Verdict]] = {}
 
     async def score(self, sample: Sample, /) -> Verdict:
@@ -47,12 +54,20 @@ class RemoteVerifier:
         """
         client = self._choose()
 
-        # The request retries what befalls all of it; here it is one item that was refused.
-        async def attempt(_: float) -> Verdict:
+        stream = self._streams.of(client) if self._streams is not None else None
+
+        async def attempt(timeout_s: float) -> Verdict:
+            if stream is not None and stream.offered:
+                with contextlib.suppress(UseHttp):
+                    score = Score(verifier=self.name, sample=sample)
+                    verdict: Verdict = await stream.submit(score, Verdict, timeout_s)
+                    client.traffic.operations += 1
+                    return verdict
+            # The request retries what befalls all of it; here it is one item that was refused.
             return await self._coalescer(client).submit(sample)
 
         try:
-            return await client.insist(attempt, on=Overloaded)
+            return await client.insist(attempt)
         except RemoteError as error:
             return verdict_of(error)
 

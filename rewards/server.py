@@ -7,6 +7,8 @@ import inspect
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 
+import msgspec
+
 from ludus.errors import LudusError, UnknownVerifier
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
@@ -14,12 +16,13 @@ from ludus.wire.arguments import parse_served, refuse_repeated
 from ludus.wire.codec import read_item
 from ludus.wire.faults import fault_of, status_of
 from ludus.wire.lanes import Lanes
-from ludus.wire.routes import Context, Load, Nothing, Path, Route, get, post
+from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 
 from .protocol import Verifier
 from .registry import make_verifier
 from .scoring import Scorer
 from .wire import (
+    Score,
     ScoreBatchBody,
     ScoreBatchReply,
     ScoreBatchRequest,
@@ -91,6 +94,10 @@ class ScoreService:
             ),
         ]
 
+    def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
+        """What `/v1/stream` carries for this service."""
+        return {Score: self.begin}
+
     async def start(self, context: Context) -> None:
         """Build the verifiers: what cannot work fails here."""
         self._instance = context.instance
@@ -137,6 +144,11 @@ class ScoreService:
         late = dict(zip(slow, await asyncio.gather(*slow.values()), strict=True))
         items = [item if isinstance(item, ScoreItem) else late[n] for n, item in enumerate(begun)]
         return ScoreBatchReply(items=items)
+
+    def begin(self, body: ScoreBody) -> Verdict | asyncio.Future[Verdict]:
+        """Score one answer: the verdict, if it is there at once."""
+        verdict = self._scorer(body.verifier).begin(body.sample)
+        return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
 
     async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
         """`POST /v1/score_group`."""

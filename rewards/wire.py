@@ -23,6 +23,10 @@ class ScoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sample: Sample
 
 
+class Score(ScoreBody, frozen=True, kw_only=True, tag_field="op", tag="score"):
+    """Score one answer, as an operation of `/v1/stream`."""
+
+
 class ScoreBatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `POST /v1/score_batch`."""
 

@@ -108,7 +108,7 @@ class Proxy:
         forward = asyncio.create_task(self._forward(reader, far_writer))
         try:
             while data := await far_reader.read(1 << 16):
-                self.replies += data.startswith(b"HTTP/1.1")
+                self.replies += data.startswith((b"HTTP/1.1", b"\x82"))  # or a frame of a stream
                 if self.replies % self.every == 0:
                     self.lost += 1
                     break
@@ -128,7 +128,7 @@ class Proxy:
             await writer.drain()
 
 
-@pytest.fixture(params=["batched", "one by one"])
+@pytest.fixture(params=["stream", "batched", "one by one"])
 def style(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -142,8 +142,9 @@ def session_of(server: Server, style: str) -> RemoteSession:
 
 @asynccontextmanager
 async def playing(url: str, style: str, **kwargs: Any) -> AsyncGenerator[RemoteSession]:
-    format = "json" if style == "json" else "msgpack"
-    async with connected(url, format=format, **kwargs) as server:
+    format = "json" if style.endswith("json") else "msgpack"
+    stream = style.startswith("stream")
+    async with connected(url, format=format, stream=stream, **kwargs) as server:
         session = session_of(server, style)
         yield session
         await session.close()
@@ -229,7 +230,7 @@ async def test_a_step_over_time_is_a_typed_error_and_the_next_episode_works(styl
         assert (await session.step("x"))[1] == 1.0
 
 
-@pytest.mark.parametrize("style", ["batched", "one by one", "json"])
+@pytest.mark.parametrize("style", ["stream", "stream of json", "batched", "one by one", "json"])
 async def test_messages_with_images_travel_whole(style: str) -> None:
     picture = ImagePart(data=bytes(range(256)))
     said = Message(role=Role.ASSISTANT, content=[TextPart(text="ä🙂\n"), picture])

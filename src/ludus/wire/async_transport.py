@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Mapping
 
 import aiohttp
 
@@ -13,6 +14,7 @@ from .client import HttpRequest, HttpResponse, unreachable
 
 MAX_CONNECTIONS = 256
 LARGE_BYTES = 1 << 19
+CLOSE_S = 1.0
 
 
 class AsyncTransport:
@@ -44,6 +46,19 @@ class AsyncTransport:
             raise unreachable(request.url, error) from error
         return HttpResponse(response.status, response.headers, body)
 
+    async def stream(self, url: str, headers: Mapping[str, str]) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket.
+
+        Raises:
+            aiohttp.ClientError, OSError: there is none.
+        """
+        return await self._pool().ws_connect(
+            url,
+            headers=headers,
+            max_msg_size=0,
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),  # pyright: ignore[reportCallIssue]
+        )
+
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
@@ -64,11 +79,16 @@ class AsyncTransport:
                 auto_decompress=True,
             )
         elif loop is not self._loop:
-            raise ConfigError(
-                "this connection belongs to another event loop; close it there with "
-                "'await server.aclose()', or connect once per loop"
-            )
+            raise other_loop()
         return self._session
+
+
+def other_loop() -> ConfigError:
+    """A connection is used on an event loop that did not make it."""
+    return ConfigError(
+        "this connection belongs to another event loop; close it there with "
+        "'await server.aclose()', or connect once per loop"
+    )
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO | None:

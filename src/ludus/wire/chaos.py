@@ -56,6 +56,11 @@ class Chaos:
             raise ConfigError(f"chaos {name}={value!r}: a probability is in 0..1, a delay not < 0")
         setattr(self, name, probability)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to fear."""
+        return bool(self.drop or self.delay or self.error)
+
     def strikes(self, probability: float) -> bool:
         """Whether a fault of this probability happens now."""
         return probability > 0 and self.rng.random() < probability

@@ -1,8 +1,9 @@
 """Many concurrent calls, few requests.
 
 Calls made in the same turn of the event loop (a batch of generations coming back) leave together.
-While requests are out, later calls gather for a few milliseconds more. What the server answers with
-"still running" goes into the next request, and a request that is too large for it in two halves.
+While several requests are out, later calls gather until one of those is answered, for a few
+milliseconds at most. What the server answers with "still running" goes into the next request, and a
+request that is too large for it in two halves.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 GATHER_S = 0.002
+FREE_REQUESTS = 4
+"""Requests that may be out before later calls gather: waiting pays only where many are coming."""
 
 
 class Coalescer(Generic[Item, Answer]):
@@ -39,7 +42,7 @@ class Coalescer(Generic[Item, Answer]):
         self._send = send
         self._max_items = max_items
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
-        self._scheduled = False
+        self._departure: asyncio.Handle | None = None
         self._requests: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: Item) -> Answer:
@@ -56,17 +59,25 @@ class Coalescer(Generic[Item, Answer]):
 
     def _enqueue(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         self._waiting.extend(entries)
-        if self._scheduled:
+        if self._departure is not None:
             return
-        self._scheduled = True
         loop = asyncio.get_running_loop()
-        if self._requests:
-            loop.call_later(GATHER_S, self._depart)
+        if len(self._requests) < FREE_REQUESTS:
+            self._departure = loop.call_soon(self._depart)
         else:
-            loop.call_soon(self._depart)
+            self._departure = loop.call_later(GATHER_S, self._depart)
+
+    def _answered(self) -> None:
+        """A request is no longer out: what gathers need not wait for the timer."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._requests.discard(task)
+        if self._departure is not None and self._waiting:
+            self._departure.cancel()
+            self._departure = asyncio.get_running_loop().call_soon(self._depart)
 
     def _depart(self) -> None:
-        self._scheduled = False
+        self._departure = None
         waiting = [entry for entry in self._waiting if not entry[1].done()]
         self._waiting = []
         for start in range(0, len(waiting), self._max_items):
@@ -79,7 +90,10 @@ class Coalescer(Generic[Item, Answer]):
 
     async def _request(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
-            answers = await self._send([item for item, _ in entries])
+            try:
+                answers = await self._send([item for item, _ in entries])
+            finally:
+                self._answered()
         except (LudusError, asyncio.CancelledError) as error:
             if len(entries) > 1 and is_too_large(error):
                 middle = len(entries) // 2

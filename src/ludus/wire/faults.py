@@ -89,6 +89,7 @@ CODES: dict[str, Code] = {
     "invalid_option": Code(422, ConfigError),
     "file_refused": Code(422, RequestRejected),
     "not_snapshotable": Code(422, RequestRejected),
+    "upgrade_required": Code(426, RequestRejected),
     "reward_unavailable": Code(424, RewardUnavailable),
     "overloaded": Code(429, Overloaded, retryable=True),
     "chaos": Code(500, ServerFault, retryable=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -99,6 +99,19 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     problem: str = ""
     """Why it should get no new work now; empty if it can take some."""
+
+
+Begin = Callable[[Any], object]
+"""Starts an operation: what became of it, or a future of that. A `LudusError` refuses it."""
+
+
+@runtime_checkable
+class StreamedService(Protocol):
+    """A service whose operations `/v1/stream` carries too."""
+
+    def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
+        """What begins an operation, by its type; the types are told apart by their tags."""
+        ...
 
 
 class Service(Protocol):

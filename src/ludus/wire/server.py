@@ -24,15 +24,18 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 
 from .address import BACKLOG, check_host, is_loopback, listen
 from .chaos import Chaos
 from .codec import Format, accepted, convert_query, decode, encode, format_of
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
+from .in_flight import InFlight
 from .metrics import CONTENT_TYPE, ServerMetrics
 from .openapi import describe
-from .routes import Context, Load, Route, Service
+from .routes import Begin, Context, Load, Route, Service, StreamedService
+from .stream import PATH
+from .stream_server import Streams
 from .tasks import end_task
 
 logger = logging.getLogger(__name__)
@@ -95,10 +98,8 @@ class HttpServer:
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
-        self._in_flight = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._stopping = False
+        self._in_flight = InFlight()
+        self._streams: Streams | None = None
         self._runner: web.AppRunner | None = None
         self._lag: asyncio.Task[None] | None = None
 
@@ -121,6 +122,7 @@ class HttpServer:
             for service in self.services:
                 await service.start(context)
                 self._watch(service)
+            self._streams = self._build_streams()
             self._runner = web.AppRunner(
                 self._application(),
                 access_log=None,
@@ -138,9 +140,11 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Refuse new work, finish what is in flight, release everything."""
-        self._stopping = True
+        self._in_flight.stopping = True
         await end_task(self._lag)
         await self._drain()
+        if self._streams is not None:
+            await self._streams.close()
         for service in self.services:
             await service.stop()
         if self._runner is not None:
@@ -150,7 +154,7 @@ class HttpServer:
         """Let the requests that are in flight be answered, if that does not take long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._idle.wait()
+                await self._in_flight.idle()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -170,25 +174,40 @@ class HttpServer:
             router.add_route(route.method, route.path, self._endpoint(route))
             if route.token_in_path and self._token:
                 router.add_route(route.method, "/{token}" + route.path, self._endpoint(route))
+        router.add_get(PATH, self._stream)
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
         router.add_get("/metrics", self._metrics)
         router.add_get("/openapi.json", self._openapi)
         return application
 
+    def _build_streams(self) -> Streams | None:
+        handlers: dict[type[msgspec.Struct], Begin] = {}
+        for service in self.services:
+            if isinstance(service, StreamedService):
+                handlers.update(service.operations())
+        if not handlers:
+            return None
+        streams = Streams(
+            handlers,
+            self._in_flight,
+            instance=self.instance,
+            max_bytes=self._max_body_bytes,
+            chaos=self._chaos,
+        )
+        self.metrics.watch("streams", "Open streams", lambda: float(len(streams)))
+        return streams
+
     def _routes(self) -> list[Route]:
         return [route for service in self.services for route in service.routes()]
 
     def _endpoint(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def endpoint(request: web.Request) -> web.StreamResponse:
-            self._in_flight += 1
-            self._idle.clear()
+            self._in_flight.enter()
             try:
                 return await self._answer(route, request)
             finally:
-                self._in_flight -= 1
-                if not self._in_flight:
-                    self._idle.set()
+                self._in_flight.leave()
 
         return endpoint
 
@@ -212,12 +231,12 @@ class HttpServer:
 
     def _admit(self, request: web.Request) -> None:
         self._authorize(request)
-        if self._stopping:
+        if self._in_flight.stopping:
             raise Refused("the server is stopping; sessions end with it", "stopping")
-        if self._in_flight > self._max_requests:
+        if self._in_flight.count > self._max_requests:
             raise QueueFull(
                 f"{self._max_requests} requests are in flight",
-                depth=self._in_flight,
+                depth=self._in_flight.count,
                 limit=self._max_requests,
             )
 
@@ -290,6 +309,21 @@ class HttpServer:
             fault = Fault(code="method_not_allowed", message=message)
         return self._respond_fault(None, fault, Format.JSON)
 
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """`/v1/stream`."""
+        try:
+            self._admit(request)
+            if await self._strikes_before(request):
+                return _cut(request)
+            if self._streams is None:
+                raise Refused("nothing served here has operations for a stream", "not_found")
+            if not web.WebSocketResponse().can_prepare(request):
+                raise Refused("a stream is a WebSocket; ask for an upgrade", "upgrade_required")
+        except LudusError as error:
+            return self._respond_fault(None, fault_of(error), Format.JSON)
+        self.metrics.requests.labels(PATH, "101").inc()
+        return await self._streams.serve(request)
+
     # --- operations ---------------------------------------------------------------------------
 
     async def _healthz(self, request: web.Request) -> web.Response:
@@ -298,7 +332,7 @@ class HttpServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         services = {service.name: service.load() for service in self.services}
         problems = [load.problem for load in services.values() if load.problem]
-        problems += ["stopping"] if self._stopping else []
+        problems += ["stopping"] if self._in_flight.stopping else []
         status = "; ".join(problems) or "ready"
         health = Health(status=status, instance=self.instance, services=services)
         return self._respond(None, 503 if problems else 200, health, Format.JSON)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from ludus.errors import LudusError, ServerUnreachable, SessionGone
-from ludus.wire.coalesce import Coalescer
+from ludus.wire import coalesce
+from ludus.wire.coalesce import FREE_REQUESTS, Coalescer
 
 
 class Server:
@@ -91,3 +92,29 @@ async def test_closing_ends_the_calls_that_wait() -> None:
     await coalescer.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_nobody_waits_when_nobody_else_is_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "GATHER_S", 3600.0)  # whoever gathers does not come back
+    server = Server()
+    coalescer = Coalescer(server.send)
+    async with asyncio.timeout(60):
+        for index in range(20):  # each as soon as the one before it is answered
+            assert await coalescer.submit(index + 20) == 2 * index + 40
+    assert [len(request) for request in server.requests] == [1] * 20
+
+
+async def test_calls_gather_while_many_requests_are_out_until_one_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coalesce, "GATHER_S", 3600.0)
+    server = Server()
+    coalescer = Coalescer(server.send)
+    calls: list[asyncio.Task[int]] = []
+    async with asyncio.timeout(60):
+        for index in range(FREE_REQUESTS + 6):
+            calls.append(asyncio.create_task(coalescer.submit(index + 20)))
+            await asyncio.sleep(0)  # so that each is a turn of its own
+            await asyncio.sleep(0)
+        await asyncio.gather(*calls)
+    assert [len(request) for request in server.requests] == [1] * FREE_REQUESTS + [6]

@@ -1,0 +1,328 @@
+"""The client's side of `/v1/stream`: a connection that is opened when first needed, and again when
+it breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from ludus.errors import (
+    ConfigError,
+    LudusError,
+    RequestRejected,
+    RequestTimeout,
+    ServerUnreachable,
+)
+
+from .async_transport import AsyncTransport, other_loop
+from .client import Client, nonsense, unreachable
+from .codec import Format, decode, encode
+from .faults import Fault, error_of
+from .stream import MAX_ITEMS, PATH, SEE_OTHER, Hello
+from .tasks import end_task
+
+HANDSHAKE_S = 10.0
+PAUSE_S = 2.0
+"""How long plain HTTP is used after a server was too busy for another stream."""
+MAX_SILENT_LOSSES = 3
+"""Streams that broke in a row without ever carrying an answer: something on the way cannot carry
+them.
+"""
+NO_STREAMS = (200, 400, 403, 404, 405, 421, 426, 501)
+"""Refusals of a handshake that another try would meet again."""
+
+
+class UseHttp(Exception):
+    """An operation is to be sent to its own route instead."""
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """One operation that is under way."""
+
+    operation: msgspec.Struct
+    as_type: Any
+    future: asyncio.Future[Any]
+    since: float
+    deadline: float
+    sent: bool = False
+
+
+class ClientStream:
+    """Carries operations of one client, all that are asked in one turn of the event loop together.
+
+    Args:
+        client: whose server.
+        transport: makes the connection.
+    """
+
+    def __init__(self, client: Client, transport: AsyncTransport) -> None:
+        self._client = client
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[int, _Asked] = {}
+        self._unsent: list[int] = []
+        self._next = 0
+        self._more = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = math.inf
+        self._http_until = 0.0
+        self._losses = 0
+        self._max_bytes = 0
+        self._heard = 0.0
+        """When the server last said something."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether it is worth asking the server for a stream now."""
+        return not self._http_until or self._loop.time() >= self._http_until
+
+    def submit(
+        self, operation: msgspec.Struct, as_type: Any, timeout_s: float
+    ) -> asyncio.Future[Any]:
+        """Send `operation` with whatever else is sent in this turn of the event loop.
+
+        Returns:
+            A future of the reply, read as `as_type`; it fails with `UseHttp` where no stream can
+            carry the operation, else with the error that the server met.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise other_loop()
+        number = self._next
+        self._next += 1
+        now = self._loop.time()
+        deadline = now + timeout_s
+        future = self._loop.create_future()
+        self._asked[number] = _Asked(operation, as_type, future, now, deadline)
+        self._unsent.append(number)
+        if deadline < self._sweep_at:
+            self._plan_sweep(deadline)
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(), name="ludus-stream")
+        self._more.set()
+        return future
+
+    async def close(self) -> None:
+        """Close the connection; whoever waits is cancelled."""
+        running, self._running = self._running, None
+        if self._sweep is not None:
+            self._sweep.cancel()
+        await end_task(running)
+        for asked in self._take_all():
+            asked.future.cancel()
+
+    # --- the connection -------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Connect, and carry until the connection breaks; the next operation connects again."""
+        error: Exception | None = None
+        try:
+            error = await self._carry()
+        finally:
+            self._running = None
+        for asked in self._take_all():
+            if not asked.future.done():
+                asked.future.set_exception(error)
+
+    async def _carry(self) -> Exception:
+        """Why it ended."""
+        url = self._client.url
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                socket = await self._transport.stream(url + PATH, self._headers())
+        except aiohttp.WSServerHandshakeError as error:
+            return self._use_http(math.inf if error.status in NO_STREAMS else PAUSE_S)
+        except TimeoutError:  # plain HTTP will tell why
+            return self._use_http(PAUSE_S)
+        except (aiohttp.ClientError, OSError) as error:
+            return unreachable(url, error)
+        try:
+            return await self._converse(socket)
+        except RequestRejected:  # whoever answered speaks another protocol
+            return self._use_http(math.inf)
+        except LudusError as error:
+            return error
+        finally:
+            await socket.close()
+
+    async def _converse(self, socket: aiohttp.ClientWebSocketResponse) -> Exception:
+        hello = await socket.receive(HANDSHAKE_S)
+        if hello.type is aiohttp.WSMsgType.TEXT:
+            self._max_bytes = decode(hello.data.encode(), Hello, Format.JSON).max_bytes
+            self._client.met = True
+            writing = asyncio.create_task(self._write(socket), name="ludus-stream-writer")
+            try:
+                if await self._listen(socket):
+                    self._losses = 0
+            finally:
+                await end_task(writing)
+        self._losses += 1
+        if self._losses > MAX_SILENT_LOSSES:
+            return self._use_http(math.inf)
+        return ServerUnreachable(f"the connection to {self._client.url} broke")
+
+    async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
+        """Whether anything was answered before the connection broke."""
+        answered = False
+        async for message in socket:
+            if message.type is aiohttp.WSMsgType.BINARY:
+                self._settle(message.data, Format.MSGPACK)
+            elif message.type is aiohttp.WSMsgType.TEXT:
+                self._settle(message.data.encode(), Format.JSON)
+            answered = True
+        return answered
+
+    def _use_http(self, pause_s: float) -> Exception:
+        self._http_until = self._loop.time() + pause_s
+        return UseHttp()
+
+    def _headers(self) -> dict[str, str]:
+        return dict(self._client.build("GET", PATH, None).headers)
+
+    # --- what goes out --------------------------------------------------------------------------
+
+    async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        try:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                numbers, self._unsent = self._unsent, []
+                for start in range(0, len(numbers), MAX_ITEMS):
+                    await self._send(socket, numbers[start : start + MAX_ITEMS])
+        except ConnectionError:  # the reader sees it too
+            return
+
+    async def _send(self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]) -> None:
+        """Send those that somebody still waits for."""
+        waited = [n for n in numbers if n in self._asked and not self._asked[n].future.done()]
+        frame = [(number, self._asked[number].operation) for number in waited]
+        if not frame:
+            return
+        try:
+            data, format = encode(frame, self._client.format)
+        except (TypeError, ValueError, RecursionError) as error:
+            self._not_sendable(waited, error)
+            return
+        if len(data) > self._max_bytes:
+            await self._send_halves(socket, waited)
+            return
+        for number in waited:
+            self._asked[number].sent = True
+        self._client.traffic.requests += 1
+        self._client.traffic.bytes_sent += len(data)
+        if format is Format.MSGPACK:
+            await socket.send_bytes(data)
+        else:
+            await socket.send_str(data.decode())
+
+    async def _send_halves(
+        self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]
+    ) -> None:
+        if len(numbers) == 1:  # its own route may take more
+            self._fail(numbers[0], UseHttp())
+            return
+        middle = len(numbers) // 2
+        await self._send(socket, numbers[:middle])
+        await self._send(socket, numbers[middle:])
+
+    def _not_sendable(self, numbers: Sequence[int], error: Exception) -> None:
+        """Fail the operation that cannot be encoded, and put the others back."""
+        for number in numbers:
+            try:
+                encode(self._asked[number].operation, self._client.format)
+            except (TypeError, ValueError, RecursionError) as own:
+                said = f"this cannot be sent to {self._client.url}: {own}"
+                self._fail(number, ConfigError(said))
+            else:
+                self._unsent.append(number)
+                self._more.set()
+
+    # --- what comes back ------------------------------------------------------------------------
+
+    def _settle(self, data: bytes, format: Format) -> None:
+        self._heard = self._loop.time()
+        self._client.traffic.bytes_received += len(data)
+        try:
+            answers = decode(data, list[tuple[int, int, msgspec.Raw]], format)
+        except RequestRejected as error:
+            raise nonsense(f"cannot read the server's answers: {error}") from error
+        for number, status, body in answers:
+            asked = self._asked.pop(number, None)
+            if asked is None or asked.future.done():  # nobody waits any more
+                continue
+            try:
+                if status == 200:
+                    asked.future.set_result(decode(body, asked.as_type, format))
+                elif status == SEE_OTHER:
+                    asked.future.set_exception(UseHttp())
+                else:
+                    asked.future.set_exception(error_of(decode(body, Fault, format), status))
+            except RequestRejected as error:
+                told = nonsense(f"cannot read the server's reply: {error}")
+                asked.future.set_exception(told)
+
+    def _plan_sweep(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_at = when
+        self._sweep = self._loop.call_at(when, self._give_up_late)
+
+    def _give_up_late(self) -> None:
+        """Fail what is not answered in time. A connection on which nothing else came meanwhile
+        may be dead: it is closed, so that the next try has a new one.
+        """
+        now = self._loop.time() + 1e-3
+        self._sweep, self._sweep_at = None, math.inf
+        late = {n: asked for n, asked in self._asked.items() if asked.deadline <= now}
+        for number in late:
+            self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
+        if any(asked.sent and self._heard < asked.since for asked in late.values()):
+            self._drop()
+        if self._asked:
+            self._plan_sweep(min(asked.deadline for asked in self._asked.values()))
+
+    def _drop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+        for asked in self._take_all():
+            if not asked.future.done():
+                said = f"the connection to {self._client.url} seems to be dead"
+                asked.future.set_exception(ServerUnreachable(said))
+
+    def _fail(self, number: int, error: Exception) -> None:
+        asked = self._asked.pop(number)
+        if not asked.future.done():
+            asked.future.set_exception(error)
+
+    def _take_all(self) -> list[_Asked]:
+        asked, self._asked, self._unsent = list(self._asked.values()), {}, []
+        return asked
+
+
+class Streams:
+    """The streams of one process to several servers; made and used on one event loop."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+        self._streams: dict[str, ClientStream] = {}
+
+    def of(self, client: Client) -> ClientStream:
+        """The stream to the server of `client`."""
+        stream = self._streams.get(client.url)
+        if stream is None:
+            stream = self._streams[client.url] = ClientStream(client, self._transport)
+        return stream
+
+    async def close(self) -> None:
+        """Close every connection."""
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            await stream.close()

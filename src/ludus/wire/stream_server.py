@@ -1,0 +1,242 @@
+"""The server's side of `/v1/stream`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial, reduce
+from operator import or_
+from typing import Any, cast
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from ludus.errors import LudusError
+
+from .chaos import Chaos
+from .codec import Encoded, Format, decode, encode, read_item
+from .faults import Fault, Refused, fault_of, status_of
+from .in_flight import InFlight
+from .routes import Begin
+from .stream import LARGE_BYTES, MAX_ITEMS, SEE_OTHER, Hello
+from .tasks import end_task
+
+logger = logging.getLogger(__name__)
+
+Answer = tuple[int, int, object]
+MAX_BYTES = 4 << 20
+MAX_UNSENT = 2 * MAX_ITEMS
+"""Past it nothing more is read until the client takes some."""
+CLOSE_S = 2.0
+
+
+class Streams:
+    """All streams of a server.
+
+    Args:
+        handlers: what begins an operation, by its type; the types are told apart by their tags.
+        in_flight: counts operations until they are answered.
+        instance: of the server.
+        max_bytes: of one frame.
+        chaos: faults on purpose.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[type[msgspec.Struct], Begin],
+        in_flight: InFlight,
+        *,
+        instance: str,
+        max_bytes: int,
+        chaos: Chaos,
+    ) -> None:
+        self.handlers = dict(handlers)
+        self.in_flight = in_flight
+        self.hello = Hello(instance=instance, max_bytes=min(MAX_BYTES, max_bytes))
+        self.chaos = chaos
+        self.operation: Any = reduce(or_, handlers)
+        self._open: set[_Stream] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """Take over a connection until either side closes it."""
+        socket = web.WebSocketResponse(
+            compress=False, max_msg_size=self.hello.max_bytes, timeout=CLOSE_S
+        )
+        await socket.prepare(request)
+        stream = _Stream(self, socket, request)
+        self._open.add(stream)
+        try:
+            await stream.run()
+        except ConnectionError:  # the client has gone; what it began goes on and is kept
+            pass
+        finally:
+            self._open.discard(stream)
+        return socket
+
+    async def close(self) -> None:
+        """Tell every client that the server goes away."""
+        for stream in list(self._open):
+            await stream.close()
+
+
+class _Stream:
+    """One connection."""
+
+    def __init__(
+        self, streams: Streams, socket: web.WebSocketResponse, request: web.Request
+    ) -> None:
+        self._streams = streams
+        self._socket = socket
+        self._request = request
+        self._format = Format.MSGPACK
+        self._answers: list[Answer] = []
+        self._more = asyncio.Event()
+        self._faulty: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Read and answer until the connection closes."""
+        writer = asyncio.create_task(self._write(), name="ludus-stream-writer")
+        try:
+            hello, _ = encode(self._streams.hello, Format.JSON)
+            await self._socket.send_str(hello.decode())
+            async for message in self._socket:
+                if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
+                    break
+                await self._hear(message.data)
+        finally:
+            for task in self._faulty:
+                task.cancel()
+            await end_task(writer)
+
+    async def close(self) -> None:
+        """Close in good order, at most for `CLOSE_S`."""
+        await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server is stopping")
+
+    async def _hear(self, data: bytes | str) -> None:
+        self._format = Format.MSGPACK if isinstance(data, bytes) else Format.JSON
+        try:
+            frame = self._read(data if isinstance(data, bytes) else data.encode())
+        except Refused as error:
+            reason = str(error).encode()[:120]
+            await self._socket.close(code=WSCloseCode.INVALID_TEXT, message=reason)
+            return
+        if self._streams.chaos.any:
+            task = asyncio.create_task(self._begin_with_faults(frame))
+            self._faulty.add(task)
+            task.add_done_callback(self._faulty.discard)
+            return
+        self._begin(frame)
+        if self._answers:
+            await self._flush()
+
+    def _read(self, data: bytes) -> list[tuple[int, object]]:
+        """The numbered items; those that are wrong are left as they came, to fail by themselves."""
+        try:
+            return decode(data, list[tuple[int, self._streams.operation]], self._format)
+        except Refused as error:
+            if error.code != "invalid":
+                raise
+        return decode(data, list[tuple[int, object]], self._format)
+
+    def _begin(self, frame: list[tuple[int, object]]) -> None:
+        for number, item in frame:
+            try:
+                begun = self._start(item)
+            except LudusError as error:
+                begun = fault_of(error)
+            except Exception as error:
+                logger.exception("beginning an operation of a stream failed")
+                begun = fault_of(error)
+            if not isinstance(begun, asyncio.Future):
+                self._answers.append(_answer(number, begun))
+            elif begun.done():
+                self._answers.append(_answer(number, _outcome(begun)))
+            else:
+                self._streams.in_flight.enter()
+                begun.add_done_callback(partial(self._ended, number))
+
+    def _start(self, item: object) -> object:
+        if not isinstance(item, msgspec.Struct):  # some item of the frame was wrong
+            item = read_item(item, self._streams.operation)
+        assert isinstance(item, msgspec.Struct)
+        if self._streams.in_flight.stopping:
+            raise Refused("the server is stopping; sessions end with it", "stopping")
+        return self._streams.handlers[type(item)](item)
+
+    def _ended(self, number: int, future: asyncio.Future[object]) -> None:
+        self._streams.in_flight.leave()
+        self._answers.append(_answer(number, _outcome(future)))
+        self._more.set()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        """Send what gets done later; what is done at once is sent by the reader."""
+        try:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                await self._flush()
+        except ConnectionError:  # the reader sees it too
+            return
+
+    async def _flush(self) -> None:
+        while self._answers:
+            answers, self._answers = self._answers[:MAX_ITEMS], self._answers[MAX_ITEMS:]
+            data, format = encode(answers, self._format)
+            if len(data) > LARGE_BYTES:
+                data, format = encode([_small(answer) for answer in answers], self._format)
+            if format is Format.MSGPACK:
+                await self._socket.send_bytes(data)
+            else:
+                await self._socket.send_str(data.decode())
+
+    # --- chaos ----------------------------------------------------------------------------------
+
+    async def _begin_with_faults(self, frame: list[tuple[int, object]]) -> None:
+        """Delay, fail, or cut the connection before or after the work was done."""
+        chaos = self._streams.chaos
+        if chaos.strikes(chaos.delay):
+            await asyncio.sleep(chaos.delay_s)
+        if chaos.strikes(chaos.error):
+            fault = fault_of(Refused("an error on purpose (--chaos)", "chaos"))
+            self._answers += [_answer(number, fault) for number, _ in frame]
+            self._more.set()
+            return
+        before, after = chaos.strikes(chaos.drop / 2), chaos.strikes(chaos.drop / 2)
+        if not before:
+            self._begin(frame)
+        if before or after:
+            self._cut()
+        self._more.set()
+
+    def _cut(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+
+def _outcome(future: asyncio.Future[Any]) -> object:
+    if future.cancelled():
+        return fault_of(Refused("the operation was given up", "stopping"))
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if not isinstance(error, LudusError):
+        logger.error("an operation of a stream failed", exc_info=error)
+    return fault_of(error)
+
+
+def _answer(number: int, outcome: object) -> Answer:
+    return number, status_of(outcome) if isinstance(outcome, Fault) else 200, outcome
+
+
+def _small(answer: Answer) -> Answer:
+    number, status, outcome = answer
+    encoded = outcome if isinstance(outcome, Encoded) else Encoded.of(outcome)
+    if len(encoded.data) > LARGE_BYTES:
+        return number, SEE_OTHER, None
+    return cast("Answer", (number, status, encoded))
