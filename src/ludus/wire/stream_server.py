@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial, reduce
 from operator import or_
+from types import GenericAlias
 from typing import Any, cast
 
 import msgspec
@@ -55,7 +56,9 @@ class Streams:
         self.in_flight = in_flight
         self.hello = Hello(instance=instance, max_bytes=min(MAX_BYTES, max_bytes))
         self.chaos = chaos
-        self.operation: Any = reduce(or_, handlers)
+        operation: Any = reduce(or_, handlers)
+        self.operation = operation
+        self.frame: Any = GenericAlias(list, (GenericAlias(tuple, (int, operation)),))
         self._open: set[_Stream] = set()
 
     def __len__(self) -> int:
@@ -136,7 +139,8 @@ class _Stream:
     def _read(self, data: bytes) -> list[tuple[int, object]]:
         """The numbered items; those that are wrong are left as they came, to fail by themselves."""
         try:
-            return decode(data, list[tuple[int, self._streams.operation]], self._format)
+            items: list[tuple[int, object]] = decode(data, self._streams.frame, self._format)
+            return items
         except Refused as error:
             if error.code != "invalid":
                 raise
