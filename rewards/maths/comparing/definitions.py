@@ -8,6 +8,8 @@ from ..proving.judge import Judge
 from ..reading.nodes import Node, is_scalar, rename
 from .quantities import MARKS, same_value
 
+TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
+"""Functions that a task asks to be worked out."""
 _EQUALS = frozenset({"=", "~=", "->"})
 
 
@@ -16,6 +18,8 @@ def is_name(node: Node) -> bool:
     `sin^2 A`; never `x+2` or `2x`.
     """
     if node.op in {"sym", "call", "text"}:
+        return True
+    if node.op == "func" and node.note.startswith(TASKS):
         return True
     if node.op in {"bracket", "ratio", "list", "func"}:
         return all(is_name(item) for item in node.args)

@@ -114,7 +114,7 @@ def _opaque(name: str, arguments: list[Sum]) -> Sum:
     """A function that stays closed, its argument's sign taken out where the function is odd or
     even.
     """
-    if name in {"max", "min", "gcd", "lcm", "series"}:
+    if name in _SYMMETRIC or name.startswith("series"):
         return atom(("f", name, *sorted((frozen(argument) for argument in arguments), key=repr)))
     if name in _ODD | _EVEN and len(arguments) == 1 and arguments[0]:
         content, rest = primitive_part(arguments[0], signed=True)
@@ -124,6 +124,7 @@ def _opaque(name: str, arguments: list[Sum]) -> Sum:
     return atom(("f", name, *(frozen(argument) for argument in arguments)))
 
 
+_SYMMETRIC = frozenset({"max", "min", "gcd", "lcm"})
 _ODD = frozenset({"sin", "tan", "cot", "csc", "arcsin", "arctan", "sinh", "tanh"})
 _EVEN = frozenset({"cos", "sec", "cosh", "abs"})
 _QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin")}

@@ -128,7 +128,7 @@ def infinity(node: Node) -> int:
 def _opaque_calls(node: Node) -> Node:
     """Calls of unknown functions as variables named by how they look."""
     if node.op == "func" and _is_opaque(node):
-        return sym(f"series{sorted(map(repr, node.args))}")
+        return sym(f"{node.note}{sorted(map(repr, node.args))}")
     if _is_opaque(node):
         return sym(f"{node.note}{node.args!r}")
     if not node.args:
@@ -137,7 +137,7 @@ def _opaque_calls(node: Node) -> Node:
 
 
 def _is_opaque(node: Node) -> bool:
-    return node.op == "call" or (node.op == "func" and node.note == "series")
+    return node.op == "call" or (node.op == "func" and node.note.startswith("series"))
 
 
 def shown(node: Node) -> str:

@@ -1,347 +1,390 @@
-"""The smallest whole things of a formula: names, functions, brackets, fractions, matrices."""
+"""What may begin a value: names, functions, brackets, bars, words."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from . import nodes
-from .commands import CommandParser
-from .lexer import Token
+from .literals import based
 from .nodes import Node, Unreadable
-from .numerals import exact_numeral, from_words
-from .vocabulary import FRACTION_WORDS, NUMBER_WORDS
+from .numerals import exact_numeral
+from .operators import argument, exponent, starts_factor, subscript
+from .powers import POWER, PRODUCT, SUM
+from .pratt import Parser
+from .vocabulary import CONNECTIVES
 
 _FUNCTION_LETTERS = frozenset({"f", "g", "h", "F", "G", "H", "phi", "varphi", "psi"})
 _EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
 _LISTING = frozenset({"sep", "setop"})
 """What stands in no product: `d(P, Q)`."""
+_SAME_LETTER = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
+_CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
 
 
-class AtomParser(CommandParser):
-    """Adds the atoms to the expression grammar."""
+# --- names ---
 
-    def atom(self) -> Node:
-        """The smallest whole thing in front."""
-        token = self.here
-        match token.kind:
-            case "num":
-                return self.number()
-            case "sym":
-                return self._name()
-            case "const":
-                self.take()
-                return self._constant(token)
-            case "func":
-                return self._function(self.take().value)
-            case "cmd":
-                return self.command(self.take().value)
-            case "open":
-                return self._bracket()
-            case "group":
-                return self._group()
-            case "bar":
-                return self._absolute()
-            case "word":
-                return self._word()
-            case "emptyset":
-                self.take()
-                return Node("set")
-            case "currency":
-                self.take()
-                negative = self.here.kind == "op" and self.here.value == "-"
-                amount = self._signed(self.power) if negative else self.power()
-                return Node("quantity", (amount,), 0, token.value)
-            case "close" if token.value == "]":
-                return self._bracket()
-            case "sign" if token.value == "." and self.ahead().value.isdigit():
-                self.take()
-                return exact_numeral("." + self.take().value)
-            case _:
-                raise Unreadable(f"{token.value or token.kind!r} where a value should be")
 
-    # --- names ---
+def constant(parser: Parser) -> Node:
+    """`\\pi`, `\\infty`."""
+    return nodes.const(parser.take().value)
 
-    def _constant(self, token: Token) -> Node:
-        return nodes.const(token.value)
 
-    def _name(self) -> Node:
-        token = self.take()
-        name = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}.get(
-            token.value, token.value
-        )
-        if name in {"e", "i"} and self.here.kind != "sub":
-            return nodes.const(name)
-        while self.here.kind == "sub":
-            self.take()
-            name += "_" + self.subscript()
-        if name in {"angle", "triangle"}:
-            return self._geometric(name)
-        if name.startswith("C_") and name[2:].isdigit() and self.accept("op", "^"):
-            return self._combinations(int(name[2:]))
-        while self.accept("prime"):
-            name += "'"
-        if self.here == ("open", "(", False) or (
-            self.here.kind == "open" and self.here.value == "("
-        ):
-            return self._application(name)
-        return nodes.sym(name)
+def name(parser: Parser) -> Node:
+    """A variable with its subscripts and primes, or a function of that name applied."""
+    token = parser.take()
+    letter = _SAME_LETTER.get(token.value, token.value)
+    if letter in {"e", "i"} and parser.here.kind not in {"sub", "prime"}:
+        return nodes.const(letter)
+    while parser.accept("sub"):
+        letter += "_" + subscript(parser)
+    if letter in {"angle", "triangle"}:
+        return _geometric(parser, letter)
+    if letter.startswith("C_") and letter[2:].isdigit() and parser.accept("op", "^"):
+        return _combinations(parser, int(letter[2:]))
+    while parser.accept("prime"):
+        letter += "'"
+    if _inverse_function(parser, letter):
+        letter += "^-1"
+    return _application(parser, letter) if parser.at("open", "(") else nodes.sym(letter)
 
-    def _combinations(self, upper: int) -> Node:
-        """`C_5^2`; with a larger number on top it is a constant to a power."""
-        lower = self.argument()
-        if lower.op == "num" and isinstance(lower.value, int) and 0 <= lower.value <= upper:
-            return self.count(nodes.func("binom", nodes.num(upper), lower))
-        return nodes.power(nodes.sym(f"C_{upper}"), lower)
 
-    def _geometric(self, name: str) -> Node:
-        letters = ""
-        while self.here.kind == "sym" and len(self.here.value) == 1:
-            letters += self.take().value
-        return nodes.sym(f"{name} {letters}".strip())
+def _combinations(parser: Parser, upper: int) -> Node:
+    """`C_5^2`; with a larger number on top it is a constant to a power."""
+    lower = argument(parser)
+    if lower.op == "num" and isinstance(lower.value, int) and 0 <= lower.value <= upper:
+        return nodes.func("binom", nodes.num(upper), lower)
+    return nodes.power(nodes.sym(f"C_{upper}"), lower)
 
-    def _application(self, name: str) -> Node:
-        """`f(x)`, `P(A)`, `d(P, Q)` and `n(A \\cup B)` are calls; `x(y)` is a product."""
-        if name == "Gamma":
-            argument = self.deeper(self.atom)
-            return self.count(nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE)))
-        inside = self._kinds_inside()
-        one_name = inside == ["sym"] and name.split("_")[0].rstrip("'") in _EVENT_LETTERS
-        function = name.split("_")[0].rstrip("'") in _FUNCTION_LETTERS
-        if not (function or one_name or _LISTING.intersection(inside)):
-            return nodes.sym(name)
-        self.take()
-        arguments = self._items()
-        self.closing("(")
-        if name == "C" and len(arguments) == 2:
-            return self.count(nodes.func("binom", *arguments))
-        return self.count(Node("call", tuple(arguments), 0, name))
 
-    def _kinds_inside(self) -> list[str]:
-        """The kinds of the tokens directly inside the bracket in front."""
-        kinds: list[str] = []
-        depth = 0
-        for place in range(self.position, len(self.tokens)):
-            token = self.tokens[place]
-            depth += {"open": 1, "group": 1, "close": -1, "endgroup": -1}.get(token.kind, 0)
-            if depth == 0:
-                return kinds
-            if depth == 1 and token.kind != "open":
-                kinds.append(token.kind)
-        return []
+def _geometric(parser: Parser, figure: str) -> Node:
+    letters = ""
+    while parser.here.kind == "sym" and len(parser.here.value) == 1:
+        letters += parser.take().value
+    return nodes.sym(f"{figure} {letters}".strip())
 
-    def _word(self) -> Node:
-        words: list[str] = []
-        while self.here.kind == "word" and (
-            self.here.value.lower() in NUMBER_WORDS or (words and self._hyphen_or_and())
-        ):
-            words.append(self.take().value.lower())
-            if self.here == ("op", "-", False) and self.ahead().kind == "word":
-                self.take()
-            if self.here.value == "a" and self.ahead().value in FRACTION_WORDS:
-                self.take()
-        node = from_words(words)
-        if node is not None:
-            return node
-        if not words and len(self.here.value) == 1:
-            return nodes.sym(self.take().value)
-        if not words and self.here.value in {"infinity", "infinite"}:
-            self.take()
-            return nodes.INFINITY
-        raise Unreadable(f"the word {self.here.value!r}")
 
-    def _hyphen_or_and(self) -> bool:
-        """`one hundred and five`, `two and a half`."""
-        if self.here.value != "and":
-            return False
-        half = self.ahead().value == "a" and self.ahead(2).value in FRACTION_WORDS
-        return half or (self.ahead().kind == "word" and self.ahead().value in NUMBER_WORDS)
+def _inverse_function(parser: Parser, letter: str) -> bool:
+    """Whether `^{-1}(` comes next: `f^{-1}(x)` is no reciprocal."""
+    if letter.split("_")[0] not in _FUNCTION_LETTERS or not parser.at("op", "^"):
+        return False
+    wanted = [("op", "^"), ("op", "-"), ("num", "1"), ("open", "(")]
+    braced = [*wanted[:1], ("group", "{"), *wanted[1:3], ("endgroup", "}"), *wanted[3:]]
+    for shape in (wanted, braced):
+        if [parser.ahead(step)[:2] for step in range(len(shape))] == shape:
+            parser.position += len(shape) - 1
+            return True
+    return False
 
-    # --- functions ---
 
-    def _function(self, name: str) -> Node:
-        base = self._log_base() if name in {"log", "lg"} and self.here.kind == "sub" else None
-        exponent: Node | None = None
-        if self.here.kind == "op" and self.here.value == "^":
-            self.take()
-            exponent = self._raised()
-        if name in _INVERSE and exponent == nodes.MINUS_ONE:
-            name, exponent = _INVERSE[name], None
-        arguments = self._degrees(self._arguments(name))
-        node = self._applied(name, arguments, base)
-        return node if exponent is None else nodes.power(node, exponent)
+def _application(parser: Parser, letter: str) -> Node:
+    """`f(x)`, `P(A | B)`, `d(P, Q)` and `n(A \\cup B)` are calls; `x(y)` is a product."""
+    if letter == "Gamma":
+        argument = parser.inside(POWER)
+        return nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE))
+    inside, bare = _kinds_inside(parser), letter.split("_")[0].rstrip("'").removesuffix("^-1")
+    event = bare in _EVENT_LETTERS and (inside == ["sym"] or "bar" in inside)
+    if not (bare in _FUNCTION_LETTERS or event or _LISTING.intersection(inside)):
+        return nodes.sym(letter)
+    parser.take()
+    arguments = _items(parser, bar_ends=event)
+    if event and parser.accept("bar"):
+        arguments = [*arguments, nodes.sym("|"), *_items(parser)]
+    closing(parser, "(")
+    if letter == "zeta" and len(arguments) == 1:
+        return nodes.func("zeta", *arguments)
+    if letter == "C" and len(arguments) == 2:
+        return nodes.func("binom", *arguments)
+    return Node("call", tuple(arguments), 0, letter)
 
-    def _degrees(self, arguments: list[Node]) -> list[Node]:
-        """Angles in degrees inside a function, in radians."""
-        return [
-            nodes.mul(arg.args[0], nodes.const("pi"), nodes.num(Fraction(1, 180)))
-            if arg.op == "degree"
-            else arg
-            for arg in arguments
-        ]
 
-    def _applied(self, name: str, arguments: list[Node], base: Node | None) -> Node:
-        if name == "cis":
-            angle = nodes.mul(nodes.const("i"), *arguments)
-            return nodes.power(nodes.const("e"), angle)
-        if name == "exp":
-            return nodes.power(nodes.const("e"), nodes.mul(*arguments))
-        if base is not None:
-            arguments = [*arguments, base]
-        return self.count(nodes.func("log" if name == "lg" else name, *arguments))
+def _kinds_inside(parser: Parser) -> list[str]:
+    """The kinds of the tokens directly inside the bracket in front."""
+    kinds: list[str] = []
+    depth = 0
+    for place in range(parser.position, len(parser.tokens)):
+        token = parser.tokens[place]
+        depth += {"open": 1, "group": 1, "close": -1, "endgroup": -1}.get(token.kind, 0)
+        if depth == 0:
+            return kinds
+        if depth == 1 and token.kind != "open":
+            kinds.append(token.kind)
+    return []
 
-    def _log_base(self) -> Node:
-        self.take()
-        token = self.here
-        if (
-            token.kind == "num"
-            and len(token.value) > 1
-            and self.ahead().kind not in {"num", "sym", "open", "group", "cmd"}
-        ):
-            return self.argument(digit=True)
-        return self.argument()
 
-    def _arguments(self, name: str) -> list[Node]:
-        if self.here.kind == "open" and self.here.value in "({[":
-            opened = self.take().value
-            items = self._items()
-            self._close(opened)
-            return items
-        if self.here.kind == "op" and self.here.value == "-":
-            return [self._signed(lambda: self._bare_argument(name))]
-        return [self._bare_argument(name)]
+# --- functions ---
 
-    def _bare_argument(self, name: str) -> Node:
-        """`\\sin 2x`: the product that follows, up to an operator or another function."""
-        factors = [self.power()]
-        while (
-            self._starts_factor(factors[-1])
-            and self.here.kind != "func"
-            and not self._outside(factors)
-        ):
-            factors.append(self.power())
-        node = nodes.mul(*factors)
-        slash = self.here.kind == "op" and self.here.value == "/"
-        if (
-            slash
-            and name in _ANGLE_FUNCTIONS
-            and self.ahead().kind == "num"
-            and nodes.has(node, "const")
-        ):
-            self.take()
-            node = nodes.over(node, self.number())
-        return node
 
-    def _outside(self, factors: list[Node]) -> bool:
-        return self.here.kind == "open" and factors[-1].op != "num"
+def function(parser: Parser) -> Node:
+    """A known function with its base, its exponent and its arguments."""
+    called = parser.take().value
+    base = _log_base(parser) if called in {"log", "lg"} and parser.here.kind == "sub" else None
+    exponent_: Node | None = None
+    if parser.accept("op", "^"):
+        exponent_ = exponent(parser)
+    if called in _INVERSE and exponent_ == nodes.MINUS_ONE:
+        called, exponent_ = _INVERSE[called], None
+    if base is None and parser.here.kind == "sub":
+        parser.take()
+        return _under(parser, f"{called}_{subscript(parser)}")
+    arguments = [_in_radians(each) for each in _arguments(parser, called)]
+    node = _applied(called, arguments, base)
+    return node if exponent_ is None else nodes.power(node, exponent_)
 
-    # --- brackets ---
 
-    def _items(self, bars: int = 0) -> list[Node]:
-        """What stands between commas; with `bars` 1, a bar does not start a value."""
-        bars, self.bars = self.bars, bars
-        items = [self.deeper(self.item)]
-        while self.accept("sep"):
-            if self.here.kind in {"close", "dots"}:
-                break
-            items.append(self.deeper(self.item))
-        self.bars = bars
+def _under(parser: Parser, called: str) -> Node:
+    """`\\max_{x} f`: a function with something below it is only a name."""
+    return Node("call", tuple(_arguments(parser, called)), 0, called)
+
+
+def _in_radians(angle: Node) -> Node:
+    """An angle in degrees inside a function, in radians."""
+    if angle.op != "degree":
+        return angle
+    return nodes.mul(angle.args[0], nodes.const("pi"), nodes.num(Fraction(1, 180)))
+
+
+def _applied(called: str, arguments: list[Node], base: Node | None) -> Node:
+    if called == "cis":
+        return nodes.power(nodes.const("e"), nodes.mul(nodes.const("i"), *arguments))
+    if called == "exp":
+        return nodes.power(nodes.const("e"), nodes.mul(*arguments))
+    if base is not None:
+        arguments = [*arguments, base]
+    return nodes.func("log" if called == "lg" else called, *arguments)
+
+
+def _log_base(parser: Parser) -> Node:
+    parser.take()
+    token, after = parser.here, parser.ahead().kind
+    split = token.kind == "num" and len(token.value) > 1
+    return argument(parser, digit=split and after not in {"num", "sym", "open", "group", "cmd"})
+
+
+def _arguments(parser: Parser, called: str) -> list[Node]:
+    if parser.here.kind == "open" and parser.here.value in "({[":
+        opened = parser.take().value
+        items = _items(parser)
+        _close(parser, opened)
         return items
+    if parser.at("op", "-"):
+        parser.take()
+        return [nodes.neg(parser.deeper(lambda inner: _bare_argument(inner, called)))]
+    return [_bare_argument(parser, called)]
 
-    def _close(self, opened: str) -> None:
-        if opened == "{":
-            if not self.accept("close", "}") and not self.accept("endgroup"):
-                self.expect("close")
-        else:
-            self.closing(opened)
 
-    def _bracket(self) -> Node:
-        token = self.take()
-        if token.value == "{":
-            return self._braces()
-        if token.value in {"floor", "ceil"}:
-            node = self.deeper(self.set_expression)
-            self.expect("close")
-            return nodes.func(token.value, node)
-        opened = "(" if token.value in "(]" else "["
-        if self.here.kind == "close":
-            self.take()
-            return Node("bracket", (), 0, "()")
-        french, self.french = (
-            self.french,
-            token.kind == "close" or (self.french and token.value != "("),
-        )
-        items = self._items()
-        self.french = french
-        closed = self.closing(opened)
-        if len(items) > 1:
-            return self.count(Node("bracket", tuple(items), 0, opened + closed))
-        if self.here.kind == "sub" and items[0].op in {"num", "mul", "sym"}:
-            return self._based_group(items[0])
-        return (
-            items[0]
-            if items[0].op != "list"
-            else Node("bracket", items[0].args, 0, opened + closed)
-        )
+def _bare_argument(parser: Parser, called: str) -> Node:
+    """`\\sin 2x`: the product that follows, up to an operator or another function."""
+    factors = [parser.inside(PRODUCT)]
+    while (
+        starts_factor(parser, factors[-1])
+        and parser.here.kind != "func"
+        and not (parser.here.kind == "open" and factors[-1].op != "num")
+    ):
+        factors.append(parser.inside(PRODUCT))
+    node = nodes.mul(*factors)
+    angle = called in _ANGLE_FUNCTIONS and nodes.has(node, "const")
+    if angle and parser.at("op", "/") and parser.ahead().kind == "num":
+        parser.take()
+        node = nodes.over(node, exact_numeral(parser.take().value))
+    return node
 
-    def _based_group(self, inside: Node) -> Node:
-        if inside.op != "num":
-            return inside
-        self.take()
-        return self.based(str(inside.value))
 
-    def _braces(self) -> Node:
-        if self.accept("close", "}"):
+# --- brackets ---
+
+
+def _items(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
+    """What stands between commas; with `bar_ends` a bar does not start a value."""
+    kept, parser.bar_ends = parser.bar_ends, bar_ends
+    items = [parser.inside()]
+    while parser.accept("sep"):
+        if parser.here.kind in {"close", "dots"}:
+            break
+        items.append(parser.inside())
+    parser.bar_ends = kept
+    return items
+
+
+def closing(parser: Parser, opened: str) -> str:
+    """Consume the bracket that closes `opened`; half-open intervals mix kinds."""
+    token = parser.here
+    if token.kind == "close" and token.value in _CLOSING:
+        parser.take()
+        return token.value
+    if (token.kind, token.value) == ("open", "["):
+        parser.take()
+        return ")"
+    if token.kind == "end":
+        return _CLOSING[opened]
+    raise Unreadable(f"a bracket is not closed before {token.value or token.kind!r}")
+
+
+def _close(parser: Parser, opened: str) -> None:
+    if opened == "{":
+        if not parser.accept("close", "}") and not parser.accept("endgroup"):
+            parser.expect("close")
+    else:
+        closing(parser, opened)
+
+
+def bracket(parser: Parser) -> Node:
+    """Grouping, a tuple or an interval; braces and floors go their own ways."""
+    token = parser.take()
+    if token.value == "{":
+        return _braces(parser)
+    if token.value in {"floor", "ceil"}:
+        node = parser.inside(SUM - 1)
+        parser.expect("close", token.value)
+        return nodes.func(token.value, node)
+    opened = "(" if token.value in "(]" else "["
+    if parser.accept("close"):
+        return Node("bracket", (), 0, "()")
+    french, parser.french = (
+        parser.french,
+        token.kind == "close" or (parser.french and token.value != "("),
+    )
+    items = _items(parser)
+    parser.french = french
+    closed = closing(parser, opened)
+    if len(items) > 1:
+        return Node("bracket", tuple(items), 0, opened + closed)
+    if parser.here.kind == "sub" and items[0].op == "num":
+        parser.take()
+        return based(parser, str(items[0].value))
+    if items[0].op == "list":
+        return Node("bracket", items[0].args, 0, opened + closed)
+    if opened + closed in {"[)", "(]"}:
+        raise Unreadable("a half-open bracket around one value")
+    return items[0]
+
+
+def closing_first(parser: Parser) -> Node:
+    """`]0, 1[`."""
+    if parser.here.value != "]":
+        raise Unreadable(f"{parser.here.value!r} where a value should be")
+    return bracket(parser)
+
+
+def _braces(parser: Parser) -> Node:
+    if parser.accept("close", "}"):
+        return Node("set")
+    items = _elements(parser)
+    if _such_that(parser):
+        node = Node("such", (items[0], parser.deeper(condition)))
+    else:
+        node = Node("set", tuple(items))
+    if parser.here.kind == "dots":
+        raise Unreadable("a set with dots")
+    parser.expect("close")
+    return node
+
+
+def _elements(parser: Parser) -> list[Node]:
+    """Items in braces, where a bar or a colon ends them (`{x | x > 0}`)."""
+    kept, parser.colon_ends = parser.colon_ends, True
+    items = _items(parser, bar_ends=True)
+    parser.colon_ends = kept
+    return items
+
+
+def _such_that(parser: Parser) -> bool:
+    if parser.here.kind != "bar" and not parser.at("sign", ":"):
+        return False
+    parser.take()
+    return True
+
+
+def condition(parser: Parser) -> Node:
+    """What follows the bar in a set-builder: relations joined by commas or words."""
+    return listed(parser)
+
+
+def listed(parser: Parser) -> Node:
+    """Items joined by commas and words: one item, or a list with the word that joins it."""
+    items, joint = [parser.expression()], ""
+    while is_separator(parser):
+        word = ","
+        while is_separator(parser):
+            token = parser.take()
+            if token.kind == "word":
+                word = CONNECTIVES[token.value]
+        joint = joint if joint not in {"", ","} else word
+        if parser.here.kind in {"end", "endgroup"}:
+            break
+        items.append(parser.expression())
+    return items[0] if len(items) == 1 else Node("list", tuple(items), 0, joint or ",")
+
+
+def is_separator(parser: Parser) -> bool:
+    """Whether a comma, a row's end, or a connecting word is in front."""
+    token = parser.here
+    return token.kind in {"sep", "row"} or (token.kind == "word" and token.value in CONNECTIVES)
+
+
+def group(parser: Parser) -> Node:
+    """Plain braces: LaTeX grouping; with separators or a bar inside, a set whose backslashes
+    were lost.
+    """
+    parser.take()
+    if parser.accept("endgroup"):
+        if parser.here.kind in {"end", "sep", "endgroup"}:
             return Node("set")
-        items = self._elements()
-        if self._such_that():
-            node = Node("such", (items[0], self.deeper(self.condition)))
-        else:
-            node = Node("set", tuple(items))
-        if self.here.kind == "dots":
-            raise Unreadable("a set with dots")
-        self.expect("close")
-        return self.count(node)
+        return prescripted(parser)
+    items = _elements(parser)
+    if parser.accept("cmd", "choose"):
+        items = [nodes.func("binom", items[0], parser.inside())]
+    elif _such_that(parser):
+        items = [Node("such", (items[0], parser.deeper(condition)))]
+    parser.expect("endgroup")
+    return items[0] if len(items) == 1 else Node("set", tuple(items))
 
-    def _elements(self) -> list[Node]:
-        """Items in braces, where a bar or a colon ends them (`{x | x > 0}`)."""
-        kept, self.colons = self.colons, False
-        items = self._items(bars=1)
-        self.colons = kept
-        return items
 
-    def _such_that(self) -> bool:
-        if self.here.kind != "bar" and self.here[:2] != ("sign", ":"):
-            return False
-        self.take()
-        return True
+_CHOICES = frozenset("CP")
 
-    def condition(self) -> Node:
-        """What follows the bar in a set-builder."""
-        return self.item()
 
-    def _group(self) -> Node:
-        """Plain braces: LaTeX grouping; with separators or a bar inside, a set whose backslashes
-        were lost.
-        """
-        self.take()
-        if self.accept("endgroup"):
-            if self.here.kind in {"end", "sep", "endgroup"}:
-                return Node("set")
-            return self.atom()
-        items = self._elements()
-        if self.accept("cmd", "choose"):
-            items = [nodes.func("binom", items[0], self.deeper(self.set_expression))]
-        elif self._such_that():
-            items = [Node("such", (items[0], self.deeper(self.condition)))]
-        self.expect("endgroup")
-        return items[0] if len(items) == 1 else self.count(Node("set", tuple(items)))
+def prescripted(parser: Parser) -> Node:
+    """`{}^{10}C_3`: marks before a name; before anything else they keep it apart."""
+    before = ""
+    upper: Node | None = None
+    while parser.here.kind == "sub" or parser.at("op", "^"):
+        mark = parser.take().value
+        start = parser.position
+        upper = argument(parser)
+        parser.position = start
+        before += mark + subscript(parser)
+    if upper is None:
+        return parser.expression(POWER)
+    symbol = parser.here
+    if symbol.kind in {"sym", "word"} and symbol.value in _CHOICES and parser.ahead().kind == "sub":
+        parser.position += 2
+        lower = argument(parser)
+        if symbol.value == "C":
+            return nodes.func("binom", upper, lower)
+        left = nodes.add(upper, nodes.neg(lower))
+        return nodes.over(nodes.func("factorial", upper), nodes.func("factorial", left))
+    return Node("call", (parser.expression(POWER),), 0, before)
 
-    def _absolute(self) -> Node:
-        self.take()
-        bars, self.bars = self.bars, 1
-        node = self.deeper(self.set_expression)
-        self.bars = bars
-        self.expect("bar")
-        return self.count(nodes.func("abs", node))
+
+def absolute(parser: Parser) -> Node:
+    """`|x|`; double bars are a norm, which is another thing."""
+    bars = parser.take().value
+    kept, parser.bar_ends = parser.bar_ends, True
+    node = parser.inside(SUM - 1)
+    parser.bar_ends = kept
+    parser.expect("bar", bars)
+    return nodes.func("abs", node) if bars == "|" else Node("call", (node,), 0, "norm")
+
+
+def empty_set(parser: Parser) -> Node:
+    """`\\emptyset`."""
+    parser.take()
+    return Node("set")
+
+
+def currency(parser: Parser) -> Node:
+    """`\\$5`, `\\$-5`."""
+    unit = parser.take().value
+    negative = parser.accept("op", "-")
+    amount = parser.expression(PRODUCT)
+    return Node("quantity", (nodes.neg(amount) if negative else amount,), 0, unit)

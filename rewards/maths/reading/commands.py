@@ -1,172 +1,254 @@
-"""LaTeX commands with arguments: fractions, roots, matrices, cases, sums."""
+"""LaTeX commands that begin a value: fractions, roots, binomials, number sets, big operators."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from . import nodes
-from .literals import NumeralParser
+from .lexer import Token
 from .nodes import Node, TooBig, Unreadable
-from .parser import FRACTIONS
+from .operators import STARTS, argument, call, subscript
+from .powers import POWER, PRODUCT, SUM
+from .pratt import Parser, Prefix
 
-_BINOMIALS = frozenset({"binom", "dbinom", "tbinom"})
-_MATRICES = {
-    "pmatrix": "()", "bmatrix": "()", "matrix": "()", "smallmatrix": "()", "vmatrix": "||",
-    "Bmatrix": "()",
-    "array": "()", "cases": "cases", "dcases": "cases", "aligned": "rows", "align*": "rows",
-    "align": "rows",
-}  # fmt: skip
+FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
+INTEGRALS = frozenset({"int", "iint", "iiint", "oint"})
 _NUMBER_SETS = frozenset({"R", "Z", "N", "Q", "C"})
+_DIFFERENTIALS = frozenset({"d", "partial"})
 
 
-class CommandParser(NumeralParser):
-    """Adds commands to the expression grammar."""
+def command(parser: Parser) -> Node:
+    """The command in front with its arguments; one in no table is kept as a name."""
+    name = parser.take().value
+    known = parser.grammar.commands.get(name)
+    if known is not None:
+        return parser.count(known(parser))
+    if name in {"end", "forall", "exists", "therefore", "because", "not", "choose"}:
+        raise Unreadable(f"the command \\{name}")
+    arguments: list[Node] = []
+    while parser.here.kind == "group":
+        arguments.append(argument(parser))
+    if not arguments and parser.here.kind in STARTS:
+        arguments.append(parser.inside(POWER))
+    return call(f"\\{name}", *arguments) if arguments else nodes.sym(f"\\{name}")
 
-    def command(self, name: str) -> Node:
-        """The command `name`, which has just been read, with its arguments."""
-        if name in FRACTIONS:
-            return self._fraction()
-        if name in _BINOMIALS:
-            return self.count(
-                nodes.func("binom", self.argument(digit=True), self.argument(digit=True))
-            )
-        match name:
-            case "sqrt":
-                return self._root()
-            case "begin":
-                return self._environment()
-            case "mathbb" | "Bbb":
-                return self._number_set()
-            case "boxed" | "fbox":
-                return self.argument()
-            case "overline" | "widehat" | "overarc":
-                return nodes.sym(f"line {self.subscript()}")
-            case "sum" | "prod":
-                return self._series(name)
-            case _:
-                raise Unreadable(f"the command \\{name}")
 
-    def _fraction(self) -> Node:
-        top, bottom = self.argument(digit=True), self.argument(digit=True)
-        if top.op == bottom.op == "num" and bottom.value:
-            return nodes.num(exact_quotient(top, bottom))
-        return self.count(nodes.over(top, bottom))
+def fraction(parser: Parser) -> Node:
+    """`\\frac{a}{b}`, `\\frac12`, and `\\frac{d}{dx}`."""
+    if (derivative := _derivative(parser)) is not None:
+        return derivative
+    top, bottom = argument(parser, digit=True), argument(parser, digit=True)
+    if top.op == bottom.op == "num" and bottom.value:
+        return nodes.num(exact_quotient(top, bottom))
+    return parser.count(nodes.over(top, bottom))
 
-    def _root(self) -> Node:
-        degree: Node = nodes.num(2)
-        if self.here == ("open", "[", False):
-            self.take()
-            degree = self.deeper(self.set_expression)
-            self.closing("[")
-        radicand = self.argument()
-        exponent = (
-            nodes.num(exact_quotient(nodes.num(1), degree))
-            if degree.op == "num" and degree.value
-            else nodes.over(nodes.num(1), degree)
-        )
-        return self.count(nodes.power(radicand, exponent))
 
-    def _number_set(self) -> Node:
-        name = self.subscript()
-        if name not in _NUMBER_SETS:
-            return nodes.sym(name)
-        while self.here.kind == "sub" or (self.here.kind == "op" and self.here.value == "^"):
-            mark = self.take().value
-            if mark == "^" and self.here.kind == "op":
-                name += self.take().value
+def _derivative(parser: Parser) -> Node | None:
+    """`\\frac{dy}{dx}`, `\\frac{d}{dx} y`: the letters d do not cancel."""
+    letter = parser.ahead(1)
+    if parser.here.kind != "group" or letter[:2] not in {("sym", "d"), ("sym", "partial")}:
+        return None
+    bottom = _after_group(parser.tokens, parser.position)
+    below = [token[:2] for token in parser.tokens[bottom : bottom + 3]]
+    if len(below) < 3 or below[0][0] != "group" or below[1] != letter[:2] or below[2][0] != "sym":
+        return None
+    parser.position += 2
+    order = subscript(parser) if parser.accept("op", "^") else "1"
+    body = None if parser.sees("endgroup") else parser.inside()
+    parser.expect("endgroup")
+    variable = parser.ahead(2)
+    plain = parser.ahead(3).kind == "endgroup"
+    under = subscript(parser)
+    if body is None:
+        body = parser.inside(PRODUCT) if parser.here.kind in STARTS else nodes.sym("")
+    if order == "1" and plain:
+        return nodes.func("derivative", body, nodes.sym(variable.value))
+    return call(f"derivative {order} {under}", body)
+
+
+def _after_group(tokens: list[Token], position: int) -> int:
+    """The place after the braces that open at `position`."""
+    level = 0
+    for place in range(position, len(tokens)):
+        level += {"group": 1, "endgroup": -1}.get(tokens[place].kind, 0)
+        if level == 0:
+            return place + 1
+    return len(tokens) - 1
+
+
+def binomial(parser: Parser) -> Node:
+    """`\\binom{n}{k}`."""
+    return nodes.func("binom", argument(parser, digit=True), argument(parser, digit=True))
+
+
+def root(parser: Parser) -> Node:
+    """`\\sqrt[n]{x}`."""
+    degree: Node = nodes.num(2)
+    if parser.at("open", "["):
+        parser.take()
+        degree = parser.inside()
+        if not parser.accept("close", "]"):
+            raise Unreadable("the degree of a root is not closed")
+    radicand = argument(parser)
+    exponent = (
+        nodes.num(exact_quotient(nodes.num(1), degree))
+        if degree.op == "num" and degree.value
+        else nodes.over(nodes.num(1), degree)
+    )
+    return nodes.power(radicand, exponent)
+
+
+def number_set(parser: Parser) -> Node:
+    """`\\mathbb{R}^+_0`."""
+    name = subscript(parser)
+    if name not in _NUMBER_SETS:
+        return nodes.sym(f"blackboard {name}")
+    while parser.here.kind == "sub" or parser.at("op", "^"):
+        mark = parser.take().value
+        if mark == "^" and parser.here.kind == "op":
+            name += parser.take().value
+        else:
+            name += mark + subscript(parser)
+    return nodes.sym(f"set {name}")
+
+
+def boxed(parser: Parser) -> Node:
+    """A box inside an answer is only a frame."""
+    return argument(parser)
+
+
+def line(parser: Parser) -> Node:
+    """`\\overline{AB}`, `\\overline{z}`: the bar belongs to the name."""
+    return nodes.sym(f"line {subscript(parser)}")
+
+
+# --- big operators ---
+
+
+def series(name: str) -> Prefix:
+    """A reader of `\\sum` or `\\prod` with both bounds."""
+
+    def read(parser: Parser) -> Node:
+        variable, bounds = "", dict[str, Node]()
+        while parser.here.kind == "sub" or parser.at("op", "^"):
+            if parser.take().value == "_":
+                variable, bounds["low"] = _lower_bound(parser)
             else:
-                name += mark + self.subscript()
-        return nodes.sym(f"set {name}")
-
-    def _series(self, name: str) -> Node:
-        bounds: dict[str, Node] = {}
-        variable = ""
-        while self.here.kind == "sub" or (self.here.kind == "op" and self.here.value == "^"):
-            mark = self.take().value
-            if mark == "_":
-                variable, bounds["low"] = self._lower_bound()
-            else:
-                bounds["high"] = self.argument()
+                bounds["high"] = argument(parser)
         if not variable or "high" not in bounds:
             raise Unreadable(f"\\{name} without both bounds")
-        index = nodes.sym(variable)
-        body = nodes.replaced(self.term(), nodes.const(variable), index)
-        return self.count(nodes.func(name, body, index, bounds["low"], bounds["high"]))
+        body = parser.inside(SUM)
+        return bound(name, body, variable, bounds["low"], bounds["high"])
 
-    def _lower_bound(self) -> tuple[str, Node]:
-        self.expect("group")
-        token = self.take()
-        if token.kind != "sym" or not self.accept("rel", "="):
-            raise Unreadable("a lower bound that is not 'k = start'")
-        low = self.deeper(self.set_expression)
-        self.expect("endgroup")
-        return token.value, low
+    return read
 
-    def _environment(self) -> Node:
-        name = self.subscript()
-        kind = _MATRICES.get(name)
-        if kind is None:
-            raise Unreadable(f"the environment {name!r}")
-        if name == "array" and self.here.kind == "group":
-            self.subscript()
-        rows = self._rows()
-        if kind == "cases" and all(len(row) == 1 for row in rows):
-            return Node("list", tuple(row[0] for row in rows), 0, "and")
-        if kind == "cases":
-            return self.count(
-                Node("cases", tuple(cell for row in rows for cell in (row[0], row[-1])))
-            )
-        if kind == "rows":
-            return Node("list", tuple(cell for row in rows for cell in row), 0, ",")
-        if len({len(row) for row in rows}) != 1:
-            raise Unreadable("matrix rows of different length")
-        return self.count(
-            Node("matrix", tuple(cell for row in rows for cell in row), len(rows[0]), kind)
-        )
 
-    def _rows(self) -> list[list[Node]]:
-        rows: list[list[Node]] = [[]]
-        while True:
-            token = self.here
-            if token.kind == "end":
-                break
-            if token.kind == "cmd" and token.value == "end":
-                self.take()
-                self.subscript()
-                break
-            if token.kind == "row":
-                self.take()
-                rows.append([])
-            elif (
-                token.kind == "cell"
-                or (token.kind == "sep" and rows[-1])
-                or token.kind in {"sep", "sign"}
-                or (token.kind == "cmd" and token.value == "hline")
-            ):
-                self.take()
-            else:
-                rows[-1].append(self.deeper(self.cell))
-        kept = [row for row in rows if row]
-        if not kept:
-            raise Unreadable("an empty matrix")
-        return kept
+def _lower_bound(parser: Parser) -> tuple[str, Node]:
+    parser.expect("group")
+    token = parser.take()
+    if token.kind != "sym" or not parser.accept("rel", "="):
+        raise Unreadable("a lower bound that is not 'k = start'")
+    low = parser.inside()
+    parser.expect("endgroup")
+    return token.value, low
 
-    def cell(self) -> Node:
-        """One cell of a matrix or of cases."""
-        if self.here.kind == "word":
-            words: list[str] = []
-            while self.here.kind == "word" and self.here.value in {
-                "if",
-                "for",
-                "when",
-                "otherwise",
-                "else",
-                "and",
-            }:
-                words.append(self.take().value)
-            if self.here.kind in {"row", "cmd", "end", "sign"} and words:
-                return nodes.text("otherwise")
-        return self.item()
+
+def bound(name: str, body: Node, variable: str, *rest: Node) -> Node:
+    """A big operator whose variable has a name of its own, so that the letter is no matter of
+    truth.
+    """
+    depth = max((int(part.note[6:]) for part in nodes.walk(body) if _is_bound(part)), default=0)
+    index = nodes.sym(f"bound {depth + 1}")
+    for old in (nodes.const(variable), nodes.sym(variable)):
+        body = nodes.replaced(body, old, index)
+    return nodes.func(name, body, index, *rest)
+
+
+def _is_bound(node: Node) -> bool:
+    return node.op == "sym" and node.note.startswith("bound ")
+
+
+def integral(parser: Parser) -> Node:
+    """`\\int_a^b f dx`; without bounds it is only a name of what is inside."""
+    low: Node | None = None
+    high: Node | None = None
+    parser.accept("cmd", "limits")
+    while parser.here.kind == "sub" or parser.at("op", "^"):
+        if parser.take().value == "_":
+            low = argument(parser)
+        else:
+            high = argument(parser)
+    variable = _differential(parser)
+    body = nodes.num(1) if parser.here.kind == "differential" else parser.inside(SUM - 1)
+    parser.expect("differential")
+    if low is None and high is None:
+        return call("integral", body, nodes.sym(variable))
+    if low is None or high is None:
+        return call("integral over", body, nodes.sym(variable), low or high or nodes.num(0))
+    return bound("int", body, variable, low, high)
+
+
+def _differential(parser: Parser) -> str:
+    """Find the `dx` of the integral in front, and put a mark of its end in its place; in the top
+    of a fraction the one is left: `\\int \\frac{dx}{x}`.
+    """
+    tokens, open_integrals, level = parser.tokens, 1, 0
+    for place in range(parser.position, len(tokens) - 1):
+        token, after = tokens[place], tokens[place + 1]
+        level += {"group": 1, "open": 1, "endgroup": -1, "close": -1}.get(token.kind, 0)
+        if level < 0:
+            break
+        if token.kind == "cmd" and token.value in INTEGRALS:
+            open_integrals += 1
+        if token[:2] != ("sym", "d") or after.kind not in {"sym", "const"}:
+            continue
+        open_integrals -= 1
+        if open_integrals:
+            continue
+        mark = tokens[place]._replace(kind="differential", value="")
+        if level == 0:
+            tokens[place : place + 2] = [mark]
+            return after.value
+        alone = tokens[place - 1].kind == "group" and tokens[place + 2].kind == "endgroup"
+        one = [mark._replace(kind="num", value="1")] if alone else []
+        tokens[place : place + 2] = one
+        end = place
+        while tokens[end].kind != "end" and level > 0:
+            level += {"group": 1, "open": 1, "endgroup": -1, "close": -1}.get(tokens[end].kind, 0)
+            end += 1
+        end = _after_group(tokens, end) if tokens[end].kind == "group" else end
+        tokens.insert(end, mark)
+        return after.value
+    raise Unreadable("an integral without its differential")
+
+
+def limit(parser: Parser) -> Node:
+    """`\\lim_{x \\to a^+} f`; it takes the whole sum, which has the same value."""
+    if not parser.accept("sub") or not parser.accept("group"):
+        raise Unreadable("a limit that does not say where")
+    variable = parser.take()
+    if variable.kind != "sym" or not parser.accept("rel", "->"):
+        raise Unreadable("a limit that is not 'x to a'")
+    side = _side(parser)
+    target = parser.inside()
+    parser.expect("endgroup")
+    return bound(f"lim{side}", parser.inside(SUM - 1), variable.value, target)
+
+
+def _side(parser: Parser) -> str:
+    """`0^+` before the end of the braces: its sign, taken out of the tokens."""
+    tokens, end = parser.tokens, parser.position
+    while tokens[end].kind not in {"end", "endgroup"} or tokens[end - 2].kind == "group":
+        end += 1
+        if end >= len(tokens) - 1:
+            return ""
+    sign, start = tokens[end - 1], end - 2
+    if sign.kind == "endgroup":
+        sign, start = tokens[end - 2], end - 4
+    if sign.kind != "op" or sign.value not in "+-" or tokens[start][:2] != ("op", "^"):
+        return ""
+    del tokens[start:end]
+    return sign.value
 
 
 def exact_quotient(top: Node, bottom: Node) -> nodes.Exact:

@@ -10,7 +10,17 @@ import re
 from typing import NamedTuple
 
 from .nodes import TooBig, Unreadable
-from .spellings import COMMANDS, DECORATED, ESCAPES, SIGNS, SPELLED, TEXT_COMMANDS, WORDED
+from .spellings import (
+    BOLD,
+    COMMANDS,
+    DECORATED,
+    ESCAPES,
+    LETTERED,
+    SIGNS,
+    SPELLED,
+    TEXT_COMMANDS,
+    WORDED,
+)
 from .vocabulary import ALIASES, CONNECTIVES, FUNCTIONS, GREEK, is_word
 
 MAX_TOKENS = 1500
@@ -184,16 +194,19 @@ def _text_command(
     start, end, after = _argument(source, position)
     inside = source[start:end]
     plain = _STYLING.sub("", inside)
-    if name == "bar" and plain.isdigit():
-        tokens += [Token("cmd", "bar"), Token("num", plain)]
+    if name in {"bar", "dot"} and plain.isdigit():
+        tokens += [Token("cmd", name), Token("num", plain)]
         return after
     if name in DECORATED and plain:
-        tokens.append(Token("sym", f"{name} {plain}", spaced))
+        tokens.append(Token("sym", f"{name.removeprefix('wide')} {plain}", spaced))
         return after
     if name == "mathbf" and plain in {"R", "Z", "N", "Q"}:
         name, inside = "", rf"\mathbb{{{plain}}}"
     if name == "operatorname" and inside.strip() in FUNCTIONS:
         tokens.append(Token("func", inside.strip(), spaced))
+        return after
+    if (name in BOLD and len(plain) == 1 and plain.isalpha()) or (name in LETTERED and plain):
+        tokens.append(Token("sym", f"{'bold' if name in BOLD else name} {plain}", spaced))
         return after
     single = len(inside.strip()) == 1
     first = len(tokens)

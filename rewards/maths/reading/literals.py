@@ -1,101 +1,148 @@
-"""Numerals inside formulas: repeating decimals, mixed fractions, number bases."""
+"""Numerals inside formulas: repeating decimals, mixed fractions, number bases, number words."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from . import nodes
+from .commands import FRACTIONS, fraction
 from .nodes import Node, TooBig, Unreadable
-from .numerals import MAX_DIGITS, exact_numeral, is_repeating, repeating
-from .parser import FRACTIONS, ExpressionParser
+from .numerals import MAX_DIGITS, exact_numeral, from_words, is_repeating, repeating
+from .operators import subscript
+from .pratt import Parser
+from .vocabulary import FRACTION_WORDS, NUMBER_WORDS
 
 _BASE_NAMES = {
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "twelve": 12,
-    "sixteen": 16,
-}
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "twelve": 12, "sixteen": 16,
+}  # fmt: skip
 
 
-class NumeralParser(ExpressionParser):
-    """Adds numerals to the expression grammar."""
-
-    def number(self) -> Node:
-        """A numeral and what may stick to it: repeating decimals, mixed fractions, a base."""
-        written = self.take().value
-        if len(written) > MAX_DIGITS:
-            raise TooBig(f"a number of more than {MAX_DIGITS} digits")
-        if self._repeats(written):
-            return self._repeating(written)
-        node = exact_numeral(written)
-        if node.op == "num" and isinstance(node.value, int):
-            node = self._mixed(node)
-        if self.here.kind == "sub":
-            self.take()
-            return self.based(written)
+def number(parser: Parser) -> Node:
+    """A numeral and what may stick to it: repeating decimals, mixed fractions, a base."""
+    written = parser.take().value
+    if len(written) > MAX_DIGITS:
+        raise TooBig(f"a number of more than {MAX_DIGITS} digits")
+    if _repeats(parser, written):
+        return _repeating(parser, written)
+    node = exact_numeral(written)
+    if node.op == "num" and isinstance(node.value, int):
+        node = _mixed(parser, node)
+    if parser.here.kind != "sub":
         return node
+    parser.take()
+    return based(parser, written)
 
-    def _repeats(self, written: str) -> bool:
-        if self.here.kind == "dots":
-            return is_repeating(written)
-        offset = 1 if self.here.kind == "sign" and self.here.value == "." else 0
-        token = self.ahead(offset)
-        return (
-            token.kind == "cmd"
-            and token.value in {"overline", "dot", "bar"}
-            and self.ahead(offset + 1).kind in {"group", "num"}
-        )
 
-    def _repeating(self, written: str) -> Node:
-        if self.accept("dots"):
-            return repeating(written, written[-1])
-        if self.accept("sign"):
-            written += "."
-        self.take()
-        digits = self.subscript()
-        while self.here.kind == "cmd" and self.here.value == "dot":
-            self.take()
-            digits += self.subscript()
-        if "." not in written or not digits.isdigit() or len(digits) > 100:
-            raise Unreadable("a bar over something that is not decimals")
-        return repeating(written, digits)
+def point_first(parser: Parser) -> Node:
+    """`.5` whose point stood alone."""
+    parser.take()
+    if parser.here.kind != "num" or not parser.here.value.isdigit():
+        raise Unreadable("a point where a value should be")
+    return exact_numeral("." + parser.take().value)
 
-    def _mixed(self, whole: Node) -> Node:
-        """`2\\frac13` and `2 1/3` are 7/3; anything else after a whole number is a factor."""
-        token, start, made = self.here, self.position, self.made
-        if token.kind == "cmd" and token.value in FRACTIONS:
-            part = self.atom()
-        elif (
-            token.kind == "num"
-            and token.spaced
-            and self.ahead().value == "/"
-            and self.ahead(2).kind == "num"
-        ):
-            top, bottom = exact_numeral(token.value), exact_numeral(self.ahead(2).value)
-            if top.op != "num" or bottom.op != "num" or not bottom.value:
-                return whole
-            self.position += 3
-            part = nodes.num(Fraction(top.value) / bottom.value)
-        else:
+
+def based(parser: Parser, digits: str) -> Node:
+    """The number with these digits and the base in front."""
+    named = subscript(parser).strip("() ").lower()
+    base = _BASE_NAMES.get(named)
+    if base is None:
+        if not named.isdigit() or len(named) > 3:
+            raise Unreadable(f"a number with the subscript {named!r}")
+        base = int(named)
+    return Node("based", (), base, digits)
+
+
+def in_words(parser: Parser) -> Node:
+    """Number words, a name before an equals sign, a single letter, `infinity`."""
+    if (name := _name_in_words(parser)) is not None:
+        return name
+    words: list[str] = []
+    while parser.here.kind == "word" and (
+        parser.here.value.lower() in NUMBER_WORDS or (words and _goes_on(parser))
+    ):
+        words.append(parser.take().value.lower())
+        if parser.here == ("op", "-", False) and parser.ahead().kind == "word":
+            parser.take()
+        if parser.here.value == "a" and parser.ahead().value in FRACTION_WORDS:
+            parser.take()
+    node = from_words(words)
+    if node is not None:
+        return node
+    if not words and len(parser.here.value) == 1:
+        return nodes.sym(parser.take().value)
+    if not words and parser.here.value in {"infinity", "infinite"}:
+        parser.take()
+        return nodes.INFINITY
+    raise Unreadable(f"the word {parser.here.value!r}")
+
+
+def _name_in_words(parser: Parser) -> Node | None:
+    """`Area = 840`: words before an equals sign are a name."""
+    end = parser.position
+    while parser.tokens[end].kind == "word":
+        end += 1
+    if parser.tokens[end][:2] != ("rel", "="):
+        return None
+    words = [parser.take().value for _ in range(end - parser.position)]
+    return nodes.text(" ".join(words).casefold())
+
+
+def _goes_on(parser: Parser) -> bool:
+    """`one hundred and five`, `two and a half`."""
+    if parser.here.value != "and":
+        return False
+    half = parser.ahead().value == "a" and parser.ahead(2).value in FRACTION_WORDS
+    return half or (parser.ahead().kind == "word" and parser.ahead().value in NUMBER_WORDS)
+
+
+def _repeats(parser: Parser, written: str) -> bool:
+    if parser.here.kind == "dots":
+        return is_repeating(written)
+    offset = 1 if parser.at("sign", ".") else 0
+    token = parser.ahead(offset)
+    return (
+        token.kind == "cmd"
+        and token.value in {"overline", "dot", "bar"}
+        and parser.ahead(offset + 1).kind in {"group", "num"}
+    )
+
+
+def _repeating(parser: Parser, written: str) -> Node:
+    if parser.accept("dots"):
+        return repeating(written, written[-1])
+    if parser.accept("sign"):
+        written += "."
+    parser.take()
+    digits = subscript(parser)
+    while parser.at("cmd", "dot"):
+        parser.take()
+        digits += subscript(parser)
+    if "." not in written or not digits.isdigit() or len(digits) > 100:
+        raise Unreadable("a bar over something that is not decimals")
+    return repeating(written, digits)
+
+
+def _mixed(parser: Parser, whole: Node) -> Node:
+    """`2\\frac13` and `2 1/3` are 7/3; anything else after a whole number is a factor."""
+    token, start, made = parser.here, parser.position, parser.made
+    if token.kind == "cmd" and token.value in FRACTIONS:
+        parser.take()
+        part = parser.deeper(fraction)
+    elif (
+        token.kind == "num"
+        and token.spaced
+        and parser.ahead().value == "/"
+        and parser.ahead(2).kind == "num"
+    ):
+        top, bottom = exact_numeral(token.value), exact_numeral(parser.ahead(2).value)
+        if top.op != "num" or bottom.op != "num" or not bottom.value:
             return whole
-        if part.op == "num" and 0 < part.value < 1:
-            return nodes.num(whole.value + part.value)
-        self.position, self.made = start, made
+        parser.position += 3
+        part = nodes.num(Fraction(top.value) / bottom.value)
+    else:
         return whole
-
-    def based(self, digits: str) -> Node:
-        """The number with these digits and the base in front."""
-        named = self.subscript().strip("() ").lower()
-        base = _BASE_NAMES.get(named)
-        if base is None:
-            if not named.isdigit() or len(named) > 3:
-                raise Unreadable(f"a number with the subscript {named!r}")
-            base = int(named)
-        return Node("based", (), base, digits)
+    if part.op == "num" and 0 < part.value < 1:
+        return nodes.num(whole.value + part.value)
+    parser.position, parser.made = start, made
+    return whole

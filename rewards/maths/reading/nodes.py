@@ -13,7 +13,8 @@ decimal, a unit, the shape of a bracket).
     add mul    terms, factors
     pow        base, exponent
     func       arguments         note: name (sin, log, sqrt is a pow, ...)
-    call       arguments         note: name of an unknown function (f, g)
+    call       arguments         note: name of a function (f, g) or of an operator of which
+        nothing is known
     pm         (left,) right     note: "+-" or "-+"
     bracket    items             note: "()", "[]", "(]", "[)"
     set list   items             list note: "," "and" "or"
@@ -29,6 +30,7 @@ decimal, a unit, the shape of a bracket).
     matrix     cells             value: columns; note: "()" or "||"
     cases      value, condition, value, condition ...
     text       -                 note: words, lower case
+    opaque     -                 note: what could not be read, as it was written
 """
 
 from __future__ import annotations
@@ -151,8 +153,8 @@ def shape(node: Node) -> Shape:
         ops.add(op)
         if args:
             stack.extend(args)
-            opaque = opaque or op == "call" or note == "series"
-        elif op == "sym":
+            opaque = opaque or op == "call" or note.startswith("series")
+        elif op == "sym" and not note.startswith("bound "):
             names.add(note)
         elif op == "const":
             imaginary = imaginary or note == "i"
@@ -160,8 +162,10 @@ def shape(node: Node) -> Shape:
 
 
 def symbols(node: Node) -> set[str]:
-    """The names of the variables in `node`."""
-    return {part.note for part in walk(node) if part.op == "sym"}
+    """The names of the free variables in `node`."""
+    return {
+        part.note for part in walk(node) if part.op == "sym" and not part.note.startswith("bound ")
+    }
 
 
 def has(node: Node, *ops: str) -> bool:

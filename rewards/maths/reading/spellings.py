@@ -1,28 +1,49 @@
-"""What commands and signs mean to the reader: one table each, and nothing else.
+"""What commands and signs are to the reader, as tables: (kind of token, value).
 
-A token is (kind, value); the grammar in `parser`, `atoms` and `reader` knows the kinds.
+`grammar.py` says what each kind means. A command that is in no table is kept as it is written, in
+its place: an unknown operator or ornament never disappears.
 """
 
 from __future__ import annotations
 
 from .vocabulary import words
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "cdot": ("op", "*"), "times": ("op", "*"), "ast": ("op", "*"), "div": ("op", "/"),
+Meaning = tuple[str, str]
+
+
+def _each(kind: str, names: str) -> dict[str, Meaning]:
+    """Commands that keep their own name as their value."""
+    return {name: (kind, name) for name in names.split()}
+
+
+COMMANDS: dict[str, Meaning] = {
+    "cdot": ("op", "·"), "times": ("op", "×"), "ast": ("op", "*"), "div": ("op", "/"),
     "over": ("op", "/"),
     "pm": ("pm", "+-"), "mp": ("pm", "-+"),
     "le": ("rel", "<="), "leq": ("rel", "<="), "leqslant": ("rel", "<="), "leqq": ("rel", "<="),
     "ge": ("rel", ">="), "geq": ("rel", ">="), "geqslant": ("rel", ">="), "geqq": ("rel", ">="),
     "lt": ("rel", "<"), "gt": ("rel", ">"), "ne": ("rel", "!="), "neq": ("rel", "!="),
-    "approx": ("rel", "~="), "simeq": ("rel", "~="), "doteq": ("rel", "="), "equiv": ("rel", "=="),
-    "sim": ("rel", "~"),
+    "approx": ("rel", "~="), "simeq": ("rel", "~="), "approxeq": ("rel", "~="),
+    "thickapprox": ("rel", "~="), "doteq": ("rel", "="), "coloneqq": ("rel", "="),
+    "triangleq": ("rel", "="), "equiv": ("rel", "=="),
     "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"),
-    "rightarrow": ("rel", "->"),
-    "mapsto": ("rel", "->"), "subset": ("rel", "subset"), "subseteq": ("rel", "subset"),
-    "parallel": ("rel", "||"),
-    "perp": ("rel", "perp"), "propto": ("rel", "~"), "cong": ("rel", "cong"),
-    "cup": ("setop", "union"), "cap": ("setop", "inter"), "setminus": ("setop", "minus"),
-    "backslash": ("setop", "minus"),
+    "rightarrow": ("rel", "->"), "longrightarrow": ("rel", "->"), "mapsto": ("rel", "->"),
+    "gets": ("rel", "leftarrow"), "parallel": ("rel", "||"), "subsetneqq": ("rel", "subsetneq"),
+    **_each("rel", "sim propto perp cong asymp subset subseteq subsetneq supset supseteq supsetneq "
+            "ll gg prec succ preceq succeq vdash models ni nmid leftarrow leftrightarrow "
+            "longleftarrow longleftrightarrow rightleftharpoons hookrightarrow nparallel nsubseteq "
+            "ngeq nleq nless ngtr ncong"),
+    "land": ("land", "land"), "wedge": ("land", "land"), "lor": ("lor", "lor"),
+    "vee": ("lor", "lor"), "neg": ("not", "neg"), "lnot": ("not", "neg"),
+    "Rightarrow": ("arrow", "Rightarrow"), "implies": ("arrow", "Rightarrow"),
+    "Longrightarrow": ("arrow", "Rightarrow"), "Leftarrow": ("arrow", "Leftarrow"),
+    "impliedby": ("arrow", "Leftarrow"), "Leftrightarrow": ("arrow", "iff"),
+    "Longleftrightarrow": ("arrow", "iff"), "iff": ("arrow", "iff"),
+    "cup": ("setop", "union"), "bigcup": ("setop", "union"), "cap": ("setop", "inter"),
+    "setminus": ("setop", "minus"), "backslash": ("setop", "minus"),
+    "smallsetminus": ("setop", "minus"),
+    **_each("binary", "oplus otimes ominus oslash odot star bullet diamond wr amalg uplus sqcup "
+            "sqcap barwedge veebar ltimes rtimes boxplus boxtimes bowtie"),
     "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""),
     "varnothing": ("emptyset", ""),
     "degree": ("degree", ""), "circ": ("circ", ""), "prime": ("prime", "'"),
@@ -33,26 +54,29 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lfloor": ("open", "floor"), "rfloor": ("close", "floor"), "lceil": ("open", "ceil"),
     "rceil": ("close", "ceil"),
     "mid": ("bar", "|"), "vert": ("bar", "|"), "lvert": ("bar", "|"), "rvert": ("bar", "|"),
-    "Vert": ("bar", "||"),
+    "Vert": ("bar", "||"), "lVert": ("bar", "||"), "rVert": ("bar", "||"),
     "ldots": ("dots", ""), "cdots": ("dots", ""), "dots": ("dots", ""), "dotsc": ("dots", ""),
     "dotsb": ("dots", ""),
-    "pmod": ("mod", ""), "bmod": ("mod", ""), "mod": ("mod", ""), "lor": ("word", "or"),
-    "land": ("word", "and"),
-    "vee": ("word", "or"), "wedge": ("word", "and"), "colon": ("sign", ":"), "newline": ("row", ""),
-    "exp": ("func", "exp"), "text": ("text", ""), "neg": ("sign", "~"),
-    "imath": ("sym", "i"), "jmath": ("sym", "j"), "pounds": ("currency", "pound"),
-    "euro": ("currency", "euro"),
+    "pmod": ("mod", ""), "bmod": ("mod", ""), "mod": ("mod", ""),
+    "colon": ("sign", ":"), "newline": ("row", ""),
+    "exp": ("func", "exp"), "imath": ("sym", "i"), "jmath": ("sym", "j"),
+    "pounds": ("currency", "pound"), "euro": ("currency", "euro"),
 }  # fmt: skip
 TEXT_COMMANDS = words(
     "text textbf textit textrm texttt textsf textnormal mbox hbox mathrm mathbf mathit mathsf "
     "mathcal mathscr mathfrak operatorname operatorname* boldsymbol bm bold emph underline "
-    "vec hat bar tilde overrightarrow"
+    "vec hat bar tilde dot ddot widehat widetilde overrightarrow"
 )
 WORDED = words(
     "text textbf textit textrm texttt textsf textnormal mbox hbox mathrm operatorname emph"
 )
-DECORATED = words("vec hat bar tilde overrightarrow")
-SIGNS: dict[str, tuple[str, str]] = {
+DECORATED = words("vec hat bar tilde dot ddot widehat widetilde overrightarrow")
+"""Ornaments: they are part of the name below them."""
+LETTERED = words("mathcal mathscr mathfrak")
+"""Alphabets in which a letter is another letter."""
+BOLD = words("mathbf boldsymbol bm bold")
+"""A bold letter is a vector or a matrix to the operators around it, else the plain letter."""
+SIGNS: dict[str, Meaning] = {
     "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"),
     "**": ("op", "^"),
     "_": ("sub", "_"), "!": ("fact", "!"), "'": ("prime", "'"), "%": ("percent", ""),
@@ -60,7 +84,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     ">=": ("rel", ">="),
     "!=": ("rel", "!="), "<>": ("rel", "!="), "==": ("rel", "="), ":=": ("rel", "="),
     "->": ("rel", "->"),
-    "=>": ("rel", "=>"), "+-": ("pm", "+-"), "+/-": ("pm", "+-"),
+    "=>": ("arrow", "Rightarrow"), "+-": ("pm", "+-"), "+/-": ("pm", "+-"),
     "(": ("open", "("), ")": ("close", ")"), "[": ("open", "["), "]": ("close", "]"),
     "{": ("group", "{"),
     "}": ("endgroup", "}"), "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"),
@@ -68,15 +92,17 @@ SIGNS: dict[str, tuple[str, str]] = {
     "&": ("cell", "&"), "£": ("currency", "pound"), "€": ("currency", "euro"),
     "¥": ("currency", "yen"), "¢": ("currency", "cent"), "\\": ("setop", "minus"),
 }  # fmt: skip
-ESCAPES: dict[str, tuple[str, str]] = {
+ESCAPES: dict[str, Meaning] = {
     "\\{": ("open", "{"), "\\}": ("close", "}"), "\\|": ("bar", "||"), "\\%": ("percent", ""),
     "\\$": ("currency", "dollar"), "\\&": ("cell", "&"), "\\_": ("sub", "_"), "\\#": ("sign", "#"),
     "\\\\": ("row", ""), "\\'": ("prime", "'"), "\\-": ("space", ""), "\\/": ("space", ""),
 }  # fmt: skip
-SPELLED: dict[str, tuple[str, str]] = {
+SPELLED: dict[str, Meaning] = {
     "sqrt": ("cmd", "sqrt"), "frac": ("cmd", "frac"), "dfrac": ("cmd", "frac"),
-    "tfrac": ("cmd", "frac"), "binom": ("cmd", "binom"), "cdot": ("op", "*"), "pi": ("const", "pi"),
+    "tfrac": ("cmd", "frac"), "binom": ("cmd", "binom"), "cdot": ("op", "·"), "pi": ("const", "pi"),
     "infinity": ("const", "inf"), "inf": ("const", "inf"), "infty": ("const", "inf"),
     "mod": ("mod", ""), "leq": ("rel", "<="), "geq": ("rel", ">="), "neq": ("rel", "!="),
 }  # fmt: skip
 """Commands that lost their backslash; none of them is a word of English."""
+OPPOSITE = {"=": "!=", "in": "notin", "<": ">=", ">": "<=", "<=": ">", ">=": "<"}
+"""What `\\not` makes of a relation."""

@@ -124,9 +124,13 @@ def unit_symbol(word: str) -> str | None:
     for form in (lowered, lowered.removesuffix("s"), lowered.removesuffix("es")):
         if form in _UNIT_WORDS:
             return _UNIT_WORDS[form]
-        if form in UNITS:
+        if form in UNITS and (word[:1].islower() or word.rstrip(".") in _UNIT_SPELLINGS):
             return form
     return None
+
+
+_UNIT_SPELLINGS = words("Km KM Cm CM MM Kg KG ML Ml FT Ft LB Lb Lbs OZ Oz MPH Mph KPH Min Hz Sec")
+"""Capitals in which symbols of units are met; `Mm` is a product of two masses."""
 
 
 _CAPITALS = words("AND OR USD EUR GBP INR RMB CNY JPY")

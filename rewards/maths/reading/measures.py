@@ -1,0 +1,127 @@
+"""Units, degrees and counted things after a value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from . import nodes
+from .nodes import Node, Unreadable
+from .numerals import exact_numeral
+from .powers import SUM
+from .pratt import Parser
+from .units import dimension, read_unit
+from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS
+
+EXACT = frozenset({"num", "dec"})
+_TEMPERATURES = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "degF"}
+
+
+def with_unit(parser: Parser, node: Node) -> Node | None:
+    """`5 cm`, `2 million`, `18 eggs`, `30 degrees`: the word after a value."""
+    word = parser.here.value
+    if word in CONNECTIVES or word in QUALIFIERS or word == "to":
+        return None
+    if word in {"degree", "degrees", "deg"}:
+        parser.take()
+        return temperature(parser, Node("degree", (node,)))
+    if word in {"percent", "percentage", "pct"}:
+        parser.take()
+        return Node("percent", (node,))
+    if word in SCALES and node == nodes.sym("a"):
+        node = nodes.num(1)
+    if word in SCALES and node.op in EXACT:
+        parser.take()
+        return nodes.num(node.value * SCALES[word])
+    if word == "i":
+        parser.take()
+        return nodes.mul(node, nodes.const("i"))
+    parser.position, unit = read_unit(parser.tokens, parser.position)
+    return _compound(parser, Node("quantity", (node,), 0, unit))
+
+
+def counted(parser: Parser, node: Node) -> Node | None:
+    """`24 (ways)`: the unit in brackets."""
+    if not words_in_brackets(parser):
+        return None
+    parser.take()
+    made = with_unit(parser, node)
+    if made is None or parser.here.kind != "close":
+        raise Unreadable("words in brackets after a value")
+    parser.take()
+    return made
+
+
+def words_in_brackets(parser: Parser) -> bool:
+    """Whether the bracket in front holds nothing but words."""
+    if parser.here != ("open", "(", True) or parser.ahead().kind != "word":
+        return False
+    word, end = parser.ahead().value, 1
+    while parser.ahead(end).kind == "word":
+        end += 1
+    return parser.ahead(end).kind == "close" and word not in QUALIFIERS | NUMBER_WORDS
+
+
+def ends_in_unit(parser: Parser, factors: list[Node]) -> bool:
+    """`1.73 m`: a number, a space and a letter that names a unit are a quantity."""
+    if len(factors) != 2 or parser.here.kind not in {"end", "num"}:
+        return False
+    if parser.tokens[0].kind != "num":
+        return False
+    token, (value, letter) = parser.tokens[parser.position - 1], factors
+    spaced = token.spaced and token.value in UNIT_LETTERS
+    return spaced and value.op in EXACT and letter == nodes.sym(token.value)
+
+
+def lettered(parser: Parser, value: Node, unit: str) -> Node:
+    """The quantity that `ends_in_unit` found, and a smaller one after it."""
+    return _compound(parser, Node("quantity", (value,), 0, unit))
+
+
+def _compound(parser: Parser, node: Node) -> Node:
+    """`1 hour 30 minutes`, `1 hour and 30 minutes`: the next quantity of the same dimension and
+    a smaller unit is added.
+    """
+    joined = parser.here.kind in {"word", "sep"} and parser.here.value in {"and", ","}
+    if parser.ahead(joined).kind != "num" or node.args[0].op not in EXACT:
+        return node
+    first = dimension(node.note)
+    start, made = parser.position, parser.made
+    parser.position += joined
+    second = parser.expression(SUM) if first is not None else node
+    scale = dimension(second.note) if second.op == "quantity" else None
+    fits = first and scale and scale[1] == first[1] and scale[0] < first[0]
+    if first and scale and fits and second.args[0].op in EXACT:
+        total = Fraction(node.args[0].value) * first[0] / scale[0] + second.args[0].value
+        return second._replace(args=(nodes.num(total),))
+    if not joined:
+        raise Unreadable("two quantities side by side")
+    parser.position, parser.made = start, made
+    return node
+
+
+def temperature(parser: Parser, node: Node) -> Node:
+    """`25 degrees C`: a temperature."""
+    if parser.here.kind not in {"sym", "word"} or parser.here.value not in _TEMPERATURES:
+        return node
+    return Node("quantity", node.args, 0, _TEMPERATURES[parser.take().value])
+
+
+def arc_minutes(parser: Parser, node: Node) -> Node:
+    """`60^\\circ 30'`: minutes and seconds of arc after degrees."""
+    if parser.here.kind != "num":
+        return node
+    value, scale = node.args[0], 60
+    while parser.here.kind == "num" and scale <= 3600:
+        minutes = exact_numeral(parser.take().value)
+        parser.accept("op", "^")
+        braced = parser.accept("group")
+        marked = parser.sees("prime")
+        while parser.accept("prime"):
+            pass
+        if not marked:
+            raise Unreadable("a number after degrees that is not marked as minutes")
+        if braced:
+            parser.expect("endgroup")
+        value = nodes.add(value, nodes.num(Fraction(minutes.value) / scale))
+        scale *= 60
+    return Node("degree", (value,))

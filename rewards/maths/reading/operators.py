@@ -1,0 +1,431 @@
+"""What may follow a value: sums, products, powers, marks, relations, set operations, logic.
+
+Every function extends the value on its left, or returns None if it does not fit there. Operators
+that are only names to the reader become calls: their sides stay apart and in order.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+from . import nodes
+from .measures import arc_minutes, ends_in_unit, lettered, temperature, words_in_brackets
+from .nodes import Exact, Node, TooBig, Unreadable
+from .powers import ARROW, BINARY, LAND, LOR, POWER, PRODUCT, RATIO, RELATION, SET, SUM
+from .pratt import Parser
+from .spellings import OPPOSITE
+from .vocabulary import NUMBER_WORDS
+
+MAX_SIDES = 24
+EXACT = frozenset({"num", "dec"})
+SETS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
+STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})
+"""Kinds of tokens that can begin a factor."""
+STOPS = frozenset(
+    {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
+)
+"""Commands that are no operator."""
+_CLAIMS = frozenset({"rel", "num", "dec", "given"})
+_ARROWED = ("vec ", "bold ", "hat ", "overrightarrow ", "set ")
+
+
+def call(name: str, *sides: Node) -> Node:
+    """An operator that is only a name: nothing is known about it but its sides, in order."""
+    return Node("call", sides, 0, name)
+
+
+# --- sums ---
+
+
+def sum_of(parser: Parser, left: Node) -> Node:
+    """Terms joined by + and -, with plus-minus and dots."""
+    terms, dots = [left], False
+    while True:
+        token = parser.here
+        if token.kind == "pm":
+            parser.take()
+            terms = [Node("pm", (nodes.add(*terms), parser.expression(SUM)), 0, token.value)]
+        elif token.kind == "op" and token.value in "+-":
+            parser.take()
+            if parser.accept("dots"):
+                dots = True
+                terms.append(nodes.sym("..."))
+                continue
+            term = parser.expression(SUM)
+            if token.value == "-" and len(terms) == 1 and left.op in SETS:
+                terms = [Node("minus", (left, term))]
+            else:
+                terms.append(nodes.neg(term) if token.value == "-" else term)
+        else:
+            break
+    if dots:
+        return dotted_sum(terms)
+    if terms[-1].op == "given":
+        last = terms.pop()
+        return last._replace(args=(nodes.add(*terms, last.args[0]), last.args[1]))
+    return nodes.add(*terms)
+
+
+def dotted_sum(terms: list[Node]) -> Node:
+    """`1 + 2 + ... + n`: by its ends and its step where that is plain, else term by term."""
+    place = terms.index(nodes.sym("..."))
+    steps = {_step(*pair) for pair in (*pairwise(terms[:place]), *pairwise(terms[place + 1 :]))}
+    if len(steps) != 1 or None in steps or place + 1 == len(terms):
+        return call("+", *terms)
+    return nodes.func(f"series {steps.pop()}", terms[0], terms[-1])
+
+
+def _step(first: Node, second: Node) -> Exact | None:
+    """By how much one term is more or less than the other, or its subscript is."""
+    if first.op == second.op == "num":
+        return nodes.magnitude(second.value - first.value)
+    (stem, one), (other, two) = (node.note.rpartition("_")[::2] for node in (first, second))
+    found = _INDEX.fullmatch(one), _INDEX.fullmatch(two)
+    if not stem or stem != other or not found[0] or not found[1] or found[0][1] != found[1][1]:
+        return None
+    return abs(int(found[0][2] or 0) - int(found[1][2] or 0))
+
+
+_INDEX = re.compile(r"([A-Za-z]*)([+-]?\d{1,6})?")
+
+
+def signed(parser: Parser) -> Node:
+    """A value with a sign in front; the sign covers the whole product."""
+    return _signed(parser, SUM)
+
+
+def _signed(parser: Parser, floor: int) -> Node:
+    sign = parser.take().value
+    node = parser.inside(floor)
+    return nodes.neg(node) if sign == "-" else node
+
+
+def plus_minus(parser: Parser) -> Node:
+    """`\\pm x`."""
+    sign = parser.take().value
+    return Node("pm", (parser.expression(SUM),), 0, sign)
+
+
+# --- products ---
+
+
+def product_of(parser: Parser, left: Node) -> Node | None:
+    """Factors joined by *, / or nothing."""
+    factors, start = [left], parser.position
+    while True:
+        token = parser.here
+        if token.kind == "op" and token.value in "*·×/":
+            _explicit_factor(parser, factors)
+        elif starts_factor(parser, factors[-1]) and not ends_in_unit(parser, factors):
+            factors.append(parser.expression(PRODUCT))
+            if factors[-1].op == "rel":
+                return Node("given", (nodes.mul(*factors[:-1]), factors[-1]))
+        else:
+            break
+    if ends_in_unit(parser, factors):
+        return lettered(parser, factors[0], factors[1].note)
+    return None if parser.position == start else nodes.mul(*factors)
+
+
+def _explicit_factor(parser: Parser, factors: list[Node]) -> None:
+    operator = parser.take().value
+    if parser.here.kind == "dots":
+        raise Unreadable("a product with dots")
+    negative = parser.here.kind == "op" and parser.here.value in "+-"
+    factor = _signed(parser, PRODUCT) if negative else parser.expression(PRODUCT)
+    last = factors[-1]
+    if operator == "/":
+        if last.op == factor.op == "num" and factor.value != 0:
+            factors[-1] = nodes.num(Fraction(last.value) / factor.value)
+        else:
+            factors.append(nodes.power(factor, nodes.MINUS_ONE))
+    elif operator in "·×" and _is_directed(last, factor):
+        factors[-1] = call(operator, last, factor)
+    else:
+        factors.append(factor)
+
+
+def _is_directed(left: Node, right: Node) -> bool:
+    """Whether a cross or a dot between these is the product of vectors or sets."""
+    nabla = nodes.sym("nabla")
+    return nabla in {left, right} or (_has_direction(left) and _has_direction(right))
+
+
+def _has_direction(node: Node) -> bool:
+    if node.op == "sym":
+        return node.note.startswith(_ARROWED)
+    if node.op in {"add", "mul"}:
+        return any(_has_direction(part) for part in node.args)
+    return node.op in SETS or (node.op == "call" and node.note == "×")
+
+
+def starts_factor(parser: Parser, last: Node) -> bool:
+    """Whether the token in front multiplies the factor before it."""
+    token = parser.here
+    match token.kind:
+        case "num":
+            return last.op not in EXACT
+        case "open" if parser.ahead().kind == "mod" or words_in_brackets(parser):
+            return False
+        case "open" if token.value == "[":
+            return not parser.french and parser.ahead().kind not in {"end", "setop"}
+        case "bar":
+            return not parser.bar_ends and token.value == "|"
+        case "sym" if token.value == "U" and last.op in SETS:
+            return False
+        case "cmd":
+            return token.value in parser.grammar.commands
+        case _:
+            return token.kind in STARTS
+
+
+# --- powers and marks ---
+
+
+def raised(parser: Parser, base: Node) -> Node:
+    """A value to a power; a circle or a prime as exponent is a mark."""
+    parser.take()
+    if _circle(parser):
+        return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
+    if parser.here.kind == "prime" or (
+        parser.here.kind == "group" and parser.ahead().kind == "prime"
+    ):
+        braced = parser.accept("group")
+        node = primed(parser, base)
+        if braced:
+            parser.expect("endgroup")
+        return node
+    if parser.here.kind == "op" and parser.here.value in "*·×":
+        parser.take()
+        return call("^*", base)
+    return nodes.power(base, parser.deeper(exponent))
+
+
+def exponent(parser: Parser) -> Node:
+    """What stands after ^; towers group to the right."""
+    if parser.here.kind == "op" and parser.here.value in "+-":
+        sign = parser.take().value
+        node = parser.deeper(exponent)
+        return nodes.neg(node) if sign == "-" else node
+    node = argument(parser)
+    if parser.accept("op", "^"):
+        return nodes.power(node, parser.deeper(exponent))
+    return node
+
+
+def _circle(parser: Parser) -> bool:
+    braced = parser.here.kind == "group"
+    if parser.ahead(braced).kind not in {"circ", "degree"}:
+        return False
+    if braced and parser.ahead(2).kind != "endgroup":
+        return False
+    parser.position += 3 if braced else 1
+    return True
+
+
+def primed(parser: Parser, base: Node) -> Node:
+    """Primes are part of a name; after anything else they are an operator without a meaning."""
+    marks = ""
+    while parser.accept("prime"):
+        marks += "'"
+    if base.op in EXACT:
+        raise Unreadable("a prime after a number")
+    return nodes.sym(base.note + marks) if base.op == "sym" else call(marks, base)
+
+
+def factorial(parser: Parser, base: Node) -> Node:
+    """`n!` and `n!!`."""
+    parser.take()
+    double = parser.here == ("fact", "!", False)
+    if double:
+        parser.take()
+    return nodes.func("double factorial" if double else "factorial", base)
+
+
+def percent(parser: Parser, base: Node) -> Node:
+    """`p%`."""
+    parser.take()
+    return Node("percent", (base,))
+
+
+def degrees(parser: Parser, base: Node) -> Node:
+    """`60°`, `25°C`, `60°30'`."""
+    parser.take()
+    return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
+
+
+def empty_braces(parser: Parser, base: Node) -> Node | None:
+    """`\\pi{}`."""
+    if parser.ahead().kind != "endgroup":
+        return None
+    parser.position += 2
+    return base
+
+
+def subscripted(parser: Parser, base: Node) -> Node | None:
+    """A subscript after something that is no name: kept as a mark."""
+    parser.take()
+    return call(f"_{subscript(parser)}", base)
+
+
+def currency_after(parser: Parser, base: Node) -> Node | None:
+    """`20€`, `75¢`: a sign after the amount, unless it starts the next amount."""
+    if base.op not in EXACT or parser.ahead().kind == "num":
+        return None
+    return Node("quantity", (base,), 0, parser.take().value)
+
+
+# --- arguments ---
+
+
+def argument(parser: Parser, *, digit: bool = False) -> Node:
+    """A braced argument or the next atom; with `digit` a bare number gives up only its first
+    digit (`\\frac12`).
+    """
+    if parser.accept("group"):
+        node = parser.inside()
+        parser.expect("endgroup")
+        return node
+    token = parser.here
+    if digit and token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
+        parser.tokens[parser.position] = token._replace(value=token.value[1:], spaced=False)
+        return nodes.num(int(token.value[0]))
+    return parser.inside(POWER)
+
+
+def subscript(parser: Parser) -> str:
+    """The text of a subscript, flattened: it is a name, not arithmetic."""
+    if not parser.accept("group"):
+        token = parser.take()
+        return token.value or token.kind
+    parts: list[str] = []
+    level = 1
+    while parser.here.kind != "end":
+        token = parser.take()
+        level += {"group": 1, "endgroup": -1}.get(token.kind, 0)
+        if level == 0:
+            break
+        if token.kind not in {"group", "endgroup"}:
+            parts.append(token.value or token.kind)
+    return "".join(parts)
+
+
+# --- sets, relations, logic ---
+
+
+def set_operation(parser: Parser, left: Node) -> Node:
+    """Unions, intersections and differences, from left to right."""
+    name = parser.take().value
+    return Node("union" if name == "U" else name, (left, parser.expression(SET)))
+
+
+def plain_union(parser: Parser, left: Node) -> Node | None:
+    """`[0,1] U [2,3]`."""
+    if left.op not in SETS or parser.here.value != "U" or parser.ahead().kind != "open":
+        return None
+    return set_operation(parser, left)
+
+
+def ratio(parser: Parser, left: Node) -> Node | None:
+    """Expressions joined by colons or by "to"."""
+    parts = [left]
+    while not parser.colon_ends and (parser.at("sign", ":") or parser.at("word", "to")):
+        parser.take()
+        parts.append(parser.expression(RATIO))
+    return None if len(parts) == 1 else Node("ratio", tuple(parts))
+
+
+def relation(parser: Parser, left: Node) -> Node | None:
+    """A chain of relations."""
+    sides, signs = [left], list[str]()
+    while (sign := _relation_sign(parser)) is not None:
+        signs.append(sign)
+        words = right_side_in_words(parser)
+        sides.append(parser.expression(RELATION) if words is None else words)
+        if len(sides) > MAX_SIDES:
+            raise TooBig(f"a chain of more than {MAX_SIDES} sides")
+    return Node("rel", tuple(sides), 0, " ".join(signs)) if signs else None
+
+
+def _relation_sign(parser: Parser) -> str | None:
+    struck = parser.at("cmd", "not") and parser.ahead().kind == "rel"
+    if parser.here.kind != "rel" and not struck:
+        return None
+    if struck:
+        parser.take()
+    sign = parser.take().value
+    if parser.here == ("rel", "=", False):
+        parser.take()
+        sign += "=" if sign in "<>" else ""
+    return OPPOSITE.get(sign, f"not-{sign}") if struck else sign
+
+
+def right_side_in_words(parser: Parser) -> Node | None:
+    """`\\text{shape} = \\text{a circle}`."""
+    word = parser.here
+    if word.kind != "word" or word.value.lower() in NUMBER_WORDS or len(word.value) == 1:
+        return None
+    words: list[str] = []
+    while parser.here.kind == "word":
+        words.append(parser.take().value)
+    return nodes.text(" ".join(words).casefold())
+
+
+def logic(parser: Parser, left: Node) -> Node:
+    """`x<1 \\lor x>2` joins claims like the words do; anything else is an operator."""
+    name = parser.take().value
+    right = parser.expression(LAND if name == "land" else LOR)
+    joint = {"land": "and", "lor": "or"}[name]
+    if left.op in _CLAIMS and right.op in _CLAIMS:
+        return Node("list", (left, right), 0, joint)
+    if left.op == "list" and left.note == joint and right.op in _CLAIMS:
+        return left._replace(args=(*left.args, right))
+    return call(name, left, right)
+
+
+def negation(parser: Parser) -> Node:
+    """`\\neg p`."""
+    return call(parser.take().value, parser.expression(LAND))
+
+
+def arrow(parser: Parser, left: Node) -> Node | None:
+    """`p \\Rightarrow q`."""
+    return call(parser.take().value, left, parser.expression(ARROW))
+
+
+def binary(parser: Parser, left: Node) -> Node:
+    """An operator without a meaning here: `a \\oplus b`."""
+    return call(parser.take().value, left, parser.expression(BINARY))
+
+
+def composition(parser: Parser, left: Node) -> Node:
+    """`f \\circ g`; after a number and with nothing behind it, a degree sign."""
+    if left.op in EXACT and parser.ahead().kind not in STARTS:
+        return degrees(parser, left)
+    parser.take()
+    return call("circ", left, parser.expression(PRODUCT))
+
+
+def unknown_command(parser: Parser, left: Node) -> Node | None:
+    """A command in no table, after a value: an operator if something follows, else a mark."""
+    name = parser.here.value
+    if name in parser.grammar.commands or name in STOPS:
+        return None
+    parser.take()
+    following = parser.here.kind in STARTS or parser.here.kind in {"bar", "op"}
+    sides = (left, parser.expression(BINARY)) if following else (left,)
+    return call(f"\\{name}", *sides)
+
+
+def modulus(parser: Parser, left: Node) -> Node | None:
+    """`3 \\pmod 7`, `3 (mod 7)`."""
+    opened = parser.here.kind == "open"
+    if opened and parser.ahead().kind != "mod":
+        return None
+    parser.position += 1 + opened
+    divisor = argument(parser)
+    if opened:
+        parser.expect("close")
+    return Node("mod", (left, divisor))
