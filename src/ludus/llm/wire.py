@@ -37,6 +37,10 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     """None where the server does not count."""
     cached: bool = False
+    first_token: dict[str, float] | None = None
+    """Log-probability of each candidate for the first token, where the request asked for
+    `top_logprobs` and the server tells them.
+    """
 
 
 def row_of(message: Message) -> dict[str, Any]:
@@ -98,9 +102,23 @@ class _Answer(msgspec.Struct):
     reasoning: str | None = None
 
 
+class _Candidate(msgspec.Struct):
+    token: str
+    logprob: float
+
+
+class _Token(msgspec.Struct):
+    top_logprobs: list[_Candidate] | None = None
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Token] | None = None
+
+
 class _Choice(msgspec.Struct):
     message: _Answer
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _Reply(msgspec.Struct):
@@ -126,7 +144,18 @@ def read_reply(body: bytes) -> Completion:
         tool_calls=_read_calls(answer, cut=cut),
         reasoning=answer.reasoning_content or answer.reasoning or "",
     )
-    return Completion(message=message, finish=choice.finish_reason or "stop", usage=reply.usage)
+    return Completion(
+        message=message,
+        finish=choice.finish_reason or "stop",
+        usage=reply.usage,
+        first_token=_first_token(choice.logprobs),
+    )
+
+
+def _first_token(logprobs: _Logprobs | None) -> dict[str, float] | None:
+    if logprobs is None or not logprobs.content or not logprobs.content[0].top_logprobs:
+        return None
+    return {candidate.token: candidate.logprob for candidate in logprobs.content[0].top_logprobs}
 
 
 def _text_of(content: str | list[dict[str, Any]] | None) -> str:

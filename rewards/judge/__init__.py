@@ -1,0 +1,16 @@
+"""Rubric judges: language models that grade what rules cannot, with every guard a reward needs."""
+
+from .aggregate import aggregate
+from .judge import RubricJudge
+from .rubric import Aggregation, ItemKind, Rubric, RubricItem, load_rubric, read_rubric
+
+__all__ = [
+    "Aggregation",
+    "ItemKind",
+    "Rubric",
+    "RubricItem",
+    "RubricJudge",
+    "aggregate",
+    "load_rubric",
+    "read_rubric",
+]

@@ -1,0 +1,244 @@
+"""Asking a judge's server: cached, each question once, bounded in number, time and tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from ludus.errors import BudgetExceeded, RequestTimeout
+from ludus.llm import ChatClient, Completion, TokenBudget
+from ludus.messages import Message
+from ludus.wire.client import RetryPolicy
+
+from .prompt import VERSION, Question, repaired
+from .reading import UnreadableVerdict
+from .store import JudgementStore
+
+T = TypeVar("T")
+
+
+class JudgeServer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a judge is asked, and how.
+
+    Args:
+        base_url: of an OpenAI-compatible server, up to and with `/v1`.
+        model: its model.
+        temperature: 0 makes judgements repeatable where the server is.
+        max_tokens: of one answer.
+        guided: send a JSON schema as `response_format`; servers that refuse the field need False.
+        concurrency: most requests to this server at once.
+        deadline_s: for one question with its retries and its repair.
+        attempt_s: for one attempt.
+    """
+
+    base_url: str
+    model: str
+    temperature: float = 0.0
+    max_tokens: int = 512
+    guided: bool = True
+    concurrency: int = 64
+    deadline_s: float = 120.0
+    attempt_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Effort:
+    """What judging took."""
+
+    asked: int = 0
+    """Requests that a server answered."""
+    cached: int = 0
+    """Answers that were kept already."""
+    joined: int = 0
+    """Questions that waited for an equal one under way."""
+    repaired: int = 0
+    """Answers that could not be read and were asked for again."""
+    tokens: int = 0
+
+    def add(self, other: Effort) -> None:
+        """Count `other` too."""
+        self.asked += other.asked
+        self.cached += other.cached
+        self.joined += other.joined
+        self.repaired += other.repaired
+        self.tokens += other.tokens
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers as metrics of a verdict."""
+        return {
+            "judge/asked": float(self.asked), "judge/cached": float(self.cached + self.joined),
+            "judge/repaired": float(self.repaired), "judge/tokens": float(self.tokens),
+        }  # fmt: skip
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """An answer as the store keeps it: what a verdict was read from, and nothing that varies."""
+
+    text: str
+    finish: str
+    top: dict[str, float] | None = None
+    """Log-probabilities of the first token's candidates, where they were asked for."""
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class JudgeCaller:
+    """Asks one judge. Belongs to the event loop that first asks.
+
+    Args:
+        server: where and how.
+        store: keeps answers; equal questions are asked once.
+        budget: bound on tokens; once it is spent, nothing is asked any more.
+        api_key: of the server; None reads LUDUS_API_KEY.
+        first_answers: how many differing answers (`draw`) of one question may be asked for.
+    """
+
+    server: JudgeServer
+    store: JudgementStore = field(default_factory=JudgementStore)
+    budget: TokenBudget | None = None
+    api_key: str | None = None
+    _client: ChatClient | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+    _under_way: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict[str, Any])
+
+    async def ask(
+        self, question: Question, read: Callable[[str], T], effort: Effort, *, draw: int = 0
+    ) -> T:
+        """The verdict that `read` finds in the judge's answer; one that cannot be read is asked
+        for once more.
+
+        Args:
+            question: the prompt and the form of its answer.
+            read: raises UnreadableVerdict where the answer holds none.
+            effort: counts what it took.
+            draw: number of the answer, for several answers to one question; the seed.
+
+        Raises:
+            UnreadableVerdict: neither answer can be read.
+            BudgetExceeded: no tokens are left.
+            RemoteError: what the server met, or RequestTimeout past the deadline.
+        """
+        try:
+            async with asyncio.timeout(self.server.deadline_s):
+                kept = await self._answer(question, effort, draw)
+                try:
+                    return read(_whole_text(kept))
+                except UnreadableVerdict as error:
+                    effort.repaired += 1
+                    again = repaired(question, kept.text, str(error))
+                    return read(_whole_text(await self._answer(again, effort, draw)))
+        except TimeoutError as error:
+            if isinstance(error, RequestTimeout):
+                raise
+            raise RequestTimeout(
+                f"the judge gave no verdict within {self.server.deadline_s:g} s"
+            ) from None
+
+    async def first_token(self, question: Question, effort: Effort) -> dict[str, float] | None:
+        """Log-probabilities of the candidates for the answer's first token; None where the server
+        tells none.
+
+        Raises:
+            BudgetExceeded, RemoteError: as `ask`.
+        """
+        extra = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1}
+        try:
+            async with asyncio.timeout(self.server.deadline_s):
+                return (await self._answer(question, effort, 0, **extra)).top
+        except TimeoutError as error:
+            if isinstance(error, RequestTimeout):
+                raise
+            raise RequestTimeout(
+                f"the judge gave no token within {self.server.deadline_s:g} s"
+            ) from None
+
+    async def close(self) -> None:
+        """Close connections and the store."""
+        for task in self._under_way.values():
+            task.cancel()
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+        self.store.close()
+
+    async def _answer(self, question: Question, effort: Effort, draw: int, **extra: Any) -> _Kept:
+        request = self._request(question, draw, **extra)
+        canonical = JudgementStore.canonical(msgspec.to_builtins(request))
+        key = JudgementStore.key(canonical)
+        found = self.store.get(key)
+        if found is not None:
+            effort.cached += 1
+            return msgspec.json.decode(found, type=_Kept)
+        self._attach()
+        task = self._under_way.get(key)
+        if task is None:
+            task = asyncio.create_task(self._fetch(key, canonical, question.messages, request))
+            self._under_way[key] = task
+            task.add_done_callback(lambda done: self._finished(key, done))
+            kept = await asyncio.shield(task)
+            effort.asked += 1
+            effort.tokens += kept.tokens
+            return kept
+        effort.joined += 1
+        return await asyncio.shield(task)
+
+    def _finished(self, key: str, task: asyncio.Task[_Kept]) -> None:
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited was told; nobody may be left
+
+    def _request(self, question: Question, draw: int, **extra: Any) -> dict[str, Any]:
+        sampling = {
+            "temperature": self.server.temperature, "max_tokens": self.server.max_tokens,
+            **question.request(guided=self.server.guided and bool(question.schema)), **extra,
+        }  # fmt: skip
+        return {
+            "version": VERSION, "model": self.server.model, "draw": draw,
+            "messages": question.messages, "sampling": sampling,
+        }  # fmt: skip
+
+    async def _fetch(
+        self, key: str, canonical: bytes, messages: list[Message], request: dict[str, Any]
+    ) -> _Kept:
+        if self.budget is not None and self.budget.spent.total >= self.budget.max_tokens:
+            raise BudgetExceeded(f"the judge's budget of {self.budget.max_tokens} tokens is spent")
+        assert self._client is not None
+        completion = await self._client.complete(
+            messages, seed=request["draw"], **request["sampling"]
+        )
+        kept = self.store.put(key, canonical, msgspec.json.encode(_kept(completion)))
+        return msgspec.json.decode(kept, type=_Kept)
+
+    def _attach(self) -> None:
+        """A client on the running loop; one of a loop that is gone is left to it."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._loop, self._under_way = loop, {}
+            self._client = ChatClient(
+                self.server.base_url,
+                self.server.model,
+                api_key=self.api_key,
+                patience=RetryPolicy(
+                    timeout_s=self.server.deadline_s,
+                    attempt_timeout_s=self.server.attempt_s,
+                    first_wait_s=0.25,
+                    max_wait_s=10.0,
+                ),
+                concurrency=self.server.concurrency,
+                budget=self.budget,
+            )
+
+
+def _kept(completion: Completion) -> _Kept:
+    tokens = completion.usage.total if completion.usage else 0
+    return _Kept(completion.message.text, completion.finish, completion.first_token, tokens)
+
+
+def _whole_text(kept: _Kept) -> str:
+    if kept.finish == "length":
+        raise UnreadableVerdict("the answer was cut off by its token limit; raise max_tokens")
+    return kept.text

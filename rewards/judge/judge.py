@@ -1,0 +1,297 @@
+"""The rubric judge: a verifier whose criteria are read by a language model."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
+from ludus.llm import TokenBudget
+from ludus.messages import Message
+from ludus.verdict import Verdict
+
+from ..protocol import Sample
+from .aggregate import aggregate, fails_gate
+from .caller import Effort, JudgeCaller, JudgeServer
+from .prompt import about_digit, about_item, about_items, about_whole
+from .reading import UnreadableVerdict, read_holistic, read_item, read_items
+from .rubric import Aggregation, Rubric, RubricItem, load_rubric, read_rubric
+from .shortcut import empty_answer
+from .store import JudgementStore
+
+T = TypeVar("T")
+Mode = Literal["hard", "samples", "logprobs"]
+Calls = Literal["item", "batch"]
+
+
+class RubricJudge:
+    """Scores a response by a rubric that a language model reads.
+
+    The rubric is `sample.info["rubric"]`, or else `sample.gold` where that is a mapping with
+    `items`, or else the judge's own. Gates are asked first; a response that fails one costs no
+    further calls. An item that cannot be judged makes the whole verdict a failure without a reward,
+    so that breaking the judge never pays, neither on merits nor on flaws.
+
+    Args:
+        rubric: path of a TOML file; "" where each sample brings its own.
+        base_url: of an OpenAI-compatible server, up to and with `/v1`.
+        model: its model.
+        mode: "hard" takes one answer; "samples" the mean of `samples` answers; "logprobs" the
+            expected score under the probabilities of the first token, E[s] = sum p(s) s, over the
+            candidates that are scores (falls back to "hard" where the server tells none).
+        samples: answers an item in mode "samples"; the temperature should then be above 0.
+        calls: "item" asks one question an item; "batch" all items in one, cheaper by about their
+            number, with some halo of one verdict on the next.
+        temperature, max_tokens, guided, concurrency, deadline_s: see `JudgeServer`.
+        cache: SQLite file of judgements; "" keeps them in memory.
+        max_total_tokens: hard stop for prompts and answers together; 0 sets none.
+        api_key: of the server; None reads LUDUS_API_KEY.
+
+    Raises:
+        ConfigError: no address or model, an unknown mode, or a rubric that cannot be used.
+    """
+
+    never_blocks = True
+    """A server calls `score` on its event loop: the judge only waits for another server."""
+
+    def __init__(
+        self,
+        *,
+        rubric: str = "",
+        base_url: str = "",
+        model: str = "",
+        mode: Mode = "hard",
+        samples: int = 1,
+        calls: Calls = "item",
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        guided: bool = True,
+        concurrency: int = 64,
+        deadline_s: float = 120.0,
+        cache: str = "",
+        max_total_tokens: int = 0,
+        api_key: str | None = None,
+    ) -> None:
+        if not base_url or not model:
+            raise ConfigError(
+                "a judge needs base_url and model, such as base_url=http://127.0.0.1:8000/v1 and "
+                "model=my-judge; 'ludus mock-judge' serves one to try"
+            )
+        if mode not in ("hard", "samples", "logprobs"):
+            raise ConfigError(f"mode must be hard, samples or logprobs, got {mode!r}")
+        if calls not in ("item", "batch"):
+            raise ConfigError(f"calls must be item or batch, got {calls!r}")
+        if samples < 1:
+            raise ConfigError(f"samples must be at least 1, got {samples}")
+        if mode == "samples" and temperature == 0:
+            raise ConfigError("mode 'samples' draws equal answers at temperature 0; raise it")
+        self.rubric = load_rubric(rubric) if rubric else None
+        self.mode: Mode = mode
+        self.samples = samples if mode == "samples" else 1
+        self.calls: Calls = calls
+        server = JudgeServer(
+            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
+            guided=guided, concurrency=concurrency, deadline_s=deadline_s,
+        )  # fmt: skip
+        budget = TokenBudget(max_total_tokens) if max_total_tokens else None
+        self.caller = JudgeCaller(server, _store(cache), budget, api_key)
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Judge `sample.text` by its rubric."""
+        try:
+            rubric = self._rubric_of(sample)
+        except ConfigError as error:
+            return Verdict.invalid(str(error))
+        if why := empty_answer(sample.text):
+            return Verdict.of(rubric.floor if rubric.gates else 0.0, why)
+        effort = Effort()
+        try:
+            scores = await self._scores(rubric, data_of(sample), effort)
+        except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
+            return failure(error, effort)
+        return _verdict(rubric, scores, effort)
+
+    async def close(self) -> None:
+        """Close the connections and the file of judgements."""
+        await self.caller.close()
+
+    async def item_scores(
+        self, rubric: Rubric, data: Mapping[str, str], effort: Effort, *, draw: int = 0
+    ) -> dict[str, float]:
+        """The score of every item in [0, 1], gates or not, from answer number `draw`.
+
+        Raises:
+            UnreadableVerdict, BudgetExceeded, RemoteError: an item could not be judged.
+        """
+        return await self._asked(rubric, rubric.items, data, effort, draw)
+
+    def _rubric_of(self, sample: Sample) -> Rubric:
+        given: Any = sample.info.get("rubric")
+        if given is None and isinstance(sample.gold, Mapping) and "items" in sample.gold:
+            given = sample.gold
+        if given is not None:
+            return read_rubric(given)
+        if self.rubric is None:
+            raise ConfigError(
+                "no rubric: give the judge one (rubric=FILE.toml) or each sample its own "
+                "(info['rubric'])"
+            )
+        return self.rubric
+
+    async def _scores(
+        self, rubric: Rubric, data: Mapping[str, str], effort: Effort
+    ) -> dict[str, float]:
+        """Scores by item id; after a gate that failed, of the gates alone."""
+        if rubric.aggregation is Aggregation.IMPLICIT:
+            question = about_whole(data, rubric.items, advice=rubric.instructions)
+            draws = [
+                self.caller.ask(question, read_holistic, effort, draw=draw)
+                for draw in range(self.samples)
+            ]
+            return {"overall": _mean(await _all(draws))}
+        scores: dict[str, float] = {}
+        if rubric.gates:
+            scores = await self._drawn(rubric, rubric.gates, data, effort)
+            if any(fails_gate(gate, scores[gate.id]) for gate in rubric.gates):
+                return scores
+        rest = [item for item in rubric.items if item.id not in scores]
+        return {**scores, **(await self._drawn(rubric, rest, data, effort) if rest else {})}
+
+    async def _drawn(
+        self,
+        rubric: Rubric,
+        items: Sequence[RubricItem],
+        data: Mapping[str, str],
+        effort: Effort,
+    ) -> dict[str, float]:
+        draws = await _all(
+            [self._asked(rubric, items, data, effort, draw) for draw in range(self.samples)]
+        )
+        return {item.id: _mean([draw[item.id] for draw in draws]) for item in items}
+
+    async def _asked(
+        self,
+        rubric: Rubric,
+        items: Sequence[RubricItem],
+        data: Mapping[str, str],
+        effort: Effort,
+        draw: int,
+    ) -> dict[str, float]:
+        advice = rubric.instructions
+        if self.mode == "logprobs":
+            expected = await _all([self._expected(item, data, advice, effort) for item in items])
+            return {item.id: score for item, score in zip(items, expected, strict=True)}
+        if self.calls == "batch" and len(items) > 1:
+            question = about_items(data, items, advice=advice)
+            read: Callable[[str], dict[str, float]] = partial(read_items, items=items)
+            return await self.caller.ask(question, read, effort, draw=draw)
+        scores = await _all(
+            [
+                self.caller.ask(
+                    about_item(data, item, advice=advice),
+                    partial(read_item, item=item),
+                    effort,
+                    draw=draw,
+                )
+                for item in items
+            ]
+        )
+        return {item.id: score for item, score in zip(items, scores, strict=True)}
+
+    async def _expected(
+        self, item: RubricItem, data: Mapping[str, str], advice: str, effort: Effort
+    ) -> float:
+        told = await self.caller.first_token(about_digit(data, item, advice=advice), effort)
+        expected = expected_score(told or {}, item.highest)
+        if expected is not None:
+            return expected
+        return await self.caller.ask(
+            about_item(data, item, advice=advice), partial(read_item, item=item), effort
+        )
+
+
+def data_of(sample: Sample) -> dict[str, str]:
+    """What a judge is shown of a sample: question, response, and a reference where gold is one."""
+    data = {"question": _text(sample.prompt), "response": sample.text}
+    if isinstance(sample.gold, str) and sample.gold:
+        data["reference"] = sample.gold
+    return data
+
+
+def expected_score(first_token: Mapping[str, float], highest: int) -> float | None:
+    """The expected score in [0, 1] under the probabilities of the tokens that are scores; None if
+    they hold less than half of the probability that was told.
+
+    >>> expected_score({"1": math.log(0.75), "0": math.log(0.25)}, highest=1)
+    0.75
+    """
+    weights = {token.strip(): math.exp(logprob) for token, logprob in first_token.items()}
+    valid = {int(t): p for t, p in weights.items() if t.isascii() and t.isdigit()}
+    valid = {score: p for score, p in valid.items() if score <= highest}
+    total = sum(valid.values())
+    if total < 0.5:
+        return None
+    return sum(score * p for score, p in valid.items()) / total / highest
+
+
+def failure(error: LudusError, effort: Effort) -> Verdict:
+    """The verdict without a reward for what kept a judge from judging."""
+    retryable = isinstance(error, RemoteError) and error.retryable
+    if isinstance(error, BudgetExceeded):
+        made = Verdict.error(f"{error}")
+    elif isinstance(error, UnreadableVerdict):
+        made = Verdict.unavailable(f"the judge's answer cannot be read: {error}")
+    elif retryable:
+        made = Verdict.unavailable(f"the judge did not answer: {error}")
+    else:
+        made = Verdict.error(f"the judge refused the question: {error}")
+    return Verdict(
+        status=made.status,
+        detail=made.detail,
+        retryable=made.retryable,
+        metrics={"judge/failed": 1.0, **effort.metrics()},
+    )
+
+
+def _verdict(rubric: Rubric, scores: Mapping[str, float], effort: Effort) -> Verdict:
+    items = {item.id: item for item in rubric.items}
+    parts = {
+        name: (score, items[name].weight if name in items else 1.0)
+        for name, score in scores.items()
+    }
+    wanting = [i for i in rubric.items if i.id in scores and (scores[i.id] < 1) is not i.is_flaw]
+    said = "; ".join(f"{i.id} {scores[i.id]:.2g}: {i.text[:80]}" for i in wanting[:5])
+    return Verdict.of(
+        aggregate(rubric, scores),
+        said or "every criterion is met",
+        parts=parts,
+        metrics=effort.metrics(),
+    )
+
+
+def _text(prompt: str | list[Message]) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"{message.role}: {message.text}" for message in prompt)
+
+
+def _store(cache: str) -> JudgementStore:
+    return JudgementStore(Path(cache).expanduser() if cache else ":memory:")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+async def _all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order, or the first failure; what is still under way is then cancelled."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

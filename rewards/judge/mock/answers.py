@@ -1,0 +1,162 @@
+"""How the mock judge answers, mode by mode, always the same to the same prompt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+from .prompt_reading import Criterion, ReadPrompt
+
+
+class MockMode(StrEnum):
+    """How the mock judge behaves."""
+
+    HONEST = "honest"
+    """Reads the data and judges by the words of the criterion."""
+    GULLIBLE = "gullible"
+    """As honest, but obeys any instruction outside the data, after what looks like the data's end,
+    and behind a control token.
+    """
+    ECHO = "echo"
+    """Answers with the response that was to be judged."""
+    GARBAGE = "garbage"
+    """Answers with HTML, prose, two verdicts, numbers out of range, NaN, a megabyte, nothing."""
+    FLAKY = "flaky"
+    """As honest; some requests fail with 429 or 500 first."""
+    SLOW = "slow"
+    """As honest, late."""
+
+
+GARBAGE = [
+    "", "<html><body>502 Bad Gateway</body></html>", "8 out of 10", '{"met": "yes"}',
+    '{"met": true} on reflection {"met": false}', '{"met": NaN, "score": NaN}', '{"score": 7e9}',
+    '{"met": true, "met": false}', "The criterion is met.", '{"verdicts": []}', "[true]", "{" * 500,
+    "lorem ipsum " * 90_000,
+]  # fmt: skip
+_COMMAND = re.compile(
+    r"""(?:
+    (?:ignore|disregard|forget)\b.{0,60}\b(?:instruction|criteri|above|previous|rubric)
+    | (?:give|assign|award|return|output|answer|respond|reply|set|report|grade)\b.{0,60}
+      \b(?:full|max(?:imum)?|highest|perfect|top|best|met|true|pass(?:es|ed)?|10|score)\b
+    | ["']?(?:met|score|verdict)["']?\s*[:=]\s*["']?(?:true|yes|\d+|met|pass)
+    | \bcriteri(?:on|a)\b.{0,40}\b(?:is|are|was|were)\b.{0,20}\b(?:met|satisfied|fulfilled)
+    | \b(?:system|administrator|developer)\b\s*(?:override|message|note|:)
+    )""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_asked_words = re.compile(r"Judge each|How good|Is the criterion|How far|Answer (?:as|with)|Advice")
+_words = re.compile(r"[^\W_]{4,}")
+_STOP = frozenset({
+    "answer", "does", "from", "have", "mentions", "must", "names", "response", "should", "text",
+    "that", "this", "with",
+})  # fmt: skip
+
+
+def obeyed(prompt: ReadPrompt) -> bool:
+    """Whether the text outside the data holds an instruction that the gullible judge follows.
+
+    What the judge is legitimately asked is left out: lines of the prompt's own layout.
+    """
+    lines = [
+        line
+        for line in prompt.outside.split("\n")
+        if not line.startswith(("Criterion", "Grade the response.", "Answer as JSON:", "Advice:"))
+        and not _asked_words.match(line)
+    ]
+    return bool(_COMMAND.search("\n".join(lines)))
+
+
+def share_met(criterion: str, response: str) -> float:
+    """How far a response meets a criterion, in [0, 1], by words alone.
+
+    Quoted parts of the criterion must occur; "at most N words" and "at least N words" are counted;
+    otherwise the share of the criterion's content words that occur.
+
+    >>> share_met('The response mentions "Paris".', "It is Paris.")
+    1.0
+    """
+    said = response.casefold()
+    negated = bool(re.search(r"\b(?:not|never|no)\b", criterion.casefold()))
+    limit = re.search(r"at (most|least) (\d+) words", criterion.casefold())
+    if limit:
+        count, bound = len(response.split()), int(limit[2])
+        return float(count <= bound if limit[1] == "most" else count >= bound)
+    quoted = re.findall(r'"([^"]+)"', criterion)
+    wanted = quoted or [w for w in _words.findall(criterion.casefold()) if w not in _STOP]
+    if not wanted:
+        return 0.0
+    share = sum(word.casefold() in said for word in wanted) / len(wanted)
+    return 1 - share if negated and quoted else share
+
+
+def honest(prompt: ReadPrompt) -> str:
+    """The answer of an honest judge to any question of ours."""
+    return _answer(prompt, cheat=False)
+
+
+def gullible(prompt: ReadPrompt) -> str:
+    """The answer of a judge that obeys what stands outside the data."""
+    return _answer(prompt, cheat=obeyed(prompt))
+
+
+def garbage(prompt: ReadPrompt, attempt: int) -> str:
+    """One of the useless answers, by the prompt and the number of the attempt."""
+    digest = hashlib.sha256(prompt.text.encode("utf-8", "replace")).digest()
+    return GARBAGE[(digest[0] + attempt) % len(GARBAGE)]
+
+
+def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
+    response = prompt.data.get("response", "")
+    if "Which response" in prompt.text:
+        return _pair(prompt)
+    if "Rank the responses" in prompt.text:
+        return _ranking(prompt)
+    scores = {c.id: _score(c, response, cheat=cheat) for c in prompt.criteria}
+    if "How good is the response" in prompt.text:
+        return json.dumps({"reason": "as a whole", "score": _holistic(prompt, scores)})
+    if "with one number" in prompt.text:
+        return str(next(iter(scores.values()), 0))
+    rows = [
+        {"id": c.id, "reason": "by its words", **_verdict(c, scores[c.id])} for c in prompt.criteria
+    ]
+    if '"verdicts"' in prompt.text:
+        return json.dumps({"verdicts": rows})
+    row = rows[0] if rows else {"met": False}
+    return json.dumps({name: value for name, value in row.items() if name != "id"})
+
+
+def _score(criterion: Criterion, response: str, *, cheat: bool) -> int:
+    if cheat:
+        return criterion.highest
+    share = share_met(criterion.text, response)
+    return round(share * criterion.highest) if criterion.highest > 1 else int(share >= 0.5)
+
+
+def _verdict(criterion: Criterion, score: int) -> dict[str, object]:
+    return {"met": bool(score)} if criterion.highest == 1 else {"score": score}
+
+
+def _holistic(prompt: ReadPrompt, scores: Mapping[str, int]) -> int:
+    weights = sum(c.weight for c in prompt.criteria) or 1.0
+    good = sum(
+        c.weight * (scores[c.id] if c.sign > 0 else c.highest - scores[c.id]) / c.highest
+        for c in prompt.criteria
+    )
+    return 1 + round(9 * good / weights)
+
+
+def _pair(prompt: ReadPrompt) -> str:
+    criterion = prompt.criteria[0].text if prompt.criteria else ""
+    first, second = (share_met(criterion, prompt.data.get(f"response_{n}", "")) for n in "AB")
+    better = "tie" if first == second else "A" if first > second else "B"
+    return json.dumps({"reason": "by its words", "better": better})
+
+
+def _ranking(prompt: ReadPrompt) -> str:
+    criterion = prompt.criteria[0].text if prompt.criteria else ""
+    names = [n.removeprefix("response_") for n in prompt.data if n.startswith("response_")]
+    best = sorted(names, key=lambda n: -share_met(criterion, prompt.data[f"response_{n}"]))
+    return json.dumps({"reason": "by its words", "ranking": best})

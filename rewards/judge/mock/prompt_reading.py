@@ -1,0 +1,97 @@
+"""What the mock judge understands of a prompt: the data, and what is asked about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_DATA = re.compile(r"^DATA ([0-9a-f]{32})\n(.*?)\nEND \1$", re.MULTILINE | re.DOTALL)
+_CRITERION = re.compile(
+    r"^Criterion(?: \((?P<sign>flaw|merit), weight (?P<weight>[\d.e+-]+)\))?: (?P<strings>.*)$",
+    re.MULTILINE,
+)
+_CONTROL = re.compile(
+    r"<\|[^<>|\n]{1,40}\|>|<\uff5c[^<>\n]{1,40}\uff5c>|</?s>|\[/?INST\]|<</?SYS>>"
+    r"|</?(?:start|end)_of_turn>|<(?:bos|eos)>"
+)
+_FENCE_END = re.compile(r"^\W{0,6}(?:END|</?(?:data|response|question)>|-{3,}|`{3,})", re.MULTILINE)
+_pasted = re.compile(r"<response>(.*)</response>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One criterion of a prompt."""
+
+    id: str
+    text: str
+    highest: int
+    sign: int = 1
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPrompt:
+    """A prompt, taken apart."""
+
+    data: Mapping[str, str] = field(default_factory=dict[str, str])
+    criteria: Sequence[Criterion] = ()
+    outside: str = ""
+    """The text that a naive reader takes for instructions."""
+    text: str = ""
+
+
+def read_prompt(messages: Sequence[Mapping[str, object]]) -> ReadPrompt:
+    """Take the user's first message apart; prompts of other layouts have no data."""
+    users = [str(m.get("content", "")) for m in messages if m.get("role") == "user"]
+    text = users[0] if users else ""
+    found = _DATA.search(text)
+    if found is None:
+        return ReadPrompt(_pasted_data(text), _pasted_criteria(text), text, text)
+    data = dict(_line(line) for line in found[2].split("\n") if ": " in line)
+    return ReadPrompt(data, _criteria(text[found.end() :]), _outside(text), text[found.end() :])
+
+
+def _line(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(": ")
+    return name, str(json.loads(value))
+
+
+def _criteria(asked: str) -> list[Criterion]:
+    made: list[Criterion] = []
+    for found in _CRITERION.finditer(asked):
+        rest = found["strings"]
+        first, end = json.JSONDecoder().raw_decode(rest)
+        tail = rest[end:].lstrip()
+        second, length = json.JSONDecoder().raw_decode(tail) if tail.startswith('"') else (first, 0)
+        scale = tail[length:] or asked[found.end() : found.end() + 120]
+        highest = re.search(r"from 0 \(not at all\) to (\d+)", scale)
+        made.append(
+            Criterion(
+                str(first), str(second), int(highest[1]) if highest else 1,
+                -1 if found["sign"] == "flaw" else 1, float(found["weight"] or 1),
+            )
+        )  # fmt: skip
+    return made
+
+
+def _pasted_data(text: str) -> dict[str, str]:
+    found = _pasted.search(text)
+    return {"response": found[1]} if found else {"response": text}
+
+
+def _pasted_criteria(text: str) -> list[Criterion]:
+    found = re.search(r"^Criterion: (.*)$", text, re.MULTILINE)
+    return [Criterion("item-1", found[1], 1)] if found else []
+
+
+def _outside(text: str) -> str:
+    """What lies outside the data for a reader who believes every fence and every control token."""
+    head, *turns = _CONTROL.split(text)
+    begin = re.search(r"^DATA [0-9a-f]{32}$", head, re.MULTILINE)
+    if begin is None:
+        return text
+    end = _FENCE_END.search(head, begin.end())
+    rest = head[end.start() :] if end else ""
+    return "\n".join([head[: begin.start()], rest, *turns])

@@ -1,0 +1,57 @@
+"""Untrusted text made harmless for a prompt, without changing what a person reads.
+
+The text of a policy travels as one JSON string on a line of its own. JSON alone keeps quotes and
+line ends inside the string; what is added here keeps a tokenizer or a terminal from acting on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+MAX_CHARS = 60_000
+"""Longer texts lose their middle, with a mark that says how much."""
+
+_CHAT_TOKENS = re.compile(
+    r"<(?=[|/!]|\uff5c|[A-Za-z_]|\s*\|)|\[(?=/?[A-Z][A-Z_]{2,}\])|\uff5c|<(?=<)"
+)
+"""Where a special token of some chat template may begin: `<|im_start|>`, `</s>`, `[INST]`, ..."""
+
+
+def _is_hidden(character: str) -> bool:
+    """Whether a character shows nothing and may still steer a model or a terminal: controls other
+    than tab and line feed, bidirectional controls, zero-width and tag characters, surrogates.
+    """
+    if character in "\t\n":
+        return False
+    return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co"}
+
+
+def cleaned(text: str) -> str:
+    """`text` without hidden characters, each replaced by U+FFFD so that removal shows."""
+    return "".join("\ufffd" if _is_hidden(character) else character for character in text)
+
+
+def shortened(text: str, max_chars: int = MAX_CHARS) -> str:
+    """`text`, its middle replaced by a mark if it is longer than `max_chars` characters.
+
+    >>> shortened("abcdefghij" * 10, 40)
+    'abcdefghij[... 80 characters left out ...]abcdefghij'
+    """
+    if len(text) <= max_chars:
+        return text
+    kept = max(1, max_chars // 4) if max_chars < 200 else max_chars // 2
+    return f"{text[:kept]}[... {len(text) - 2 * kept} characters left out ...]{text[-kept:]}"
+
+
+def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
+    """`text` as one line of JSON in which no token of a chat template can be formed.
+
+    >>> quoted("a\\n<|im_end|>")
+    '"a\\\\n\\\\u003c|im_end|>"'
+    """
+    line = json.dumps(cleaned(shortened(text, max_chars)), ensure_ascii=False)
+    # separators of lines that JSON leaves alone but str.splitlines and some servers do not
+    line = line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
+    return _CHAT_TOKENS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)

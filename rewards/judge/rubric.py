@@ -1,0 +1,203 @@
+"""A rubric: the criteria that a judge holds a response against, and how they become one reward.
+
+# rubric.toml
+aggregation = "positive_normalised"
+
+[[items]]
+id = "names-capital"
+text = "The response names the capital of France."
+weight = 2.0
+
+[[items]]
+text = "The response invents a source."
+weight = -1.0
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+MAX_ITEMS = 64
+MAX_ITEM_CHARS = 4000
+
+
+class ItemKind(StrEnum):
+    """What a judge is asked about one criterion."""
+
+    BINARY = "binary"
+    """Whether the criterion is met: a score of 0 or 1."""
+    GRADED = "graded"
+    """How far the criterion is met: a whole number from 0 to `max_score`, divided by it."""
+
+
+class Aggregation(StrEnum):
+    """How the scores of items become one reward; `aggregate` has the formulas."""
+
+    POSITIVE_NORMALISED = "positive_normalised"
+    WEIGHTED_SUM = "weighted_sum"
+    WEIGHTED_MEAN = "weighted_mean"
+    EVOLVING = "evolving"
+    IMPLICIT = "implicit"
+    MEAN = "mean"
+    MIN = "min"
+    WORST_K = "worst_k"
+
+
+class RubricItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One criterion.
+
+    Args:
+        text: the criterion as a sentence about the response. The judge reads the text and nothing
+            executes it.
+        id: name of the item in verdicts; unique in its rubric, `item-1` and so on by default.
+        weight: importance. A negative weight marks a flaw: meeting the criterion costs.
+        kind: binary or graded.
+        max_score: highest score of a graded item.
+        gate: an item that has to hold (or, with a negative weight, a flaw that must be absent)
+            before anything else counts; otherwise the reward is `floor`. Gates are asked first.
+
+    Raises:
+        ValueError: a weight that is 0 or not finite, an empty or overlong text.
+    """
+
+    text: str
+    id: str = ""
+    weight: float = 1.0
+    kind: ItemKind = ItemKind.BINARY
+    max_score: int = 2
+    gate: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ValueError(f"item {self.id!r} has no text; write the criterion as a sentence")
+        if len(self.text) > MAX_ITEM_CHARS:
+            raise ValueError(
+                f"the text of item {self.id!r} has {len(self.text)} characters, of at most "
+                f"{MAX_ITEM_CHARS}; split the criterion"
+            )
+        if not 0 < abs(self.weight) < float("inf"):
+            raise ValueError(f"the weight of item {self.id!r} must not be 0, got {self.weight!r}")
+        if not 1 <= self.max_score <= 100:
+            raise ValueError(f"max_score of item {self.id!r} must be 1 to 100: {self.max_score}")
+
+    @property
+    def highest(self) -> int:
+        """The highest score a judge may give."""
+        return 1 if self.kind is ItemKind.BINARY else self.max_score
+
+    @property
+    def is_flaw(self) -> bool:
+        """Whether meeting the criterion is bad."""
+        return self.weight < 0
+
+
+class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Criteria and the way from their scores to a reward.
+
+    Args:
+        items: the criteria, at most 64.
+        aggregation: the formula.
+        clip: bound the reward to [0, 1]. HealthBench does not clip single responses.
+        floor: reward of a response that fails a gate.
+        worst: how many of the lowest items `worst_k` averages.
+        instructions: further advice to the judge, written by whoever owns the rubric.
+
+    Raises:
+        ValueError: no items, ids that repeat, or weights the formula cannot work with.
+    """
+
+    items: tuple[RubricItem, ...]
+    aggregation: Aggregation = Aggregation.POSITIVE_NORMALISED
+    clip: bool = True
+    floor: float = 0.0
+    worst: int = 1
+    instructions: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.items) <= MAX_ITEMS:
+            raise ValueError(f"a rubric has 1 to {MAX_ITEMS} items, got {len(self.items)}")
+        named = tuple(
+            item if item.id else msgspec.structs.replace(item, id=f"item-{number}")
+            for number, item in enumerate(self.items, start=1)
+        )
+        msgspec.structs.force_setattr(self, "items", named)
+        repeated = [name for name, count in Counter(i.id for i in named).items() if count > 1]
+        if repeated:
+            raise ValueError(f"items share the id {repeated[0]!r}; each needs its own")
+        self._check_weights()
+        if self.worst < 1:
+            raise ValueError(f"worst must be at least 1, got {self.worst}")
+
+    @property
+    def gates(self) -> tuple[RubricItem, ...]:
+        """The items that are asked first."""
+        return tuple(item for item in self.items if item.gate)
+
+    @property
+    def graded(self) -> tuple[RubricItem, ...]:
+        """The items that the formula combines: all but gates, or all where every item is one."""
+        return tuple(item for item in self.items if not item.gate) or self.items
+
+    def _check_weights(self) -> None:
+        positive = sum(item.weight for item in self.graded if not item.is_flaw)
+        if self.aggregation is Aggregation.POSITIVE_NORMALISED and not positive:
+            raise ValueError(
+                "positive_normalised divides by the positive weights and every weight is negative; "
+                "add an item that can be met, or use aggregation = 'weighted_sum'"
+            )
+        total = sum(item.weight for item in self.graded)
+        if self.aggregation is Aggregation.WEIGHTED_MEAN and total <= 1e-9:
+            raise ValueError(
+                f"weighted_mean divides by the sum of the weights, which is {total:g}; use "
+                "'positive_normalised' where flaws weigh as much as merits"
+            )
+
+
+def read_rubric(data: object) -> Rubric:
+    """A rubric from plain data: a mapping such as the TOML file holds, or a list of items.
+
+    >>> read_rubric(["The answer is polite."]).items[0].id
+    'item-1'
+
+    Raises:
+        ConfigError: what is wrong with the data, and where.
+    """
+    if isinstance(data, Rubric):
+        return data
+    if isinstance(data, list):
+        data = {"items": data}
+    if isinstance(data, Mapping):
+        items = data.get("items")
+        if isinstance(items, list):
+            data = {**data, "items": [{"text": i} if isinstance(i, str) else i for i in items]}
+    try:
+        return msgspec.convert(data, Rubric)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"this rubric cannot be used: {error}") from None
+
+
+def load_rubric(path: str | Path) -> Rubric:
+    """The rubric of a TOML file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or holds no usable rubric.
+    """
+    try:
+        data: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the rubric {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} is not TOML: {error}") from None
+    try:
+        return read_rubric(data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None

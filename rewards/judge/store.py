@@ -1,0 +1,86 @@
+"""Judgements on disk: every request to a judge with its answer, so that a reward costs nothing the
+second time and can be reproduced byte for byte later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+BUSY_MS = 5000
+"""How long a write waits for another process that writes to the same file."""
+FORMAT = 1
+"""Version of the tables; a file of another version is refused."""
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class JudgementStore:
+    """Answers of judges by the digest of the request. Several processes may share a file.
+
+    Args:
+        path: an SQLite file, made if it is not there; ":memory:" keeps answers for one process.
+
+    Raises:
+        ConfigError: the file cannot be used, or was written by another version.
+    """
+
+    def __init__(self, path: str | Path = ":memory:") -> None:
+        self.path = str(path)
+        try:
+            if self.path != ":memory:":
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            (found,) = self._db.execute("PRAGMA user_version").fetchone()
+            if found not in (0, FORMAT):
+                raise ConfigError(
+                    f"{self.path!r} holds judgements of format {found}; this version reads "
+                    f"{FORMAT}. Use another file"
+                )
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS judgements "
+                "(key TEXT PRIMARY KEY, request BLOB NOT NULL, answer BLOB NOT NULL) WITHOUT ROWID"
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(f"cannot keep judgements in {self.path!r}: {error}") from None
+
+    @staticmethod
+    def canonical(request: Mapping[str, Any]) -> bytes:
+        """The request as JSON with sorted keys: equal requests have equal bytes."""
+        return _encoder.encode(request)
+
+    @staticmethod
+    def key(canonical: bytes) -> str:
+        """The SHA-256 of a canonical request, in hexadecimal."""
+        return hashlib.sha256(canonical).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        """The answer kept under `key`, or None."""
+        row = self._db.execute("SELECT answer FROM judgements WHERE key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put(self, key: str, request: bytes, answer: bytes) -> bytes:
+        """Keep an answer; returns the one that is kept, which is the first that came."""
+        self._db.execute(
+            "INSERT INTO judgements VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (key, request, answer)
+        )
+        return self.get(key) or answer
+
+    def __len__(self) -> int:
+        (count,) = self._db.execute("SELECT COUNT(*) FROM judgements").fetchone()
+        return int(count)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()

@@ -1,0 +1,103 @@
+"""Rubrics and the rewards that their formulas give, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.errors import ConfigError
+from ludus.rewards.judge import aggregate, load_rubric, read_rubric
+
+ITEMS: list[dict[str, Any]] = [
+    {"id": "a", "text": "names the city", "weight": 3.0},
+    {"id": "b", "text": "gives a date", "weight": 1.0},
+    {"id": "c", "text": "invents a source", "weight": -2.0},
+]
+SCORES = {"a": 1.0, "b": 0.5, "c": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("formula", "reward"),
+    [
+        ("positive_normalised", 1.5 / 4),  # 3 + 0.5 - 2, over 3 + 1
+        ("weighted_sum", 1.5),
+        ("weighted_mean", 1.5 / 2),  # over 3 + 1 - 2
+        ("evolving", 1.5 / 4),
+        ("mean", (1 + 0.5 + 0) / 3),
+        ("min", 0.0),
+        ("worst_k", 0.25),  # the worst two are 0 and 0.5
+    ],
+)
+def test_each_formula_gives_the_number_worked_out_by_hand(formula: str, reward: float) -> None:
+    rubric = read_rubric({"items": ITEMS, "aggregation": formula, "clip": False, "worst": 2})
+    assert aggregate(rubric, SCORES) == pytest.approx(reward)
+
+
+def test_evolving_divides_by_one_at_least() -> None:
+    rubric = read_rubric({"items": [{"text": "x", "weight": 0.5}], "aggregation": "evolving"})
+    assert aggregate(rubric, {"item-1": 1.0}) == 0.5
+
+
+def test_flaws_alone_may_lower_a_reward_that_is_not_clipped() -> None:
+    rubric = read_rubric({"items": ITEMS, "clip": False})
+    assert aggregate(rubric, {"a": 0.0, "b": 0.0, "c": 1.0}) == -0.5
+    clipped = read_rubric({"items": ITEMS})
+    assert aggregate(clipped, {"a": 0.0, "b": 0.0, "c": 1.0}) == 0.0
+
+
+def test_a_failed_gate_leaves_the_floor_whatever_the_rest_says() -> None:
+    gated = [*ITEMS, {"id": "g", "text": "is in English", "gate": True}]
+    rubric = read_rubric({"items": gated, "floor": 0.1})
+    assert aggregate(rubric, {**SCORES, "g": 0.0}) == 0.1
+    assert aggregate(rubric, {"g": 0.0}) == 0.1
+    assert aggregate(rubric, {**SCORES, "g": 1.0}) == pytest.approx(1.5 / 4)
+
+
+def test_a_flaw_as_a_gate_must_be_absent() -> None:
+    rubric = read_rubric([{"id": "f", "text": "insults", "weight": -1, "gate": True}, "is kind"])
+    assert aggregate(rubric, {"f": 1.0, "item-2": 1.0}) == 0.0
+    assert aggregate(rubric, {"f": 0.0, "item-2": 1.0}) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([], "1 to 64 items"),
+        ({"items": []}, "1 to 64 items"),
+        (["  "], "no text"),
+        ([{"text": "x", "weight": 0}], "must not be 0"),
+        ([{"text": "x", "weight": float("nan")}], "must not be 0"),
+        ([{"text": "x", "weight": -1}], "every weight is negative"),
+        ([{"text": "x", "wieght": 2}], "wieght"),
+        ([{"text": "x", "id": "a"}, {"text": "y", "id": "a"}], "share the id"),
+        ([{"text": "x" * 5000}], "5000 characters"),
+        ([{"text": "x", "kind": "stars"}], "stars"),
+        ([{"text": "x", "kind": "graded", "max_score": 0}], "1 to 100"),
+        ({"items": ["x"], "aggregation": "average"}, "average"),
+        ("be nice", "object"),
+        (
+            {
+                "items": [{"text": "x", "weight": 1}, {"text": "y", "weight": -1}],
+                "aggregation": "weighted_mean",
+            },
+            "positive_normalised",
+        ),
+    ],
+)
+def test_a_rubric_that_cannot_work_is_refused_with_the_reason(data: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_rubric(data)
+
+
+def test_a_file_is_named_in_its_errors(tmp_path: Path) -> None:
+    path = tmp_path / "rubric.toml"
+    path.write_text('[[items]]\ntext = "x"\nweight = 0\n')
+    with pytest.raises(ConfigError, match=r"rubric\.toml: .*must not be 0"):
+        load_rubric(path)
+    path.write_text("items = [")
+    with pytest.raises(ConfigError, match="not TOML"):
+        load_rubric(path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_rubric(tmp_path / "none.toml")
