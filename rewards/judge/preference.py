@@ -1,0 +1,290 @@
+"""Judging the answers of one group against each other: pairs, circles or whole lists."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from typing import Literal
+
+from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
+from ludus.llm import TokenBudget
+from ludus.verdict import Verdict
+
+from ..protocol import Sample
+from .caller import Effort, JudgeCaller, JudgeServer
+from .judge import data_of, failure
+from .prompt import about_list, about_pair
+from .reading import UnreadableVerdict, read_choice, read_ranking
+from .shortcut import empty_answer
+from .store import JudgementStore
+
+Scheme = Literal["all_pairs", "circular", "listwise"]
+Rating = Literal["win_rate", "bradley_terry"]
+CRITERION = (
+    "The response answers the question better: right, complete, clear, and no longer than needed."
+)
+POINTS = {"A": 1.0, "tie": 0.5, "B": 0.0}
+MAX_LISTED = 12
+"""Most answers of one list; longer ones are beyond what a judge ranks well."""
+
+
+@dataclass(slots=True)
+class Comparisons:
+    """What is known of pairs: `points[i, j]` is the share of i's win over j, in [0, 1]."""
+
+    points: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    failed: dict[int, LudusError] = field(default_factory=dict[int, LudusError])
+    """Why an answer misses one of its comparisons."""
+    flips: int = 0
+    """Pairs whose winner changed with the order in which they were shown."""
+
+    def add(self, first: int, second: int, points: float) -> None:
+        """Note that `first` won `points` of one win over `second`."""
+        self.points[first, second] = points
+        self.points[second, first] = 1 - points
+
+
+class PreferenceJudge:
+    """Compares the answers of a group; the reward of an answer is how often it wins.
+
+    Every pair is shown in both orders and each order counts half, so that a judge's liking for a
+    place cancels out; ties count half. With `rating = "win_rate"` the reward is the mean share of
+    wins, which is the reward of self-play preference optimisation. With "bradley_terry" the reward
+    is the mean probability of winning against the others under the fitted strengths, which is
+    steadier where not all pairs are compared.
+
+    An answer that misses one of its comparisons has no reward; the others keep theirs.
+
+    Args:
+        base_url: of an OpenAI-compatible server, up to and with `/v1`.
+        model: its model.
+        criterion: what better means; `sample.info["criterion"]` goes first.
+        scheme: "all_pairs" asks n (n - 1) questions, "circular" 2 n (each answer with its two
+            neighbours), "listwise" two rankings of the whole list, in opposite orders, at most 12
+            answers.
+        rating: "win_rate" or "bradley_terry".
+        temperature, max_tokens, guided, concurrency, deadline_s: see `JudgeServer`.
+        cache: SQLite file of judgements; "" keeps them in memory.
+        max_total_tokens: hard stop; 0 sets none.
+        api_key: of the server; None reads LUDUS_API_KEY.
+
+    Raises:
+        ConfigError: no address or model, or an unknown scheme or rating.
+    """
+
+    never_blocks = True
+
+    def __init__(
+        self,
+        *,
+        base_url: str = "",
+        model: str = "",
+        criterion: str = CRITERION,
+        scheme: Scheme = "all_pairs",
+        rating: Rating = "win_rate",
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        guided: bool = True,
+        concurrency: int = 64,
+        deadline_s: float = 120.0,
+        cache: str = "",
+        max_total_tokens: int = 0,
+        api_key: str | None = None,
+    ) -> None:
+        if not base_url or not model:
+            raise ConfigError("a preference judge needs base_url and model")
+        if scheme not in ("all_pairs", "circular", "listwise"):
+            raise ConfigError(f"scheme must be all_pairs, circular or listwise, got {scheme!r}")
+        if rating not in ("win_rate", "bradley_terry"):
+            raise ConfigError(f"rating must be win_rate or bradley_terry, got {rating!r}")
+        self.criterion = criterion
+        self.scheme: Scheme = scheme
+        self.rating: Rating = rating
+        server = JudgeServer(
+            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
+            guided=guided, concurrency=concurrency, deadline_s=deadline_s,
+        )  # fmt: skip
+        budget = TokenBudget(max_total_tokens) if max_total_tokens else None
+        self.caller = JudgeCaller(server, JudgementStore(cache or ":memory:"), budget, api_key)
+
+    def score(self, sample: Sample) -> Verdict:
+        """Refuse: one answer alone has nothing to be compared with."""
+        return Verdict.invalid(
+            "a preference judge compares the answers of a group; use score_group (POST "
+            "/v1/score_group), or a rubric judge for single answers"
+        )
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge all answers to one question together; one verdict each, in order."""
+        if len(samples) < 2:
+            one = Verdict.invalid(f"a comparison needs two answers, got {len(samples)}")
+            return [one] * len(samples)
+        if self.scheme == "listwise" and len(samples) > MAX_LISTED:
+            many = f"listwise takes at most {MAX_LISTED} answers, got {len(samples)}"
+            return [Verdict.invalid(f"{many}; use all_pairs or circular")] * len(samples)
+        effort, known = Effort(), Comparisons()
+        asked = [n for n, sample in enumerate(samples) if not empty_answer(sample.text)]
+        _settle_empty(known, len(samples), set(asked))
+        if self.scheme == "listwise" and len(asked) > 1:
+            await self._list(samples, asked, known, effort)
+        else:
+            pairs = _circle(asked) if self.scheme == "circular" else list(combinations(asked, 2))
+            await asyncio.gather(
+                *(self._pair(samples, first, second, known, effort) for first, second in pairs)
+            )
+        return self._verdicts(len(samples), known, effort)
+
+    async def close(self) -> None:
+        """Close the connections and the file of judgements."""
+        await self.caller.close()
+
+    async def _pair(
+        self,
+        samples: Sequence[Sample],
+        first: int,
+        second: int,
+        known: Comparisons,
+        effort: Effort,
+    ) -> None:
+        """Compare two answers in both orders."""
+        try:
+            forward, backward = await asyncio.gather(
+                self._prefer(samples[first], samples[second], effort),
+                self._prefer(samples[second], samples[first], effort),
+            )
+        except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
+            known.failed[first] = known.failed[second] = error
+            return
+        known.flips += forward + backward != 1.0
+        known.add(first, second, (forward + 1 - backward) / 2)
+
+    async def _prefer(self, shown_first: Sample, shown_second: Sample, effort: Effort) -> float:
+        data = data_of(shown_first)
+        texts = {"response_A": data.pop("response"), "response_B": shown_second.text}
+        question = about_pair({**data, **texts}, self._criterion(shown_first))
+        read = partial(read_choice, field="better", choices=list(POINTS))
+        return POINTS[await self.caller.ask(question, read, effort)]
+
+    async def _list(
+        self,
+        samples: Sequence[Sample],
+        asked: Sequence[int],
+        known: Comparisons,
+        effort: Effort,
+    ) -> None:
+        """Rank the whole list twice, in opposite orders; each ranking decides every pair."""
+        try:
+            places = await asyncio.gather(
+                self._places(samples, asked, effort), self._places(samples, asked[::-1], effort)
+            )
+        except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
+            known.failed |= dict.fromkeys(asked, error)
+            return
+        for first, second in combinations(asked, 2):
+            wins = [place[first] < place[second] for place in places]
+            known.flips += len(set(wins)) > 1
+            known.add(first, second, sum(wins) / len(wins))
+
+    async def _places(
+        self, samples: Sequence[Sample], order: Sequence[int], effort: Effort
+    ) -> dict[int, int]:
+        names = [chr(ord("A") + place) for place in range(len(order))]
+        data = data_of(samples[order[0]])
+        del data["response"]
+        shown = zip(names, order, strict=True)
+        data |= {f"response_{name}": samples[number].text for name, number in shown}
+        question = about_list(data, self._criterion(samples[order[0]]), names)
+        ranking = await self.caller.ask(question, partial(read_ranking, names=names), effort)
+        return {order[names.index(name)]: place for place, name in enumerate(ranking)}
+
+    def _criterion(self, sample: Sample) -> str:
+        return str(sample.info.get("criterion") or self.criterion)
+
+    def _verdicts(self, count: int, known: Comparisons, effort: Effort) -> list[Verdict]:
+        rate = win_rates if self.rating == "win_rate" else bradley_terry
+        rewards = rate(count, known.points)
+        compared = len(known.points) // 2
+        metrics = {
+            **effort.metrics(),
+            "judge/comparisons": float(compared),
+            "judge/position_flips": known.flips / compared if compared else 0.0,
+        }
+        return [
+            failure(known.failed[number], effort)
+            if number in known.failed
+            else Verdict.of(
+                rewards[number], f"wins {rewards[number]:.2f} of its comparisons", metrics=metrics
+            )
+            for number in range(count)
+        ]
+
+
+def win_rates(count: int, points: Mapping[tuple[int, int], float]) -> list[float]:
+    """The mean share of wins of each answer over those it was compared with; 0.5 without any.
+
+    >>> win_rates(3, {(0, 1): 1.0, (1, 0): 0.0, (1, 2): 0.5, (2, 1): 0.5})
+    [1.0, 0.25, 0.5]
+    """
+    shares: dict[int, list[float]] = defaultdict(list)
+    for (first, _), share in points.items():
+        shares[first].append(share)
+    return [math.fsum(shares[n]) / len(shares[n]) if shares[n] else 0.5 for n in range(count)]
+
+
+def bradley_terry(
+    count: int, points: Mapping[tuple[int, int], float], *, prior: float = 0.5, rounds: int = 200
+) -> list[float]:
+    """The mean probability of each answer to beat another under fitted strengths.
+
+    P(i beats j) = p_i / (p_i + p_j), fitted by the minorisation of Hunter (2004, eq. 5):
+    p_i <- W_i / sum_j n_ij / (p_i + p_j), where W_i are the wins of i. A phantom answer of strength
+    1 draws `2 * prior` comparisons with everyone, so that nobody's strength is 0 or infinite.
+
+    Args:
+        count: how many answers there are.
+        points: share of i's win over j, for both orders of every pair that was compared.
+        prior: wins and losses of every answer against the phantom.
+        rounds: of the iteration, which converges far earlier.
+
+    >>> [round(reward, 3) for reward in bradley_terry(2, {(0, 1): 1.0, (1, 0): 0.0})]
+    [0.75, 0.25]
+    """
+    strength = [1.0] * count
+    wins = [prior] * count
+    rivals: dict[int, list[int]] = defaultdict(list)
+    for (first, second), share in points.items():
+        wins[first] += share
+        rivals[first].append(second)
+    for _ in range(rounds):
+        strength = [
+            wins[n]
+            / (
+                2 * prior / (strength[n] + 1)
+                + math.fsum(1 / (strength[n] + strength[rival]) for rival in rivals[n])
+            )
+            for n in range(count)
+        ]
+    return [
+        math.fsum(strength[n] / (strength[n] + strength[m]) for m in range(count) if m != n)
+        / max(1, count - 1)
+        for n in range(count)
+    ]
+
+
+def _settle_empty(known: Comparisons, count: int, asked: set[int]) -> None:
+    """An answer that holds nothing loses to every answer that holds something."""
+    for first, second in combinations(range(count), 2):
+        if first not in asked or second not in asked:
+            known.add(first, second, 0.5 + 0.5 * ((first in asked) - (second in asked)))
+
+
+def _circle(asked: Sequence[int]) -> list[tuple[int, int]]:
+    """Every answer with the next, the last with the first."""
+    if len(asked) < 3:
+        return list(combinations(asked, 2))
+    return [(asked[place], asked[(place + 1) % len(asked)]) for place in range(len(asked))]

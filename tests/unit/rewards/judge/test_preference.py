@@ -1,0 +1,95 @@
+"""Groups: who wins, who is left without a reward, and that places do not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from ludus.rewards.judge.mock import MockJudge
+from ludus.rewards.judge.preference import PreferenceJudge, bradley_terry, win_rates
+from ludus.rewards.protocol import Sample
+from ludus.verdict import Status
+
+CRITERION = 'Mentions "red", "green", "blue" and "black".'
+ANSWERS = ["red green blue black", "red green blue", "red", "red too", ""]
+
+
+def samples(texts: Sequence[str]) -> list[Sample]:
+    return [Sample(prompt="Colours?", response=t, info={"criterion": CRITERION}) for t in texts]
+
+
+@pytest.mark.parametrize("rating", ["win_rate", "bradley_terry"])
+@pytest.mark.parametrize("scheme", ["all_pairs", "circular", "listwise"])
+async def test_better_answers_earn_more(scheme: str, rating: str) -> None:
+    async with MockJudge() as mock:
+        judge = PreferenceJudge(base_url=mock.url, model="mock", scheme=scheme, rating=rating)  # pyright: ignore[reportArgumentType]
+        verdicts = await judge.score_group(samples(ANSWERS))
+        await judge.close()
+    rewards = [verdict.unwrap() for verdict in verdicts]
+    if scheme != "circular" or rating == "bradley_terry":
+        assert rewards[0] > rewards[1] > max(rewards[2:4])
+    assert rewards[4] == min(rewards)
+
+
+async def test_win_rates_by_hand() -> None:
+    async with MockJudge() as mock:
+        judge = PreferenceJudge(base_url=mock.url, model="mock")
+        verdicts = await judge.score_group(samples(ANSWERS))
+        await judge.close()
+    # the two of one colour tie; the empty one loses to all without a question
+    assert [v.reward for v in verdicts] == [1.0, 0.75, 0.375, 0.375, 0.0]
+    assert mock.requests == 12
+    assert verdicts[0].metrics["judge/position_flips"] == 0.0
+
+
+async def test_a_judge_that_always_likes_the_first_place_gives_everyone_half() -> None:
+    async def first(request: web.Request) -> web.Response:
+        message = {"role": "assistant", "content": '{"reason": "", "better": "A"}'}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", first)
+    async with TestServer(application) as server:
+        judge = PreferenceJudge(base_url=str(server.make_url("/v1")), model="biased")
+        verdicts = await judge.score_group(samples(["red", "blue", "red green"]))
+        await judge.close()
+    assert [v.reward for v in verdicts] == [0.5, 0.5, 0.5]
+    assert verdicts[0].metrics["judge/position_flips"] == 1.0
+
+
+async def test_an_answer_without_its_comparison_has_no_reward_and_the_others_do() -> None:
+    async def picky(request: web.Request) -> web.Response:
+        body = await request.json()
+        text = body["messages"][1]["content"]
+        bad = '"bad"' in text and '"worse"' in text
+        content = "no idea" if bad else '{"reason": "", "better": "tie"}'
+        message = {"role": "assistant", "content": content}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", picky)
+    async with TestServer(application) as server:
+        judge = PreferenceJudge(base_url=str(server.make_url("/v1")), model="picky")
+        verdicts = await judge.score_group(samples(["bad", "good", "worse"]))
+        await judge.close()
+    assert [v.status for v in verdicts] == [Status.UNAVAILABLE, Status.OK, Status.UNAVAILABLE]
+    assert verdicts[1].reward == 0.5
+
+
+async def test_a_group_that_cannot_be_compared_is_invalid() -> None:
+    judge = PreferenceJudge(base_url="http://127.0.0.1:9/v1", model="m", scheme="listwise")
+    assert (await judge.score_group(samples(["one"])))[0].status is Status.INVALID
+    assert (await judge.score_group(samples(["x y"] * 13)))[0].status is Status.INVALID
+    assert judge.score(samples(["one"])[0]).status is Status.INVALID
+    await judge.close()
+
+
+def test_bradley_terry_orders_a_chain_that_win_rates_cannot() -> None:
+    chain = {(0, 1): 1.0, (1, 0): 0.0, (1, 2): 1.0, (2, 1): 0.0}
+    assert win_rates(3, chain) == [1.0, 0.5, 0.0]
+    fitted = bradley_terry(3, chain)
+    assert fitted[0] > fitted[1] > fitted[2]
+    assert sum(fitted) == pytest.approx(1.5)
