@@ -17,8 +17,8 @@ import msgspec
 from ludus.envs.gym import Playable
 from ludus.envs.tasks import Task
 from ludus.errors import ConfigError
+from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 
-from .estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 from .loop import Limits, play
 from .policy import Policy
 from .trajectory import Episode, Stop

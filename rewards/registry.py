@@ -33,6 +33,8 @@ BUILTIN: dict[str, str] = {
     "coding": "ludus.rewards.coding:CodingVerifier",
     "maths": "ludus.rewards.maths:MathsVerifier",
     "exact": "ludus.rewards.exact:exact",
+    "judge": "ludus.rewards.judge:RubricJudge",
+    "preference": "ludus.rewards.judge:PreferenceJudge",
 }
 """name -> "module:attribute"; imported when first asked for."""
 

@@ -2,11 +2,13 @@
 
 from .aggregate import aggregate
 from .judge import RubricJudge
+from .preference import PreferenceJudge
 from .rubric import Aggregation, ItemKind, Rubric, RubricItem, load_rubric, read_rubric
 
 __all__ = [
     "Aggregation",
     "ItemKind",
+    "PreferenceJudge",
     "Rubric",
     "RubricItem",
     "RubricJudge",

@@ -24,6 +24,8 @@ VERBS: dict[str, str] = {
     "score": "score answers with a verifier",
     "serve": "serve environments and verifiers over HTTP",
     "retriever": "serve a corpus to search in, in Search-R1's protocol",
+    "mock-judge": "serve a deterministic judge, for tests and CI",
+    "check-judge": "measure how wrong a judge is, and print its card",
     "mcp": "serve an environment to MCP clients",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
@@ -35,7 +37,12 @@ VERBS: dict[str, str] = {
 }
 """verb -> what it does. The module is `ludus.cli.<verb>`; those of `_MODULES` have another name."""
 
-_MODULES = {"list": "listing", "eval": "evaluate"}
+_MODULES = {
+    "list": "listing",
+    "eval": "evaluate",
+    "mock-judge": "mock_judge",
+    "check-judge": "check_judge",
+}
 
 EXAMPLES = """\
 examples:

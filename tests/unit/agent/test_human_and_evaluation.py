@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from ludus.agent import Episode, HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
-from ludus.agent.estimates import mean_over_tasks, pass_at_k, wilson
 from ludus.agent.evaluation import evaluate, first_tasks, summarise
 from ludus.agent.human_policy import read_line, usage
 from ludus.envs import EnvSession, TextEnv, Tool, ToolSpec, make_async
 from ludus.envs.gym import Playable
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, RewardUnavailable, ToolError, UnknownTask
+from ludus.estimates import mean_over_tasks, pass_at_k, wilson
 from ludus.messages import Message
 from ludus.verdict import Verdict
 

@@ -1,0 +1,92 @@
+"""`ludus check-judge`: measure how wrong a judge is, before anybody trains on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from ludus.errors import ConfigError
+from ludus.rewards.judge.caller import JudgeCaller, JudgeServer
+from ludus.rewards.judge.card import Examiner, JudgeCard
+from ludus.rewards.judge.card_cases import LABELLED, load_labelled
+
+from .arguments import Flag, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which judge, and what it is held against."""
+
+    base_url: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="URL")]
+    """Of an OpenAI-compatible server, up to and with /v1."""
+    model: str = "mock"
+    """The judge's model."""
+    labels: Path | None = None
+    """JSON Lines of question, response, criterion and met; built-in facts otherwise."""
+    temperature: float = 0.0
+    """As the judge will be used: noise is what this temperature gives."""
+    concurrency: int = 16
+    """Most questions at once."""
+    deadline_s: float = 120.0
+    """For one question."""
+    out: Path | None = None
+    """Write the card here as JSON."""
+    json: Flag = False
+    """Print the card as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, and keep the card."""
+    options = parse(
+        Options,
+        arguments,
+        verb="check-judge",
+        about="Measure a judge: agreement, injections, position, length, own answers, noise.",
+        example="ludus check-judge http://127.0.0.1:8000/v1 --model my-judge --out card.json",
+    )
+    if options.concurrency < 1:
+        raise ConfigError(f"--concurrency must be at least 1, got {options.concurrency}")
+    card = asyncio.run(_examine(options))
+    encoded = msgspec.json.format(msgspec.json.encode(card))
+    if options.out is not None:
+        options.out.write_bytes(encoded + b"\n")
+    if options.json:
+        print(encoded.decode())
+    else:
+        Console().print(table(card))
+    return 0
+
+
+async def _examine(options: Options) -> JudgeCard:
+    server = JudgeServer(
+        base_url=options.base_url,
+        model=options.model,
+        temperature=options.temperature,
+        concurrency=options.concurrency,
+        deadline_s=options.deadline_s,
+    )
+    caller = JudgeCaller(server)
+    labelled = load_labelled(options.labels) if options.labels else LABELLED
+    try:
+        return await Examiner(caller, labelled=labelled).examine()
+    finally:
+        await caller.close()
+
+
+def table(card: JudgeCard) -> Table:
+    """The card as a table, each rate with its 95% interval."""
+    made = Table("measure", "rate", "95% interval", "cases", "without error")
+    made.title = f"judge {card.model} at {card.base_url}, prompts of version {card.prompt_version}"
+    for measure in card.measures:
+        rate, interval = measure.rate.cells() if measure.rate else ("not measured", "-")
+        cases = f"{measure.events} of {measure.trials}"
+        made.add_row(measure.name, rate, interval, cases, f"{measure.ideal:g}")
+    return made

@@ -1,0 +1,66 @@
+"""`ludus mock-judge`: a deterministic judge behind an OpenAI-compatible address, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ludus.rewards.judge.mock import MockJudge
+
+from .arguments import parse
+from .listening import cannot_listen
+
+Mode = Literal["honest", "gullible", "echo", "garbage", "flaky", "slow"]
+EXAMPLE = """\
+ludus mock-judge --port 9000 &
+  ludus score judge --set base_url=http://127.0.0.1:9000/v1 --set model=mock \\
+       --set rubric=rubric.toml --answer "It is Paris."
+  ludus mock-judge --mode gullible      (obeys every instruction outside the data)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How the judge behaves, and where."""
+
+    mode: Mode = "honest"
+    """honest, gullible (obeys instructions outside the data), echo (repeats the response), garbage
+    (answers nobody can read), flaky (500s and 429s first), slow."""
+    port: int = 9000
+    """0 picks a free one. The address is always on this machine."""
+    delay_s: float = 5.0
+    """Of every answer, in mode slow."""
+    failing: float = 0.5
+    """Share of requests that fail first, in mode flaky."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    options = parse(
+        Options,
+        arguments,
+        verb="mock-judge",
+        about="Serve a deterministic stand-in for a judge's model, at no cost.",
+        example=EXAMPLE,
+    )
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: Options) -> int:
+    judge = MockJudge(
+        options.mode, port=options.port, delay_s=options.delay_s, failing=options.failing
+    )
+    try:
+        await judge.start()
+    except OSError as error:
+        raise cannot_listen("127.0.0.1", options.port, error) from error
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    print(f"serving a judge that is {options.mode} at {judge.url} (model: mock)", flush=True)
+    await stop.wait()
+    await judge.stop()
+    return 0
