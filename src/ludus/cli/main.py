@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "check": "hold an environment or a verifier to its contract",
     "play": "play an environment yourself, in the terminal",
     "score": "score answers with a verifier",
+    "rescore": "score recorded episodes with another reward, and compare",
     "serve": "serve environments and verifiers over HTTP",
     "retriever": "serve a corpus to search in, in Search-R1's protocol",
     "mock-judge": "serve a deterministic judge, for tests and CI",

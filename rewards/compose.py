@@ -1,0 +1,347 @@
+"""One reward made of several: weights, gates, caps, order, length, and the group.
+
+# reward.toml
+floor = -0.5
+
+[[parts]]
+name = "maths"
+gate = true
+
+[[parts]]
+name = "judge?base_url=http://127.0.0.1:8000/v1&model=my-judge&rubric=style.toml"
+label = "style"
+weight = 0.5
+normalise = "rank"
+
+[length]
+free_words = 300
+max_words = 600
+penalty = 0.3
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import statistics
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.verdict import Verdict
+from ludus.wire.arguments import parse_served
+
+from .protocol import GroupVerifier, Sample, Verifier
+from .registry import make_verifier
+
+Normalisation = Literal["", "mean", "zscore", "rank"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reward of a composition.
+
+    Args:
+        name: of the verifier, with options as a server takes them (`maths?timeout_s=1`).
+        label: under which the part stands in verdicts; the verifier's name by default.
+        weight: factor of the part in the sum; a gate may have weight 0.
+        gate: the part's reward has to reach `at_least` before anything else counts.
+        at_least: threshold of a gate.
+        low, high: bounds of the part's reward, before its weight.
+        normalise: over the answers of a group: "mean" subtracts it, "zscore" divides by the
+            standard deviation too (0 where all are equal), "rank" gives 0 to the worst and 1 to the
+            best, ties shared.
+
+    Raises:
+        ValueError: bounds that are crossed, or a weight that is not finite.
+    """
+
+    name: str
+    label: str = ""
+    weight: float = 1.0
+    gate: bool = False
+    at_least: float = 0.5
+    low: float = -math.inf
+    high: float = math.inf
+    normalise: Normalisation = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            msgspec.structs.force_setattr(self, "label", parse_served(self.name)[0])
+        if not math.isfinite(self.weight):
+            raise ValueError(f"the weight of {self.label!r} must be finite, got {self.weight!r}")
+        if not self.low < self.high:
+            raise ValueError(f"{self.label!r} is bounded by {self.low:g} and {self.high:g}")
+        if self.gate and self.normalise:
+            raise ValueError(f"the gate {self.label!r} cannot be normalised; use two parts")
+
+
+class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A penalty that grows with the words of a response: none up to `free_words`, the whole
+    `penalty` from `max_words` on, linear between (the shape of DAPO's overlong penalty, eq. 13).
+    """
+
+    free_words: int
+    max_words: int
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.free_words < self.max_words:
+            raise ValueError(
+                f"length needs 0 <= free_words < max_words: {self.free_words}, {self.max_words}"
+            )
+
+    def of(self, text: str) -> float:
+        """What a text costs, as a number that is added to the reward.
+
+        >>> LengthShaping(free_words=2, max_words=4, penalty=1.0).of("one two three")
+        -0.5
+        """
+        over = (len(text.split()) - self.free_words) / (self.max_words - self.free_words)
+        return -self.penalty * min(1.0, max(0.0, over))
+
+
+class Composition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How parts become one reward: floor if a gate fails, else the weighted sum, within bounds.
+
+    Args:
+        parts: in the order in which they are asked: the cheap ones first. Gates are asked one after
+            the other before all other parts, so a response that fails one costs no more.
+        floor: reward of a response that fails a gate.
+        low, high: bounds of the sum.
+        length: a penalty on length, added before the bounds.
+    """
+
+    parts: tuple[Part, ...]
+    floor: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+    length: LengthShaping | None = None
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("a composition needs parts")
+        repeated = [n for n, c in Counter(part.label for part in self.parts).items() if c > 1]
+        if repeated:
+            raise ValueError(f"two parts are called {repeated[0]!r}; give one a label")
+        if not self.low < self.high:
+            raise ValueError(f"the sum is bounded by {self.low:g} and {self.high:g}")
+
+    @property
+    def by_group(self) -> bool:
+        """Whether a part is normalised over the group."""
+        return any(part.normalise for part in self.parts)
+
+
+def load_composition(path: str | Path) -> Composition:
+    """The composition of a TOML file.
+
+    Raises:
+        ConfigError: the file cannot be read or used; the message says why.
+    """
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return msgspec.convert(data, Composition)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path} is no composition of rewards: {error}") from None
+
+
+def composed(
+    file: str = "",
+    *,
+    composition: Composition | None = None,
+    verifiers: Mapping[str, Verifier] | None = None,
+) -> ComposedVerifier:
+    """The verifier of a composition.
+
+    Args:
+        file: a TOML file.
+        composition: instead of a file.
+        verifiers: made already, by the label of their part; the others come from the registry.
+
+    Raises:
+        ConfigError: neither or both are given, or a verifier cannot be made.
+        UnknownVerifier: a part names none.
+    """
+    if bool(file) is (composition is not None):
+        raise ConfigError("a composition comes from file=reward.toml, or is handed in; give one")
+    made = composition or load_composition(file)
+    known = dict(verifiers or {})
+    for part in made.parts:
+        if part.label not in known:
+            name, options = parse_served(part.name)
+            known[part.label] = make_verifier(name, **options)
+    grouped = made.by_group or any(isinstance(v, GroupVerifier) for v in known.values())
+    return ComposedGroupVerifier(made, known) if grouped else ComposedVerifier(made, known)
+
+
+class ComposedVerifier:
+    """Scores with several verifiers; a part that fails makes the whole a failure, because half a
+    reward would be a wrong reward.
+    """
+
+    never_blocks = False
+
+    def __init__(self, composition: Composition, verifiers: Mapping[str, Verifier]) -> None:
+        self.composition = composition
+        self.verifiers = verifiers
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Judge one answer."""
+        return (await _score_all(self.composition, self.verifiers, [sample]))[0]
+
+    async def close(self) -> None:
+        """Release what the parts hold."""
+        for verifier in self.verifiers.values():
+            close = getattr(verifier, "close", None)
+            closing = close() if callable(close) else None
+            if inspect.isawaitable(closing):
+                await closing
+
+
+class ComposedGroupVerifier(ComposedVerifier):
+    """A composition in which a part looks at the whole group."""
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Refuse: a part compares the answers of a group."""
+        return Verdict.invalid("this composition looks at whole groups; use score_group")
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge the answers of one group."""
+        return await _score_all(self.composition, self.verifiers, samples)
+
+
+async def _score_all(
+    composition: Composition, verifiers: Mapping[str, Verifier], samples: Sequence[Sample]
+) -> list[Verdict]:
+    said: list[dict[str, Verdict]] = [{} for _ in samples]
+    for part in (part for part in composition.parts if part.gate):
+        still = [n for n, verdicts in enumerate(said) if _goes_on(composition, verdicts)]
+        await _ask(part, verifiers[part.label], samples, still, said)
+    still = [n for n, verdicts in enumerate(said) if _goes_on(composition, verdicts)]
+    await asyncio.gather(
+        *(
+            _ask(part, verifiers[part.label], samples, still, said)
+            for part in composition.parts
+            if not part.gate
+        )
+    )
+    values = _normalised(composition, said)
+    return [
+        _summed(composition, verdicts, value, sample.text)
+        for verdicts, value, sample in zip(said, values, samples, strict=True)
+    ]
+
+
+def _goes_on(composition: Composition, verdicts: Mapping[str, Verdict]) -> bool:
+    """Whether further parts can matter: nothing failed, and no gate is shut."""
+    gates = {part.label: part for part in composition.parts if part.gate}
+    return all(
+        verdict.reward is not None and (label not in gates or _passes(gates[label], verdict.reward))
+        for label, verdict in verdicts.items()
+    )
+
+
+def _passes(gate: Part, reward: float) -> bool:
+    return reward >= gate.at_least
+
+
+async def _ask(
+    part: Part,
+    verifier: Verifier,
+    samples: Sequence[Sample],
+    numbers: Sequence[int],
+    said: Sequence[dict[str, Verdict]],
+) -> None:
+    if isinstance(verifier, GroupVerifier) and numbers:
+        made = verifier.score_group([samples[n] for n in numbers])
+        verdicts = await made if inspect.isawaitable(made) else made
+    else:
+        verdicts = await asyncio.gather(*(_one(verifier, samples[n]) for n in numbers))
+    for number, verdict in zip(numbers, verdicts, strict=True):
+        said[number][part.label] = verdict
+
+
+async def _one(verifier: Verifier, sample: Sample) -> Verdict:
+    light = getattr(verifier, "never_blocks", False) or inspect.iscoroutinefunction(verifier.score)
+    made = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
+    return await made if inspect.isawaitable(made) else made
+
+
+def _normalised(
+    composition: Composition, said: Sequence[Mapping[str, Verdict]]
+) -> list[dict[str, float]]:
+    """The value of each part for each answer: bounded, then normalised over those that have it."""
+    values: list[dict[str, float]] = [{} for _ in said]
+    for part in composition.parts:
+        have = {
+            n: min(part.high, max(part.low, verdicts[part.label].unwrap()))
+            for n, verdicts in enumerate(said)
+            if part.label in verdicts and verdicts[part.label].ok
+        }
+        for n, value in zip(have, over_group(part.normalise, list(have.values())), strict=True):
+            values[n][part.label] = value
+    return values
+
+
+def over_group(how: Normalisation, values: Sequence[float]) -> list[float]:
+    """`values` of one part, normalised over the group.
+
+    >>> over_group("rank", [3.0, 1.0, 3.0])
+    [0.75, 0.0, 0.75]
+    """
+    if not how or not values:
+        return list(values)
+    if how == "rank":
+        top = max(1, len(values) - 1)
+        below = [sum(other < v for other in values) for v in values]
+        equal = [sum(other == v for other in values) - 1 for v in values]
+        return [(b + e / 2) / top for b, e in zip(below, equal, strict=True)]
+    mean = statistics.fmean(values)
+    scale = statistics.pstdev(values) if how == "zscore" else 1.0
+    return [(v - mean) / scale if scale else 0.0 for v in values]
+
+
+def _summed(
+    composition: Composition,
+    verdicts: Mapping[str, Verdict],
+    values: Mapping[str, float],
+    text: str,
+) -> Verdict:
+    failed = next(((label, v) for label, v in verdicts.items() if not v.ok), None)
+    if failed is not None:
+        label, verdict = failed
+        return msgspec.structs.replace(verdict, detail=f"{label}: {verdict.detail}")
+    weights = {part.label: part.weight for part in composition.parts}
+    parts = {label: (value, weights[label]) for label, value in values.items()}
+    metrics = {
+        f"{label}/{name}": number
+        for label, verdict in verdicts.items()
+        for name, number in verdict.metrics.items()
+    }
+    shut = next(
+        (
+            part
+            for part in composition.parts
+            if part.gate and part.label in verdicts
+            and not _passes(part, verdicts[part.label].unwrap())
+        ),
+        None,
+    )  # fmt: skip
+    if shut is not None:
+        why = f"the gate {shut.label!r} is shut: {verdicts[shut.label].detail}"
+        return Verdict.of(composition.floor, why, parts=parts, metrics=metrics)
+    if composition.length is not None:
+        parts["length"] = (composition.length.of(text), 1.0)
+    total = math.fsum(value * weight for value, weight in parts.values())
+    detail = "; ".join(f"{label}: {v.detail}" for label, v in verdicts.items() if v.detail)
+    return Verdict.of(
+        min(composition.high, max(composition.low, total)), detail, parts=parts, metrics=metrics
+    )

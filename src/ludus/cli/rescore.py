@@ -1,0 +1,205 @@
+"""`ludus rescore`: what another reward would have said of episodes that were played already."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from ludus.agent import Episode, Trajectory
+from ludus.agent.episodes import read_episodes
+from ludus.errors import ConfigError
+from ludus.rewards.compose import composed
+from ludus.rewards.protocol import GroupVerifier, Verifier
+from ludus.trainer.rollout.scoring import as_sample
+from ludus.verdict import Verdict
+
+from .arguments import Flag, parse
+from .view import episodes_file
+
+CONCURRENCY = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which episodes, and the reward to score them with."""
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run's folder (its newest episodes) or a file of episodes."""
+    reward: Path
+    """The composition of rewards, a TOML file (docs/judges.md)."""
+    out: Path | None = None
+    """Write the episodes with their new verdicts here; `ludus view` shows them."""
+    show: int = 10
+    """Episodes to list, those whose advantage changed most first."""
+    json: Flag = False
+    """Print the comparison as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """One rollout under both rewards; advantages are rewards less the mean of their group."""
+
+    task: str
+    group: str
+    index: int
+    old: float | None
+    new: float | None
+    old_advantage: float | None
+    new_advantage: float | None
+
+    @property
+    def flipped(self) -> bool:
+        """Whether the rollout would have been pushed the other way."""
+        if self.old_advantage is None or self.new_advantage is None:
+            return False
+        return self.old_advantage * self.new_advantage < 0
+
+    @property
+    def change(self) -> float:
+        """How far the advantage moved; infinite where one reward is missing."""
+        if self.old_advantage is None or self.new_advantage is None:
+            return math.inf if (self.old is None) is not (self.new is None) else 0.0
+        return abs(self.new_advantage - self.old_advantage)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Score again, compare, and keep."""
+    options = parse(
+        Options,
+        arguments,
+        verb="rescore",
+        about="Score recorded episodes with another reward: which advantages change sign?",
+        example="ludus rescore runs/grpo --reward new.toml --out rescored.jsonl",
+    )
+    source = episodes_file(Path(options.path))
+    episodes = read_episodes(source)
+    if not episodes:
+        raise ConfigError(f"{str(source)!r} holds no episodes")
+    old = [trajectory.verdict for trajectory in _trajectories(episodes)]
+    new = asyncio.run(_score(episodes, str(options.reward)))
+    compared = compare(episodes, old, new)
+    for trajectory, verdict in zip(_trajectories(episodes), new, strict=True):
+        trajectory.verdict = verdict
+    if options.out is not None:
+        lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in episodes)
+        options.out.write_bytes(lines)
+    if options.json:
+        print(json.dumps(summary(compared)))
+    else:
+        _print(compared, new, options.show)
+    return 0
+
+
+def compare(
+    episodes: Sequence[Episode], old: Sequence[Verdict], new: Sequence[Verdict]
+) -> list[Rescored]:
+    """Both rewards side by side, with the advantages of each within its group."""
+    owners = [episode for episode in episodes for _ in episode.trajectories]
+    groups = [episode.group or episode.task for episode in owners]
+    before, after = _advantages(groups, old), _advantages(groups, new)
+    return [
+        Rescored(episode.task, group, episode.index, was.reward, now.reward, first, second)
+        for episode, group, was, now, first, second in zip(
+            owners, groups, old, new, before, after, strict=True
+        )
+    ]
+
+
+def summary(compared: Sequence[Rescored]) -> dict[str, float | int | None]:
+    """The comparison in numbers."""
+    both = [one for one in compared if one.old is not None and one.new is not None]
+    return {
+        "episodes": len(compared),
+        "without_old_reward": sum(one.old is None for one in compared),
+        "without_new_reward": sum(one.new is None for one in compared),
+        "old_mean": statistics.fmean(one.old or 0.0 for one in both) if both else None,
+        "new_mean": statistics.fmean(one.new or 0.0 for one in both) if both else None,
+        "sign_changes": sum(one.flipped for one in both),
+        "compared": len(both),
+    }
+
+
+def _trajectories(episodes: Sequence[Episode]) -> list[Trajectory]:
+    return [trajectory for episode in episodes for trajectory in episode.trajectories]
+
+
+async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
+    verifier = composed(file)
+    slots = asyncio.Semaphore(CONCURRENCY)
+    try:
+        if not isinstance(verifier, GroupVerifier):
+            return list(
+                await asyncio.gather(
+                    *(_one(verifier, one, slots) for one in _trajectories(episodes))
+                )
+            )
+        places: dict[str, list[int]] = defaultdict(list)
+        every = _trajectories(episodes)
+        owners = [episode for episode in episodes for _ in episode.trajectories]
+        for place, episode in enumerate(owners):
+            places[episode.group or episode.task].append(place)
+        verdicts: dict[int, Verdict] = {}
+        for members in places.values():
+            made = verifier.score_group([as_sample(every[place]) for place in members])
+            found = await made if inspect.isawaitable(made) else made
+            verdicts |= dict(zip(members, found, strict=True))
+        return [verdicts[place] for place in range(len(every))]
+    finally:
+        await verifier.close()
+
+
+async def _one(verifier: Verifier, trajectory: Trajectory, slots: asyncio.Semaphore) -> Verdict:
+    async with slots:
+        made = verifier.score(as_sample(trajectory))
+        return await made if inspect.isawaitable(made) else made
+
+
+def _advantages(groups: Sequence[str], verdicts: Sequence[Verdict]) -> list[float | None]:
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for group, verdict in zip(groups, verdicts, strict=True):
+        if verdict.reward is not None:
+            rewards[group].append(verdict.reward)
+    return [
+        None if verdict.reward is None else verdict.reward - statistics.fmean(rewards[group])
+        for group, verdict in zip(groups, verdicts, strict=True)
+    ]
+
+
+def _print(compared: Sequence[Rescored], verdicts: Sequence[Verdict], show: int) -> None:
+    told = summary(compared)
+    print(
+        f"{told['episodes']} rollouts; mean reward {_shown(told['old_mean'])} -> "
+        f"{_shown(told['new_mean'])}; {told['sign_changes']} of {told['compared']} advantages "
+        f"change sign; {told['without_new_reward']} without a reward now, "
+        f"{told['without_old_reward']} before"
+    )
+    table = Table("task", "rollout", "reward", "advantage", "sign", "what the new reward says")
+    order = sorted(range(len(compared)), key=lambda place: -compared[place].change)
+    for place in order[:show]:
+        one = compared[place]
+        table.add_row(
+            one.task,
+            str(one.index),
+            f"{_shown(one.old)} -> {_shown(one.new)}",
+            f"{_shown(one.old_advantage)} -> {_shown(one.new_advantage)}",
+            "changes" if one.flipped else "",
+            verdicts[place].detail[:80],
+        )
+    Console().print(table)
+
+
+def _shown(number: float | None) -> str:
+    return "none" if number is None else f"{number:.3f}"
