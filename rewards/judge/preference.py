@@ -97,7 +97,10 @@ class PreferenceJudge:
         api_key: str | None = None,
     ) -> None:
         if not base_url or not model:
-            raise ConfigError("a preference judge needs base_url and model")
+            raise ConfigError(
+                "a preference judge needs base_url and model, such as "
+                "base_url=http://127.0.0.1:8000/v1 and model=my-judge"
+            )
         if scheme not in ("all_pairs", "circular", "listwise"):
             raise ConfigError(f"scheme must be all_pairs, circular or listwise, got {scheme!r}")
         if rating not in ("win_rate", "bradley_terry"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def said(text: str, **more: Any) -> web.Response:
 
 
 @asynccontextmanager
-async def judge_that(reply: Reply, **options: Any) -> AsyncIterator[RubricJudge]:
+async def judge_that(reply: Reply, **options: Any) -> AsyncGenerator[RubricJudge]:
     """A judge whose server answers as `reply` does."""
 
     async def handle(request: web.Request) -> web.Response:
