@@ -2,7 +2,7 @@
 
 from .conventions import Conventions, conventions
 from .explain import GoldProblem, Step, check_golds, explain, render
-from .extracting.excerpt import Extraction
+from .extracting.candidate import Extraction
 from .extracting.extraction import THINKING, extract
 from .scoring import MathsVerifier, equivalent, verify
 

@@ -4,7 +4,6 @@ and now.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,14 +14,14 @@ from .comparing.choices import choose
 from .comparing.compare import matches
 from .comparing.wording import same_words
 from .conventions import Conventions
-from .extracting.excerpt import Extraction
+from .extracting.candidate import Extraction
+from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import points_for_commas, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 
-_BOXED_GOLD = re.compile(r"\\boxed\s*\{")
 CALLER_CHARACTERS = 240
 """Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
 character."""
@@ -62,7 +61,7 @@ def read_gold(gold: str) -> tuple[str, Node | None]:
     Raises:
         BadGold: it cannot be read at all.
     """
-    source = _unboxed(gold)
+    source = unboxed(gold)
     return source, gold_meaning(gold, clean(source))
 
 
@@ -91,19 +90,6 @@ def _read_gold(cleaned: str) -> Node | str | None:
         return str(error)
 
 
-def _unboxed(gold: str) -> str:
-    """A gold given as a whole solution line: its box."""
-    found = list(_BOXED_GOLD.finditer(gold))
-    if not found:
-        return gold
-    depth, start = 0, found[-1].end()
-    for place in range(start - 1, len(gold)):
-        depth += {"{": 1, "}": -1}.get(gold[place], 0)
-        if depth == 0:
-            return gold[start:place]
-    return gold
-
-
 def decide(
     gold: str, answer: str, conventions: Conventions, *, deep: Deep | None = None
 ) -> Decision:
@@ -113,7 +99,7 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: cheap means leave it open and there is no `deep`.
     """
-    gold = _unboxed(gold)
+    gold = unboxed(gold)
     if conventions.locale == "comma":
         answer = points_for_commas(answer)
     if answer.strip() and gold.strip() == answer.strip():

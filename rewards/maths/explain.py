@@ -13,7 +13,7 @@ from rich.text import Text
 from ludus.verdict import Verdict
 
 from .decision import BadGold, read_gold
-from .extracting.extraction import visible
+from .extracting.reasoning import visible
 from .proving.canonical import normal
 from .proving.judge import infinity
 from .proving.probe import approximate

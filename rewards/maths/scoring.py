@@ -17,8 +17,9 @@ from ludus.verdict import Verdict
 from ..protocol import Sample
 from .conventions import Conventions, conventions
 from .decision import BadGold, Decision, decide, no_answer
-from .extracting.excerpt import Extraction
+from .extracting.candidate import Extraction
 from .extracting.extraction import THINKING, extract
+from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
 from .proving.judge import NeedsPool
 
@@ -95,11 +96,15 @@ class MathsVerifier:
             )
         return best
 
-    def extract(self, response: str, *, truncated: bool = False) -> Extraction:
-        """The answer this verifier takes from a response."""
+    def extract(
+        self, response: str, *, truncated: bool = False, several: bool = False
+    ) -> Extraction:
+        """The answer this verifier takes from a response; `several` says that the gold has
+        several boxes.
+        """
         if self.pipeline:
             return PIPELINES[self.pipeline](response)
-        return extract(response, thinking=self.thinking, truncated=truncated)
+        return extract(response, thinking=self.thinking, truncated=truncated, several=several)
 
     def same(self, gold: str, answer: str) -> bool:
         """Whether a bare answer (no response around it) says what `gold` says; unreadable ones
@@ -138,7 +143,8 @@ class MathsVerifier:
         self, golds: list[str], response: str, *, truncated: bool
     ) -> Verdict | tuple[list[str], str, Verdict]:
         """A verdict, or (golds still open, answer, the best verdict so far)."""
-        extraction = self.extract(response, truncated=truncated)
+        several = any(parts(gold) > 1 for gold in golds)
+        extraction = self.extract(response, truncated=truncated, several=several)
         if extraction.text is None:
             bad = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -153,8 +159,20 @@ class MathsVerifier:
             except BadGold as error:
                 best = _better(best, Verdict.invalid(str(error)))
             if best.reward == 1.0:
-                return best
+                return self._unrivalled(gold, extraction, best)
         return (still_open, extraction.text, best) if still_open else best
+
+    def _unrivalled(self, gold: str, extraction: Extraction, verdict: Verdict) -> Verdict:
+        """`verdict` for a right answer, unless another value was claimed in the same breath."""
+        for rival in extraction.rivals:
+            try:
+                same = decide(gold, rival, self.conventions).equal
+            except NeedsPool:
+                continue
+            if not same:
+                detail = f"contradicts itself: {rival[:80]!r} is claimed as well"
+                return Verdict.of(0.0, detail, metrics={"rule/contradiction": 1.0})
+        return verdict
 
     async def _in_pool(self, golds: list[str], answer: str, best: Verdict) -> Verdict:
         outcomes = await asyncio.gather(

@@ -321,16 +321,50 @@ def test_the_caller_spends_at_most_a_millisecond_on_any_extracted_answer() -> No
     assert not slow
 
 
-def test_extraction_from_200_kilobytes_takes_at_most_two_milliseconds() -> None:
-    allowed = 0.002 * machine_factor()
-    slow: list[tuple[float, str]] = []
-    for name, text in HOSTILE:
-        for response in (text[:200_000], "word " * 40_000 + text[:1000]):
-            best = float("inf")
-            for _ in range(5):
-                started = time.thread_time()
-                extract(response)
-                best = min(best, time.thread_time() - started)
-            if best > allowed:
-                slow.append((round(best * 1000, 2), f"{name}: {text[:50]!r}"))
+def bait() -> Iterator[str]:
+    """Pieces that a search for answers could trip over when they are repeated."""
+    yield from (
+        r"\boxed{", r"\boxed{1}", r"\boxed", r"\boxed{1} hmm ", r"\phantom{\boxed", "{", "}", "x",
+        " ", "\n", "<answer>", "</answer>", "<answer>1</answer>", "#### ", "#### 1\n",
+        "the answer is ",
+        "The answer is 5. ", "The answer is not 5. ", "The answer is 5 or ",
+        "答案", "答えは", "정답은",
+        "ответ ", "réponse ", '"', "> a\n", "**", "*", "`", "~~a", "$", "\\(", "\\[",
+        "$1$ and ", "1 or ",
+        "if the answer is ", "A or ", "A. ", "is the answer ", "5 is the answer. ", "Wait, no ",
+        "that is wrong ", "<b>", "</", "<think>", "</think>", ". A", "-", "1",
+        "Maybe \\boxed{1}. ",
+        "so it is B ", "not 5 but ", "result is ", "__a", "✅", "❌5", "which ", "(a) \\boxed{1} ",
+        "the answer to ", "the final correct best only ", "_", "a_", "the answer, ",
+    )  # fmt: skip
+
+
+def extraction_seconds(response: str) -> float:
+    """CPU seconds of finding the answer: the best of three."""
+    best = float("inf")
+    for _ in range(3):
+        started = time.thread_time()
+        extract(response)
+        best = min(best, time.thread_time() - started)
+    return best
+
+
+@pytest.mark.parametrize("around", ["{}", r"\boxed{{3}} {}", "The answer is 7. {}"])
+def test_finding_the_answer_is_linear(around: str) -> None:
+    """Eight times the text costs at most twenty times the time, whatever it repeats."""
+    slow: list[tuple[str, float, float]] = []
+    for piece in bait():
+        short, long = (
+            extraction_seconds(around.format(piece * (size // len(piece))))
+            for size in (25_000, 200_000)
+        )
+        if long > 20 * max(short, 0.0005):
+            slow.append((piece, short, long))
     assert not slow
+
+
+def test_a_megabyte_of_anything_has_its_answer_found() -> None:
+    for piece in bait():
+        started = time.thread_time()
+        extract(piece * (1_000_000 // len(piece)))
+        assert time.thread_time() - started < 2 * machine_factor(), piece

@@ -1,79 +1,100 @@
-"""Where in a response the answer is: the last box, else a closing sentence, else the last
-expression.
+"""Which candidate is the answer of a response: one ranking, written down in `RANKING`.
 
-Everything is a search from the end, so 200 KB cost as much as 2 KB.
+The gold is never looked at, and one candidate is chosen, so that naming more values never raises
+the chance of a reward. Everything is a search from the end within bounded windows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from typing import NamedTuple
 
-from .boxes import boxed
-from .closing import last_expression
-from .excerpt import MAX_ANSWER, Extraction
-from .sentences import announced, restated, tagged
+from .candidate import MAX_ANSWER, Candidate, Extraction, Kind
+from .closing import last_expression, picked, short_text, stressed, whole, worded
+from .marks import Box, all_boxes, joined
+from .reasoning import THINKING, Thinking, this_turn, visible
+from .statements import Statements
+from .surface import blanked, surface, without_decoration
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thinking:
-    """How a model marks its reasoning."""
-
-    opener: str
-    closer: str
+__all__ = ["RANKING", "THINKING", "Ranked", "Thinking", "extract", "survey", "visible"]
 
 
-THINKING: dict[str, Thinking] = {
-    "think": Thinking(opener="<think>", closer="</think>"),
-    "thinking": Thinking(opener="<thinking>", closer="</thinking>"),
-    "thought": Thinking(opener="<|begin_of_thought|>", closer="<|end_of_thought|>"),
-    "gpt-oss": Thinking(opener="<|channel|>analysis", closer="<|channel|>final<|message|>"),
-    "reasoning": Thinking(opener="<reasoning>", closer="</reasoning>"),
-    "kimi": Thinking(opener="◁think▷", closer="◁/think▷"),
-    "magistral": Thinking(opener="[THINK]", closer="[/THINK]"),
-    "seed": Thinking(opener="<seed:think>", closer="</seed:think>"),
-}
-ThinkingOption = Literal["auto", "none"] | str
+Finder = Callable[[str, Statements], Candidate | None]
 
 
-_TURN_ENDS = (
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|endoftext|>",
-    "</s>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<|return|>",
+class Rank(NamedTuple):
+    """One line of the ranking."""
+
+    title: str
+    wins: str
+    """Which candidate of this rank wins."""
+    find: Finder
+    """The winner of the rank in a searched text from which refused statements were blanked."""
+
+
+def _in_text(find: Callable[[str], Candidate | None]) -> Finder:
+    def finder(body: str, _: Statements) -> Candidate | None:
+        return find(body)
+
+    return finder
+
+
+def _stated(_: str, statements: Statements) -> Candidate | None:
+    return statements.last
+
+
+def _result(body: str, statements: Statements) -> Candidate | None:
+    """The last `the result is ...`, unless the text goes on to compute."""
+    found = [one for one in statements.seen if one.kind is Kind.RESULT and not one.ignored]
+    if not found or any(c.isdigit() or c in "$\\" for c in body[found[-1].end + 2 :]):
+        return None
+    return found[-1]
+
+
+RANKING: tuple[Rank, ...] = (
+    Rank(
+        "statement",
+        "the last box, answer tag, #### line or announced answer that the writer claims; behind a"
+        " box, an announcement counts only if it is another value",
+        _stated,
+    ),
+    Rank("result", "the last 'the result is ...', if nothing is computed after it", _result),
+    Rank("whole response", "a short response that is no prose", _in_text(whole)),
+    Rank("choice", "the letter that the closing sentence picks", _in_text(picked)),
+    Rank("word", "'No, since ...' and 'so the day is Saturday'", _in_text(worded)),
+    Rank("emphasis", "the only value in bold in the closing sentence", _in_text(stressed)),
+    Rank(
+        "last expression",
+        "the last formula or number, whichever is later; not one that is denied, nor one behind a"
+        " preposition if the closing sentence has another",
+        _in_text(last_expression),
+    ),
+    Rank(
+        "short text",
+        "a short response without digits, as it stands",
+        _in_text(short_text),
+    ),
 )
+"""The ranking: the first line that finds a candidate decides."""
 
 
-def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
-    """(offset, text) of what follows the reasoning; None if the reasoning never ends.
+class Ranked(NamedTuple):
+    """A candidate with its rank (from 1) and what became of it."""
 
-    A lone closer counts: its opener was in the prompt.
-    """
-    if thinking == "none":
-        return 0, response
-    if "<" not in response and "◁" not in response and "[THINK]" not in response:
-        return 0, response
-    kinds = THINKING.values() if thinking == "auto" else (THINKING[thinking],)
-    for kind in kinds:
-        closed = response.rfind(kind.closer)
-        opened = response.rfind(kind.opener)
-        if opened > closed:
-            return None
-        if closed >= 0:
-            start = closed + len(kind.closer)
-            return start, response[start:]
-    return 0, response
+    rank: int
+    candidate: Candidate
+    fate: str
 
 
-def extract(response: str, *, thinking: str = "auto", truncated: bool = False) -> Extraction:
+def extract(
+    response: str, *, thinking: str = "auto", truncated: bool = False, several: bool = False
+) -> Extraction:
     """The answer in `response`.
 
-    `thinking` is "auto", "none" or a key of THINKING; `truncated` says the response was cut off,
-    which forbids taking its last expression.
+    Args:
+        thinking: "auto", "none" or a key of THINKING.
+        truncated: the response was cut off: only a finished statement counts.
+        several: the gold has several boxes, so all boxes of the response are its answer.
 
     >>> extract(r"so $x$ is \\\\boxed{\\\\frac{1}{2}}.").text
     '\\\\\\\\frac{1}{2}'
@@ -84,44 +105,95 @@ def extract(response: str, *, thinking: str = "auto", truncated: bool = False) -
             None, "thinking", reason="the reasoning is never closed, so there is no answer after it"
         )
     offset, body = shown
-    body = _this_turn(body)
+    body = surface(this_turn(body))
     if not body.strip():
+        reason = "nothing follows the reasoning" if offset else "the response is empty"
+        return Extraction(None, "empty", offset, offset, reason=reason)
+    statements = Statements(body, truncated=truncated)
+    if statements.last is not None:
+        return _extraction(body, offset, statements.last, statements.rivals, several=several)
+    if truncated:
         return Extraction(
-            None,
-            "empty",
-            offset,
-            offset,
-            reason="nothing follows the reasoning" if offset else "the response is empty",
+            None, "truncated", offset, offset, reason="cut off before a marked answer"
         )
-    found = boxed(body)
-    if found is not None and found.text is not None:
-        found = restated(body, found) or found
-    found = found or tagged(body) or announced(body)
-    if found is None:
-        if truncated:
-            return Extraction(
-                None, "truncated", offset, offset, reason="cut off before a marked answer"
-            )
-        found = last_expression(body)
-    if found.text is not None and len(found.text) > MAX_ANSWER:
-        return Extraction(
-            None,
-            found.rule,
-            offset + found.start,
-            offset + found.end,
-            f"the answer is longer than {MAX_ANSWER} characters",
-        )
-    if not offset:
-        return found
+    refused = [one for one in statements.seen if one.ignored]
+    body = _claimed(body, statements)
+    for rank in RANKING[1:]:
+        found = rank.find(body, statements)
+        if found is None:
+            continue
+        if not found.ignored:
+            return _extraction(body, offset, found, [])
+        body = blanked(body, [(found.said_from, found.said_to)])
+        refused.append(found)
+    reason = next((f"the only answer does not count: {one.ignored}" for one in refused), "")
     return Extraction(
-        found.text, found.rule, offset + found.start, offset + found.end, found.reason
+        None, "none", offset, offset, reason=reason or "no box, no announced answer, no expression"
     )
 
 
-def _this_turn(body: str) -> str:
-    """Without what a model wrote after the end of its own turn."""
-    for mark in _TURN_ENDS if "<" in body else ():
-        place = body.find(mark)
-        if place > 0 and body[:place].strip():
-            body = body[:place]
-    return body
+def _claimed(body: str, statements: Statements) -> str:
+    """The text without statements that nobody claims: their values are not found again."""
+    spans = [(one.said_from, min(one.end, one.said_to)) for one in statements.seen if one.ignored]
+    return blanked(body, spans) if spans else body
+
+
+def _extraction(
+    body: str, offset: int, won: Candidate, rivals: list[str], *, several: bool = False
+) -> Extraction:
+    rule, start, end = str(won.kind), offset + won.start, offset + won.end
+    if won.void:
+        return Extraction(None, rule, start, end, won.void)
+    text = won.text
+    if several and won.kind is Kind.BOX:
+        text = joined(body, _live(body, won))
+        rule, rivals = "boxes", []
+    if not text.isascii():
+        text = without_decoration(text)
+    if len(text) > MAX_ANSWER:
+        return Extraction(
+            None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
+        )
+    return Extraction(text, rule, start, end, rivals=tuple(rivals))
+
+
+def _live(body: str, won: Candidate) -> list[Box]:
+    return [
+        box
+        for box in all_boxes(body)
+        if box.end <= won.said_to and body[box.open : box.close].strip()
+    ]
+
+
+def survey(response: str, *, thinking: str = "auto", truncated: bool = False) -> list[Ranked]:
+    """Every candidate with its rank and its fate, in the order of the text: for explanations."""
+    shown = visible(response, thinking)
+    if shown is None:
+        return []
+    body = surface(this_turn(shown[1]))
+    if not body.strip():
+        return []
+    statements = Statements(body, truncated=truncated)
+    found = [(1, one) for one in statements.seen if one.kind is not Kind.RESULT]
+    if statements.last is not None and statements.last not in statements.seen:
+        found = [(rank, one) for rank, one in found if one.start != statements.last.start]
+        found.append((1, statements.last))
+    rest = _claimed(body, statements)
+    for number, rank in enumerate(RANKING[1:], start=2):
+        if (one := rank.find(rest, statements)) is not None:
+            found.append((number, one))
+    winner = statements.last
+    if winner is None and not truncated:
+        winner = next((one for rank, one in found if rank > 1 and not one.ignored), None)
+    found.sort(key=lambda pair: (pair[1].start, pair[0]))
+    return [Ranked(rank, one, _fate(rank, one, winner)) for rank, one in found]
+
+
+def _fate(rank: int, one: Candidate, winner: Candidate | None) -> str:
+    if one is winner:
+        return f"wins, but gives no answer: {one.void}" if one.void else "wins"
+    if one.ignored:
+        return f"does not count: {one.ignored}"
+    if winner is None:
+        return "does not count: the response was cut off"
+    return "a later statement wins" if rank == 1 else "a higher rank wins"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .boxes import boxed
+from .candidate import Candidate, Extraction
 from .closing import last_expression
-from .excerpt import Extraction
+from .marks import boxes
 
 _HOPE_SENTENCE = re.compile(r"final answer is:?\s*\$?(.+?)\$?\.?\s*I hope", re.IGNORECASE)
 _ANSWER_LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
@@ -29,12 +29,25 @@ def math_verify(response: str) -> Extraction:
         return Extraction(
             found[-1][1], "math_verify sentence", base + found[-1].start(1), base + found[-1].end(1)
         )
-    return boxed(response) or last_expression(response)
+    return _last_box(response) or _taken(last_expression(response))
+
+
+def _last_box(response: str) -> Extraction | None:
+    found = next(boxes(response), None)
+    return None if found is None else _taken(found)
+
+
+def _taken(found: Candidate | None) -> Extraction:
+    if found is None:
+        return Extraction(None, "none", reason="no expression")
+    if found.void:
+        return Extraction(None, str(found.kind), found.start, found.end, found.void)
+    return Extraction(found.text, str(found.kind), found.start, found.end)
 
 
 def prm800k(response: str) -> Extraction:
     """PRM800K: the last box and nothing else."""
-    return boxed(response) or Extraction(None, "prm800k", reason="there is no box")
+    return _last_box(response) or Extraction(None, "prm800k", reason="there is no box")
 
 
 def dapo(response: str) -> Extraction:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ..reading.vocabulary import NUMBER_WORDS
+
 _LABEL = re.compile(
     r"^[\s*]*(?:\\text(?:bf|it|rm)?\s*\{\s*)?(?:(?:so|thus|hence|therefore),?\s+)?"
     r"(?:the\s+|my\s+|our\s+)?(?:final\s+|correct\s+)?"
@@ -21,9 +23,11 @@ _CLOSING = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\(\s*+(?:\\text\s*+\{\s*+)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly|equivalently)"
+    r"\(\s*+(?:\\text\s*+\{\s*+)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly"
+    r"|equivalently)"
     r"|since|because|as|where|which|i\.e\.|that is|≈|\\approx)(?![a-z])[^()]{0,80}\)[\s$.]*+$"
 )
+_SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
 _OR_ELSE = re.compile(r"\(\s*(?:\\text\s*\{\s*)?or (?=[^()]*\)[\s$.]*$)")
 _STATED = re.compile(
     r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be)\b\s*"
@@ -60,7 +64,10 @@ def answer_alone(answer: str) -> str:
 
 
 def _alternative(answer: str) -> str:
-    """`0.5 (or 1/2)` offers two values, which have to be the same."""
+    """`0.5 (or 1/2)` and `5 (five)` offer two values, which have to be the same."""
+    spelled = _SPELLED.search(answer)
+    if spelled and set(spelled[1].lower().replace("-", " ").split()) <= NUMBER_WORDS | {"and"}:
+        return f"{answer[: spelled.start()].rstrip()} or {spelled[1]}"
     found = _OR_ELSE.search(answer)
     if found is None:
         return answer

@@ -1,0 +1,143 @@
+"""Answers that are announced: "the answer is ...", in the languages of `phrases`, and "... is the
+answer".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .candidate import Candidate, Kind
+from .doubt import RATHER, doubt, unclaimed
+from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, Language
+from .spoken import spoken
+from .surface import REACH
+
+MAX_PHRASES = 24
+"""Occurrences of one anchor, from the end, that are looked at."""
+_VALUE_FIRST = re.compile(
+    r"(?P<value>\$[^$\n]{1,80}\$|\*\*[^*\n]{1,60}\*\*|\\\([^\n]{1,80}?\\\)|\(?\b[A-J]\b\)?"
+    r"|(?<![\w.,])[-−]?\\?\$?\d[\d,./]*\d?\\?%?)\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?"
+    r"(?:the|our|my)\s+(?:(?:final|correct|right|best|only|required|desired)\s+)*$"
+)
+_HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
+_ONE_OF = re.compile(
+    r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
+)
+_TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
+
+
+def _compiled(language: Language) -> re.Pattern[str]:
+    edge = "" if language.name in {"Japanese", "Korean", "Chinese"} else r"(?<![^\W_])"
+    noun = rf"{edge}(?:(?P<answer>{language.answer})|(?P<result>{language.result}))"
+    return re.compile(
+        rf"{noun}(?:(?P<link>{language.complement}{language.link})|(?P<bare>))", re.IGNORECASE
+    )
+
+
+_PATTERNS = [(language, _compiled(language)) for language in LANGUAGES]
+_INVERTED = {one.name: re.compile(one.inverted, re.IGNORECASE) for one in LANGUAGES if one.inverted}
+
+
+def announced(body: str, after: int = 0) -> list[Candidate]:
+    """The announcements behind `after`, in order; also those that nobody claims."""
+    after = max(after, len(body) - REACH)
+    found: dict[int, Candidate] = {}
+    tail = body[after:]
+    lowered = tail.lower()
+    if len(lowered) != len(tail):
+        lowered = tail
+    for language, pattern in _PATTERNS:
+        for anchor in language.anchors:
+            if anchor in lowered:
+                for place in _occurrences(lowered, anchor):
+                    for one in _at(body, after, after + place, language, pattern):
+                        found.setdefault(one.start, one)
+    return _outermost(sorted(found.values(), key=lambda one: (one.start, -one.end)))
+
+
+def _occurrences(text: str, anchor: str) -> Iterator[int]:
+    place = len(text)
+    for _ in range(MAX_PHRASES):
+        place = text.rfind(anchor, 0, place)
+        if place < 0:
+            return
+        yield place
+
+
+def _at(
+    body: str, after: int, place: int, language: Language, pattern: re.Pattern[str]
+) -> Iterator[Candidate]:
+    found = pattern.search(body, max(after, place - 12), place + 200)
+    if found is None or not found.start() <= place < found.end():
+        return
+    noun = "answer" if found["answer"] else "result"
+    begins = _determined(body, after, found.start())
+    if (
+        language is ENGLISH
+        and noun == "answer"
+        and (first := _value_first(body, after, found.start(), found.end(noun)))
+    ):
+        yield first
+    link, reach = found["link"] or "", found.end()
+    if found["link"] is None:
+        bare = _linked(body, begins, found.end(noun), found.start(), language)
+        if bare is None:
+            return
+        reach = bare
+    ahead = RATHER.match(body[reach : reach + 80])
+    said = spoken(body, reach + ahead.end() if ahead else reach)
+    if not said.text.strip(" .*$:_{}"):
+        return
+    ignored = doubt(body, begins, "" if ahead else link, said.start, said.end)
+    if not ignored and said.asked:
+        ignored = "it is asked"
+    void = "several answers are offered" if _ONE_OF.match(said.text) else ""
+    yield Candidate(
+        Kind.ANNOUNCED if noun == "answer" else Kind.RESULT, said.text, said.start, said.end,
+        begins, said.end, firm=FIRM.search(body[begins : found.end(noun)]) is not None,
+        ignored=ignored, void=void,
+    )  # fmt: skip
+
+
+def _determined(body: str, after: int, noun: int) -> int:
+    """Where the statement begins whose noun is at `noun`."""
+    base = max(after, noun - 80)
+    found = DETERMINERS.search(body[base:noun])
+    return base + found.start() if found else noun
+
+
+def _linked(body: str, begins: int, behind: int, noun: int, language: Language) -> int | None:
+    """Where the value begins after a noun without a link: a heading, or an inverted sentence."""
+    inverted = _INVERTED.get(language.name)
+    if inverted and inverted.search(body[max(0, noun - 80) : noun]):
+        return behind
+    heading = _HEADING.match(body, behind)
+    line = body[body.rfind("\n", 0, begins) + 1 : begins] if heading else "x"
+    return heading.end() if heading and not line.strip(" \t#*_>-.\r0123456789") else None
+
+
+def _value_first(body: str, after: int, noun: int, behind: int) -> Candidate | None:
+    """`10 is the answer`, with the noun at `noun`."""
+    base = max(after, noun - 100)
+    found = _VALUE_FIRST.search(body[base:noun])
+    if found is None or _TAKEN_FROM.match(body, behind):
+        return None
+    text = found["value"].strip("*")
+    text = text[1:-1] if text[0] == "$" == text[-1] else text
+    said_from, start = base + found.start(), base + found.start("value") + found["value"].find(text)
+    end = start + len(text)
+    ignored = unclaimed(body, said_from, start, end)
+    return Candidate(Kind.ANNOUNCED, text, start, end, said_from, behind, ignored=ignored)
+
+
+def _outermost(found: list[Candidate]) -> list[Candidate]:
+    """Without announcements inside another: `Answer: the final answer is 5` is one, the inner."""
+    kept: list[Candidate] = []
+    for one in found:
+        if kept and kept[-1].end == one.end and one.start >= kept[-1].start:
+            kept.pop()
+        elif kept and one.said_from < kept[-1].end and one.kind is Kind.RESULT:
+            continue
+        kept.append(one)
+    return kept

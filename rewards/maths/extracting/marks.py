@@ -1,0 +1,273 @@
+"""Formal marks: boxes, answer tags and `####` lines, found from the end in linear time.
+
+Boxes with nothing but commas, "and", part labels or spaces between them are one list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from ..reading.notation import squeeze
+from .candidate import MAX_ANSWER, Candidate, Kind
+from .doubt import quoted, shown_as_example
+from .phrases import FILLER, HEDGE
+from .surface import crossed_out
+
+MAX_BOXES = 20
+"""Boxes that can make one list."""
+MAX_MARKS = 64
+"""Marks of a kind, from the end, that are looked at."""
+CUT_OFF = "cut off inside its last answer"
+SEVERAL_OFFERED = "several answers are offered, one in case another is wrong"
+_BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_TENTATIVE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b", re.IGNORECASE
+)
+_JOINT = re.compile(
+    r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|for\b|part\b"
+    r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\"
+    r"|\(?\b(?:[b-h]|[2-9]|i{2,3}|iv)\)|\b(?:for )?(?:part|question)\s*\(?(?:[a-h]|\d)\b\)?:?"
+    r"|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
+
+
+class Box(NamedTuple):
+    """Places of a box: its command, its content, what follows it."""
+
+    start: int
+    open: int
+    close: int
+    end: int
+    closed: bool = True
+
+
+def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
+    """The marks of a response, the last first."""
+    sources = [boxes(body, truncated=truncated), _tags(body, truncated), _hashes(body, truncated)]
+    heads = [next(source, None) for source in sources]
+    while True:
+        last = max((one.said_from for one in heads if one), default=-1)
+        if last < 0:
+            return
+        for place, one in enumerate(heads):
+            if one is not None and one.said_from == last:
+                yield one
+                heads[place] = next(sources[place], None)
+                break
+
+
+# --- boxes ---
+
+
+def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
+    """The boxes, the last first; those that stand side by side are one candidate."""
+    end = len(body)
+    for _ in range(MAX_MARKS):
+        last = box_before(body, end)
+        if last is None:
+            return
+        group, reason = _side_by_side(body, last)
+        yield _candidate(body, group, reason or ("" if last.closed or not truncated else CUT_OFF))
+        end = group[0].start
+
+
+def all_boxes(body: str) -> list[Box]:
+    """The last MAX_MARKS boxes in order, each alone."""
+    found: list[Box] = []
+    end = len(body)
+    while len(found) < MAX_MARKS and (box := box_before(body, end)) is not None:
+        found.insert(0, box)
+        end = box.start
+    return found
+
+
+def joined(body: str, group: list[Box]) -> str:
+    """What several boxes say together: each different content once, with its name if every one
+    has another (`x = \\\\boxed{2}`).
+    """
+    texts = [body[box.open : box.close] for box in group]
+    kept = list({squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values())
+    kept.sort()
+    names = [
+        _NAMED.search(body, max(0, group[place].start - 16), group[place].start) for place in kept
+    ]
+    if len(kept) > 1 and len({name[1] for name in names if name}) == len(kept):
+        return " , ".join(
+            f"{name[1]} = {texts[place]}" for name, place in zip(names, kept, strict=True) if name
+        )
+    return " , ".join(texts[place] for place in kept)
+
+
+def _candidate(body: str, group: list[Box], void: str) -> Candidate:
+    first, last = group[0], group[-1]
+    text = joined(body, group)
+    if not body[last.open : last.close].strip(" {}$~"):
+        void = "the last box is empty"
+    start = last.open if text == body[last.open : last.close] else first.open
+    ignored = ""
+    if shown_as_example(body, first.start):
+        ignored = "it is an example"
+    elif quoted(body, first.start, last.end):
+        ignored = "it is quoted"
+    elif crossed_out(body, first.start, last.end):
+        ignored = "it is crossed out"
+    return Candidate(
+        Kind.BOX, text, start, last.close, first.start, last.end,
+        ignored=ignored if text.strip() else "", void=void,
+    )  # fmt: skip
+
+
+def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:
+    """The boxes that make one list with the last, or why they make none."""
+    group = [last]
+    while last.closed:
+        previous = box_before(body, group[0].start)
+        if previous is None or not previous.closed:
+            break
+        if len(group) == MAX_BOXES:
+            return group, f"more than {MAX_BOXES} boxes stand side by side"
+        between = body[previous.end : group[0].start]
+        if len(between) <= 60 and _JOINT.match(between):
+            group.insert(0, previous)
+            continue
+        if _differ(body, previous, last) and _hedged(body, previous, group[0], between):
+            return group, SEVERAL_OFFERED
+        break
+    return group, ""
+
+
+def _differ(body: str, one: Box, other: Box) -> bool:
+    return squeeze(body[one.open : one.close]) != squeeze(body[other.open : other.close])
+
+
+def _hedged(body: str, one: Box, other: Box, between: str) -> bool:
+    """Whether the second box is offered only in case the first is wrong, or both as guesses."""
+    if len(between) <= 60 and _TENTATIVE.search(between) and FILLER.fullmatch(between):
+        return True
+    before = body[max(0, one.start - 40) : one.start]
+    return HEDGE.search(f"{before} {between[-300:]}") is not None
+
+
+def box_before(body: str, end: int) -> Box | None:
+    """The last box that starts before `end`; a box inside a box belongs to the outer one."""
+    place = _box_mark(body, 0, end)
+    if place < 0:
+        return None
+    box = _box_at(body, place)
+    outer = _box_mark(body, max(0, place - 40), place)
+    if outer >= 0:
+        around = _box_at(body, outer)
+        if around.end > box.start:
+            return around
+    return box
+
+
+def _box_mark(body: str, start: int, end: int) -> int:
+    """Where the last box command in the range starts, or -1. The searches for rarer names are
+    short when `\\boxed` is found late.
+    """
+    place = body.rfind("\\boxed", start, end)
+    while place >= 0 and body.endswith("\\phantom{", 0, place):
+        place = body.rfind("\\boxed", start, place)
+    for name in ("\\fbox", "\\framebox"):
+        place = max(place, body.rfind(name, max(start, place), end))
+    return place
+
+
+def _box_at(body: str, start: int) -> Box:
+    name = _BOX_NAME.match(body, start)
+    place = name.end() if name else start
+    if place >= len(body) or body[place] != "{":
+        return _unclosed(body, start, place, min(len(body), place + 200), " ")
+    limit = min(len(body), place + 2 * MAX_ANSWER)
+    close = body.find("}", place, limit)
+    if close >= 0 and body.find("{", place + 1, close) < 0 and body.find("\\", place, close) < 0:
+        return Box(start, place + 1, close, close + 1)
+    depth = 0
+    for found in _BRACES.finditer(body, place, limit):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0:
+            return Box(start, place + 1, found.start(), found.end())
+    return _unclosed(body, start, place + 1, limit)
+
+
+def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> Box:
+    """A box whose brace is missing ends where its formula or its line does."""
+    found = (body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *ends))
+    end = min([limit, *(place for place in found if place >= 0)])
+    return Box(start, inside, end, end, closed=False)
+
+
+# --- tags and hashes ---
+
+_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_HASH = "####"
+_HASH_VALUE = re.compile(r"\s*(?:[-+−$£€\\(\[{|.√π\d]|[A-Ja-z]\b|\w+[.\s]*$)")
+_NUMBERED = re.compile(r"\s*\d{1,2}[.)]\s+[A-Za-z]")
+
+
+def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
+    """What stands between `<answer>` and `</answer>`; a tag without an end reaches to the end."""
+    if "<answer>" not in body and "<ANSWER>" not in body and "<Answer>" not in body:
+        return
+    ends = len(body)
+    found = list(islice(_backwards(body, ("<answer>", "</answer>")), 2 * MAX_MARKS))
+    close = -1
+    for place, name in found:
+        if name.startswith("</"):
+            close = place
+            continue
+        start, end = place + len(name), close if close > place else ends
+        inner = body[start:end]
+        void = "" if inner.strip() else "the answer tag is empty"
+        if truncated and close < 0:
+            void = CUT_OFF
+        ignored = "it is an example" if shown_as_example(body, place) else ""
+        yield Candidate(Kind.TAG, inner, start, end, place, end + 9, void=void, ignored=ignored)
+        close, ends = -1, place
+
+
+def _backwards(body: str, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """The tags of a text in any case, from the end."""
+    every = [spelt for name in names for spelt in {name, name.upper(), name.replace("a", "A", 1)}]
+    last = {name: place for name in every if (place := body.rfind(name)) >= 0}
+    while last:
+        name = max(last, key=lambda one: last[one])
+        place = last[name]
+        yield place, name.lower()
+        last[name] = body.rfind(name, 0, place)
+        if last[name] < 0:
+            del last[name]
+
+
+def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
+    """Lines like `#### 72`, the convention of GSM8K."""
+    end = len(body)
+    for _ in range(MAX_MARKS):
+        place = body.rfind(_HASH, 0, end)
+        if place < 0:
+            return
+        end = place
+        if (
+            body[place - 1 : place] == "#"
+            or body[max(0, place - 40) : place].rpartition("\n")[2].strip()
+        ):
+            continue
+        stop = body.find("\n", place)
+        whole = stop < 0
+        stop = min(len(body) if whole else stop, place + MAX_ANSWER + 8)
+        text = body[place + len(_HASH) : stop]
+        if text.strip() and (not _HASH_VALUE.match(text) or _NUMBERED.match(text)):
+            continue  # a heading of the fourth level
+        void = "" if text.strip() else "nothing follows the mark"
+        void = CUT_OFF if truncated and whole else void
+        start = place + len(_HASH) + len(text) - len(text.lstrip())
+        yield Candidate(
+            Kind.HASH, text.strip(), start, start + len(text.strip()), place, stop, void=void
+        )

@@ -1,0 +1,289 @@
+"""How answers are announced, denied, joined and taken back in several languages: data.
+
+A phrase is a noun (`anchors` are its searched spellings, lower case) and a link to the value that
+follows. To teach the extraction a language, add a `Language` and cases to its tests.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..reading.vocabulary import words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """The phrases of one language, as regular expressions that start at the noun."""
+
+    name: str
+    anchors: tuple[str, ...]
+    """Lower-case spellings, one of which is in every noun."""
+    answer: str
+    """Nouns that mean the answer."""
+    result: str
+    """Nouns that may mean the answer, or something on the way to it."""
+    link: str
+    """What stands between the noun and the value."""
+    complement: str = ""
+    """What may stand between noun and link (`to the question`)."""
+    behind: str = ""
+    """What follows the value and is no part of it (`です`)."""
+    inverted: str = ""
+    """What stands before a noun that its value follows at once (`lautet die Antwort 42`)."""
+
+
+_COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–)"
+_FILLED = r"(?=[^.:;!?\n\d$\\=*]{0,60}\s)"
+
+ENGLISH = Language(
+    name="English",
+    anchors=(
+        "answer",
+        "result",
+        "solution",
+        "roots",
+        "option",
+        "choice",
+        "value",
+        "correct",
+        "statement",
+    ),
+    answer=r"answers?(?: value)?|(?<=correct )(?:result|value|solution|option|choice|statement)s?"
+    r"|(?<=right )(?:result|value|solution|option|choice|statement)s?|(?<=true )statements?"
+    r"|(?<=final )(?:result|value|solution)s?|options?|choices?|(?:correct|right) one",
+    result=r"results?|solutions?|roots",
+    complement=r"(?:\s*,[^.,:;!?\n\d$\\=*]{1,30},|\s+(?:to|of|for|in|from|we|i|that|as)\b"
+    r"[^.:;!?\n\d$\\=*]{0,60}?)?",
+    link=r"(?:[*_\"'`)\]}]*\s*(?:\s(?:(?:is|are)(?:n't)?|equals|becomes|comes out (?:to be|to|as"
+    r"|at)"
+    r"|(?:turns|works) out (?:to be|to)|(?:will|would|should|must|can only|has to|have to|could"
+    r"|might|may|ought to|cannot|can't|could not|couldn't|must not|won't) be)\b|\bis\b"
+    r"|'s\b)(?:\s+(?:therefore|thus|then|hence|so|simply|indeed"
+    r"|also|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably"
+    r"|likely|definitely|certainly|for sure)\b,?)*\s*:?"
+    rf"|{_COLON})",
+)
+LANGUAGES: tuple[Language, ...] = (
+    ENGLISH,
+    Language(
+        name="French",
+        anchors=("ponse", "résultat", "resultat", "solution", "valeur"),
+        answer=r"r?[ée]?ponses?|valeur (?:cherchée|recherchée)",
+        result=r"r[ée]sultats?|solutions?",
+        complement=r"(?:\s+(?:finale|correcte|exacte|à|au|aux|de|du"
+        r"|pour)\b[^.:;!?\n\d$\\=*]{0,60}?)?",
+        link=r"(?:\s*(?:\s(?:n'|ne\s)?(?:est|sont|vaut|valent|serait|doit être)\b)(?:\s+(?:donc"
+        r"|alors|ainsi|bien"
+        r"|égale? à|l'option|l[ae](?=\s+\(?[A-J]\b))\b)*\s*:?|" + _COLON + ")",
+    ),
+    Language(
+        name="German",
+        anchors=("antwort", "ergebnis", "lösung", "loesung"),
+        answer=r"(?:end)?antwort(?:en)?|endergebnis",
+        result=r"ergebnis(?:se)?|l(?:ö|oe)sung(?:en)?",
+        complement=r"(?:\s+(?:auf|zu|zur|der|des|für)\b[^.:;!?\n\d$\\=*]{0,60}?)?",
+        link=r"(?:\s*(?:\s(?:ist|sind|lautet|lauten|beträgt|wäre|erhalten wir|erhält man"
+        r"|ergibt sich)\b)(?:\s+(?:also|somit|daher|folglich|demnach|gleich)\b)*\s*:?"
+        r"|" + _COLON + ")",
+        inverted=r"\b(?:lautet|ist|beträgt)\s+(?:also\s+|somit\s+|daher\s+)?(?:die"
+        r"|das)\s+(?:\w+\s+)?$",
+    ),
+    Language(
+        name="Spanish",
+        anchors=("respuesta", "resultado", "soluci"),
+        answer=r"respuestas?",
+        result=r"resultados?|soluci(?:ó|o)n(?:es)?",
+        complement=r"(?:\s+(?:final|correcta|a|al|de|del|para)\b[^.:;!?\n\d$\\=*]{0,60}?)?",
+        link=r"(?:\s*(?:\s(?:no\s)?(?:es|son|sería|será|vale|debe ser)(?=\W))(?:\s+(?:entonces"
+        r"|por tanto|igual a"
+        r"|la opción|la(?=\s+\(?[A-J]\b))(?=\W))*\s*:?|" + _COLON + ")",
+    ),
+    Language(
+        name="Portuguese",
+        anchors=("resposta", "resultado", "solução", "alternativa", "opção"),
+        answer=r"respostas?|alternativa(?: correta)?|opção correta",
+        result=r"resultados?|soluç(?:ão|ões)",
+        complement=r"(?:\s+(?:final|correta|certa|à|ao|da|do|de|para)\b[^.:;!?\n\d$\\=*]{0,60}?)?",
+        link=r"(?:\s*(?:\s(?:não\s)?(?:é|são|será|seria|vale)(?=\W))(?:\s+(?:então|portanto"
+        r"|igual a|a letra"
+        r"|a opção|a(?=\s+\(?[A-J]\b))(?=\W))*\s*:?|" + _COLON + ")",
+    ),
+    Language(
+        name="Italian",
+        anchors=("risposta", "risultato", "soluzion"),
+        answer=r"rispost[ae]",
+        result=r"risultat[oi]|soluzion[ei]",
+        complement=r"(?:\s+(?:finale|corretta|giusta|esatta|alla|al|della|del|di|per)\b"
+        r"[^.:;!?\n\d$\\=*]{0,60}?)?",
+        link=r"(?:\s*(?:\s(?:non\s)?(?:è|e'|sono|sarà|sarebbe|vale)(?=\W))(?:\s+(?:quindi|dunque"
+        r"|pari a"
+        r"|la(?=\s+\(?[A-J]\b))(?=\W))*\s*:?|" + _COLON + ")",
+    ),
+    Language(
+        name="Russian",
+        anchors=("ответ", "результат", "решени", "число", "значени"),
+        answer=r"ответ(?:ом|ы|а)?|(?:искомое|искомым) (?:число|значение)",
+        result=r"результат|решение(?:м)?",
+        complement=r"(?:\s+(?:на|к|в)\s[^.:;!?\n\d$\\=*]{0,60}?)?",
+        link=r"(?:\s*(?:\s(?:равен|равно|равна|будет|есть|составляет|является)\b)"
+        r"(?:\s+(?:числ[оу]|вариант|значение)\b)*\s*:?|\s+-(?=\s)|\s+не(?=\s)|\s+(?=[\d$(\\−-]"
+        r"|[A-J]\b)|" + _COLON + ")",
+    ),
+    Language(
+        name="Japanese",
+        anchors=("答", "正解", "結果", "値", "解"),
+        answer=r"答え?|正解|解答|(?<=求める)値|回答",
+        result=r"結果|解",
+        link=r"(?:[*_]*\s*(?:は|が|:|=|→)\s*(?:、|それぞれ|次の通り)?)",
+        behind=r"\s*(?:です|である|であり|でした|だ(?=\W|$)|となります|になります|となる|になる|となり|と分かる"
+        r"|とわかる)",
+    ),
+    Language(
+        name="Korean",
+        anchors=("답", "값", "결과"),
+        answer=r"(?:정답|해답|답)|(?<=구하는 )값",
+        result=r"결과|결괏값",
+        link=r"(?:[*_]*\s*(?:은|는|이|가|:|=|→)\s*)",
+        behind=r"\s*(?:입니다|이다|이에요|예요|이고|이며|임(?=\W|$)|(?:이|가) 됩니다|(?:이|가) 된다"
+        r"|(?:으로|로) 나온)",
+    ),
+    Language(
+        name="Chinese",
+        anchors=("答", "结果", "結果", "选", "選"),
+        answer=r"答案|答(?=[:：])|正确选项|(?:故|应|應|所以|因此)?[选選]择?擇?(?=\s*:?\s*\(?[A-J](?![a-z]))",
+        result=r"结果|結果",
+        complement=r"(?:就|应|應|应该|應該|便|即)?",
+        link=r"(?:[*_]*\s*(?:是|为|為|等于|等於|即|:|=|→)?\s*:?)",
+        behind=r"",
+    ),
+)  # fmt: skip
+
+DETERMINERS = re.compile(
+    r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
+    r"|desired|true"
+    r"|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige|korrekte|el|o"
+    r"|il"
+    r"|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後|正确|正確"
+    r"|최종|올바른|[#*_>\s])++$",
+    re.IGNORECASE,
+)
+"""Words between the sentence and its noun."""
+FIRM = re.compile(
+    r"\b(?:final|correct|right|actual|true|definitive|finale|correcte|bonne|richtige|korrekte"
+    r"|endgültige|correcta|correta|corretta|giusta|правильный|верный|окончательный)\b"
+    r"|正しい|正解|正确|正確|最终|最終|정답|최종",
+    re.IGNORECASE,
+)
+"""What makes an announcement a correction of the box before it even without a reason."""
+
+DENIED = re.compile(
+    r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything but|nothing like"
+    r"|different from|nicht|kein\w*|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non|нет|не)\b"
+    r"|n't\b|(?<=答案)不|不是|不为",
+    re.IGNORECASE,
+)
+"""Words between noun and value that deny the value."""
+DENIED_BEHIND = re.compile(
+    r"^.{0,40}?(?:では|じゃ)(?:ない|なく|ありません)|^.{0,40}?아니|^.{0,40}?아닙"
+)
+"""Denials that follow their value."""
+SUPPOSED = re.compile(
+    r"\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
+    r"|unlikely|doubt(?:ful)?|wrong(?: to \w+)?|impossible|not (?:true|the case|say|think|believe"
+    r"|mean)|si|wenn|falls|если|假设|如果|若|もし|(?<=n't )(?:say|think|believe|mean))(?:,"
+    r"|\s+(?:for example,\s*)?that"
+    r"|\s+que|\s+daß|\s+dass|,?\s+что)?\s*$",
+    re.IGNORECASE,
+)
+"""What stands directly before a statement that only supposes the answer."""
+ATTRIBUTED = re.compile(
+    r"(?:^|[\s,(])([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
+    r"|also|often|wrongly|already|first)\s+){0,2}(?:claim(?:s|ed)?|sa(?:y|ys|id)|state[sd]?"
+    r"|think(?:s)?|thought|believe[sd]?|guess(?:es|ed)?|argue[sd]?|suggest(?:s|ed)?|ask(?:s|ed)?"
+    r"|tell(?:s)?|told(?: \w+)?|assert(?:s|ed)?|insist(?:s|ed)?|wrote|writes|reads)"
+    r"(?:,|:|\s+that)?\s*[\"“]?$",
+    re.IGNORECASE,
+)
+"""What stands directly before a statement that somebody else makes; group 1 says who."""
+SPEAKERS = words("i we i'd we'd i'll we'll can let")
+EXAMPLE = re.compile(
+    r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[$\\(\[\"“`]*$"
+    r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
+    r"|of)"
+    r"\s*[$\\(\[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
+    r"|like)"
+    r"\s*[$\\(\[\"“`]*$",
+    re.IGNORECASE,
+)
+"""What stands before a box that only shows the form of an answer."""
+HEDGE = re.compile(
+    r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
+    r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
+    r"alternatively|or (?:maybe|perhaps|else|possibly)|(?:could|might) also be|second guess|"
+    r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",
+    re.IGNORECASE,
+)
+"""A second answer that is offered in case the first is wrong, between two statements."""
+HEDGE_BEHIND = re.compile(
+    r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b"
+    r"|\bor (?:maybe|perhaps|else|possibly)\b|^\W{0,4}\(?or\b|\b(?:could|might|may) also be\b"
+    r"|\b(?:another|other|second|backup|alternative) (?:possible |valid )?(?:answer|guess|option"
+    r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)",
+    re.IGNORECASE,
+)
+"""The same behind the last statement."""
+FILLER = re.compile(
+    r"(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
+    r"|my"
+    r"|our|so|thus|hence|therefore|it|i|we|think|guess|say|is|be|could|can|might|may|would|answer"
+    r"|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或|또는)\b)*",
+    re.IGNORECASE,
+)
+"""Words that give no reason to change an answer: statements with nothing else between them are made
+in one breath.
+"""
+RETRACTION = re.compile(
+    r"\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
+    r"|I(?:'ve| have)? (?:made an?\b|was wrong|mis\w+|forgot|overlooked|erred|take (?:it"
+    r"|that) back)"
+    r"|(?:that|this|it|which|answer|result)(?:'s| is| was| must be| seems) (?:wrong|incorrect"
+    r"|not (?:right|correct)|a mistake|an error)|(?:that|this|it) (?:can't|cannot) be right"
+    r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
+    r"|my)"
+    r"|(?:actually|hmm|sorry),? no\b|correction:)"
+    r"|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this|it)\b)"
+    r"|j'ai fait une erreur|je me suis trompé|c'est faux|das ist falsch|ich habe mich (?:vertan"
+    r"|geirrt)"
+    r"|me equivoqu|es incorrecto|я ошиб|это неверно|間違え|間違い|실수했|틀렸|算错了|错了|有误",
+    re.IGNORECASE,
+)
+"""Words that take back what was stated before them."""
+UPHELD = re.compile(
+    r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
+    r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"
+    r"|my answer) (?:is|was) (?:right|correct))\b",
+    re.IGNORECASE,
+)
+"""Words that uphold it after all."""
+GIVEN_UP = re.compile(
+    r"\b(?:do(?:n't| not) know|can(?:'t|not)|could(?:n't| not)|unable to|unsure|not sure|no idea"
+    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check))\b",
+    re.IGNORECASE,
+)
+"""A closing sentence with these claims no number it names."""
+REASON = re.compile(
+    r"\s*(?:[,;(]|\s-{1,2})?\s+\(?(?:because|since|for the reason|due to|given that"
+    r"|as (?=[a-z(]+ (?:is|are"
+    r"|was|has|have|does|can|would|contradict)\w*)|rather than|instead of|not\b|and not\b|but not\b"
+    r"|which (?:is|are|was|means|makes|agrees|can)|as (?:required|expected|desired|claimed|needed)"
+    r"|car|parce que|puisque|weil|da\b|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как"
+    r"|потому что|поскольку|а не)|\s*,?\s*(?:因为|因為|なぜなら|왜냐하면|而不是)",
+    re.IGNORECASE,
+)
+"""What follows an answer in its sentence and is no part of it."""
+JOINER = re.compile(
+    r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または|又は|或者?"
+    r"|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"
+)
+"""'Or' and 'and' of other languages between two values."""

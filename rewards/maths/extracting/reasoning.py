@@ -1,0 +1,63 @@
+"""The part of a response that counts: what follows the reasoning, up to the end of the turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking:
+    """How a model marks its reasoning."""
+
+    opener: str
+    closer: str
+
+
+THINKING: dict[str, Thinking] = {
+    "think": Thinking(opener="<think>", closer="</think>"),
+    "thinking": Thinking(opener="<thinking>", closer="</thinking>"),
+    "thought": Thinking(opener="<|begin_of_thought|>", closer="<|end_of_thought|>"),
+    "gpt-oss": Thinking(opener="<|channel|>analysis", closer="<|channel|>final<|message|>"),
+    "reasoning": Thinking(opener="<reasoning>", closer="</reasoning>"),
+    "kimi": Thinking(opener="◁think▷", closer="◁/think▷"),
+    "magistral": Thinking(opener="[THINK]", closer="[/THINK]"),
+    "seed": Thinking(opener="<seed:think>", closer="</seed:think>"),
+}
+_TURN_ENDS = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|endoftext|>",
+    "</s>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<|return|>",
+)
+
+
+def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
+    """(offset, text) of what follows the reasoning; None if the reasoning never ends.
+
+    A lone closer counts: its opener was in the prompt. With "auto" every kind of reasoning is cut
+    off, also one after the other.
+    """
+    if thinking == "none":
+        return 0, response
+    if "<" not in response and "◁" not in response and "[THINK]" not in response:
+        return 0, response
+    start, opened = 0, -1
+    for kind in THINKING.values() if thinking == "auto" else (THINKING[thinking],):
+        closed = response.rfind(kind.closer)
+        if closed >= 0:
+            start = max(start, closed + len(kind.closer))
+        opened = max(opened, response.rfind(kind.opener))
+    return None if opened >= start and opened >= 0 else (start, response[start:])
+
+
+def this_turn(body: str) -> str:
+    """Without what a model wrote after the end of its own turn."""
+    for mark in _TURN_ENDS if "<" in body else ():
+        place = body.find(mark)
+        if place > 0 and body[:place].strip():
+            body = body[:place]
+    return body

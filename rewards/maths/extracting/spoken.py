@@ -1,0 +1,158 @@
+"""Where an answer that was announced in words ends."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import NamedTuple
+
+from .candidate import MAX_ANSWER
+from .phrases import JOINER, LANGUAGES, REASON
+from .surface import without_decoration
+
+MAX_SENTENCES = 40
+MAX_LISTED = 64
+_HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct", re.IGNORECASE)
+_LEAD = re.compile(r"(?:[\s:>\"“”«»„`✅✔✓👉→⇒️]|#{1,6}\s|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*")
+_EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
+_MATH = re.compile(
+    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
+)
+_CHOICE = re.compile(
+    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?\}?[*_]*"
+    r"(?=\s*(?:$|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\("
+    r"|car\b|weil\b"
+    r"|porque\b|perché\b|так как|потому|です|である|입니다|이다|因))(?!\s*[-+*/=^<>\d])(?!\.\d)"
+    r"(?!\s*\([A-J]\))",
+)
+_LISTED_LETTERS = re.compile(
+    r"\(?[A-J]\)?[*_]*\s*(?:,|/|;|\bor\b|\band\b)+\s*(?:or\s|and\s)?[*_]*\(?[A-J]\b"
+)
+_NUMBER = re.compile(
+    r"-?\\?\$?\s?-?\d[\d,]*(?:\.\d+)?(?:\\?%)?(?=\s*(?:\.?\s*$|\.?\s*\n|\.\s+[A-Z\\*]))"
+)
+_AFTER_FORMULA = re.compile(
+    r"\s*(?:[.,;:*_\"”!?。]|$|\n|\(|[—–-]\s"
+    r"|(?:because|since|as|which|where|so|for|from|by|is|in|not|and not|but|car|weil|porque|perché"
+    r"|pois)\b"
+    r"|(?:です|である|となり|になり|だ|입니다|이다|이|가|так|т\.|потому))",
+    re.IGNORECASE,
+)
+_ANOTHER = re.compile(
+    r"[*_\"”]*\s*(?:,\s*(?:and\s|or\s)?\s*(?=[-$\d*(\\])|(?:and|or|to|ou|oder|o|или|et"
+    r"|und)\s+(?=[-$\d*(\\A-J])|/|;"
+    r"|または|또는|或)",
+)
+_AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
+_SENTENCE_END = re.compile(
+    r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|\n\s*\n|。|\n(?=\S)"
+)
+_SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
+_BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
+_COUNTED = re.compile(
+    r"(?:共|一共|总共|共有|有|为|约?需)?(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
+    r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}"
+    r"(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
+)
+
+
+class Spoken(NamedTuple):
+    """An answer in words and its place."""
+
+    text: str
+    start: int
+    end: int
+    asked: bool = False
+    """Whether its sentence is a question."""
+
+
+def spoken(body: str, place: int) -> Spoken:
+    """The answer that begins at `place`: up to the end of its sentence, or its only formula."""
+    rest = body[place : place + MAX_ANSWER + 64]
+    if hope := _HOPE.search(rest):
+        rest = rest[: hope.start()].rstrip(". \n")
+    lead = _lead(rest)
+    start, end = _bounds(rest, lead)
+    text = rest[start:end]
+    asked = rest[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
+    cleaned = _cleaned(text)
+    if cleaned != text and (found := text.find(cleaned)) >= 0:
+        start, end = start + found, start + found + len(cleaned)
+    return Spoken(cleaned, place + start, place + end, asked)
+
+
+def _lead(rest: str) -> int:
+    found = _LEAD.match(rest)
+    return found.end() if found else 0
+
+
+def _bounds(rest: str, lead: int) -> tuple[int, int]:
+    if number := _NUMBER.match(rest, lead):
+        return number.span()
+    emphasis = _EMPHASIS.match(rest, lead)
+    if emphasis and not _ANOTHER.match(rest, emphasis.end()):
+        return emphasis.span(2)
+    choice = _CHOICE.match(rest, lead + (len(emphasis[1]) if emphasis else 0))
+    if choice and not _LISTED_LETTERS.match(rest, choice.start(1)):
+        return choice.span(1)
+    math = _MATH.match(rest, lead)
+    if math is not None:
+        listed = _list_end(rest, math)
+        if listed > math.end():
+            return lead, listed
+        if _AFTER_FORMULA.match(rest, math.end()) and not _ANOTHER.match(rest, math.end()):
+            return next(span for i in range(1, 5) if (span := math.span(i)) != (-1, -1))
+    end = _sentence_end(rest, lead)
+    said = _SAID.match(rest[:end])
+    if said and len(_PROSE.findall(said[0])) > 1:
+        lead = said.end()
+    if reason := REASON.search(rest, lead, end):
+        end = reason.start() if rest[lead : reason.start()].strip(" *$(") else end
+    return lead, end
+
+
+def _cleaned(text: str) -> str:
+    """Without emphasis, decoration and the words of a language that follow a value."""
+    text = text.strip()
+    if "**" in text or "__" in text:
+        text = text.replace("**", "").replace("__", "").strip()
+    text = text.rstrip('"”»`').rstrip()
+    if text.endswith((".", "…")) and "." not in text.rstrip("."):
+        text = _DOTS.sub("", text)
+    if text.isascii():
+        return text
+    text = without_decoration(text)
+    text = _BEHIND.sub("", text).strip()
+    text = JOINER.sub(lambda found: " or " if found["or"] or found["or2"] else " and ", text)
+    if counted := _COUNTED.match(text):
+        text = counted[1]
+    return text.strip(" *_」』")
+
+
+def _list_end(rest: str, math: re.Match[str]) -> int:
+    """Where a list of formulas ends that begins with this one: `$8$, $4$`."""
+    end = math.end()
+    for _ in range(MAX_LISTED):
+        joint = _AND.match(rest, end)
+        following = _MATH.match(rest, joint.end()) if joint else None
+        if following is None:
+            break
+        end = following.end()
+    return end if _AFTER_FORMULA.match(rest, end) else math.end()
+
+
+def _sentence_end(rest: str, start: int) -> int:
+    for found in islice(_SENTENCE_END.finditer(rest, start), MAX_SENTENCES):
+        if found.start() > start and not _inside_math(rest, found.start()):
+            return found.start()
+    return len(rest)
+
+
+def _inside_math(rest: str, place: int) -> bool:
+    return (
+        rest.count("$", 0, place) % 2 == 1
+        or rest.count("\\[", 0, place) > rest.count("\\]", 0, place)
+        or rest.count("\\(", 0, place) > rest.count("\\)", 0, place)
+    )

@@ -1,0 +1,187 @@
+"""The statements of a response - marks and announcements - and the one that stands at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..reading.notation import squeeze
+from ..reading.vocabulary import NUMBER_WORDS
+from .announcing import announced
+from .candidate import MARKS, Candidate, Kind
+from .closing import last_expression, picked, stressed
+from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
+from .phrases import FILLER, HEDGE, HEDGE_BEHIND, RETRACTION, UPHELD
+from .spoken import spoken
+from .surface import REACH, clause_before
+
+MAX_GAP = 80
+"""Characters between two statements that can be made in one breath."""
+MAX_RIVALS = 8
+BEHIND = 160
+"""Characters behind a statement in which another answer may be offered."""
+_LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
+_VALUE = re.compile(r"\d|\\|\$")
+_ABOUT = re.compile(
+    r"\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
+    r"|примерно)\b"
+    r"|≈|\\approx|~",
+    re.IGNORECASE,
+)
+_CONDITIONAL = re.compile(
+    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common)\b[^.]*$", re.IGNORECASE
+)
+_OR = re.compile(
+    r"^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))", re.IGNORECASE
+)
+
+
+class Statements:
+    """The marks and announcements of a searched text.
+
+    `last` is the one that counts, None if there is none; `seen` are all that were looked at, and
+    `rivals` what was claimed in the same breath as `last`.
+    """
+
+    def __init__(self, body: str, *, truncated: bool) -> None:
+        self.body = body
+        self.truncated = truncated
+        self.seen: list[Candidate] = []
+        self.rivals: list[str] = []
+        self.last = self._judged(self._found())
+
+    def _found(self) -> Candidate | None:
+        """The last mark that is claimed, or an announcement behind it."""
+        mark = self._mark()
+        after = 0
+        if mark is not None:
+            after = mark.start if mark.kind is Kind.TAG else mark.said_to
+        said = announced(self.body, after)
+        self.seen += said
+        claims = [one for one in said if not one.ignored and one.kind is Kind.ANNOUNCED]
+        if mark is not None:
+            claims = [one for one in claims if _displaces(mark, one)]
+        if not claims:
+            return mark
+        self._breath(claims[-1], [mark, *claims[:-1]] if mark else claims[:-1])
+        return claims[-1]
+
+    def _mark(self) -> Candidate | None:
+        for place, one in enumerate(marks(self.body, truncated=self.truncated)):
+            self.seen.append(one)
+            if not one.ignored:
+                self._breath(one, self._before(one))
+                return one
+            if place >= MAX_MARKS:
+                break
+        return None
+
+    def _before(self, mark: Candidate) -> list[Candidate]:
+        """What was stated shortly before a mark: another tag or `####` line, an announcement."""
+        start = max(0, mark.said_from - 2 * MAX_GAP)
+        window = self.body[start : mark.said_from]
+        near = announced(window) + [
+            one for one in marks(window) if one.kind is mark.kind is not Kind.BOX
+        ]
+        full = len(window.rstrip(" \n$\\([*:"))
+        near = [
+            _moved(one, start)
+            for one in near
+            if one.kind in MARKS
+            or (one.kind is Kind.ANNOUNCED and not one.ignored and one.end < full)
+        ]
+        return sorted(near, key=lambda one: one.start)
+
+    def _breath(self, last: Candidate, before: Sequence[Candidate]) -> None:
+        """Note what was claimed before `last` without a reason in between."""
+        self.rivals.clear()
+        for one in reversed(before[-MAX_RIVALS:]):
+            gap = self.body[one.said_to : last.said_from]
+            if last.firm and not one.firm:
+                break
+            if one.void or len(gap) > MAX_GAP or not FILLER.fullmatch(gap):
+                break
+            if squeeze(one.text) != squeeze(last.text):
+                self.rivals.append(one.text)
+            last = one
+
+    def _judged(self, last: Candidate | None) -> Candidate | None:
+        """`last`, or its correction, or `last` with the reason why it is void."""
+        if last is None or last.void:
+            return last
+        if self.truncated and last.kind is Kind.ANNOUNCED and not self._ended(last):
+            return replace(last, void=CUT_OFF)
+        if self._retracted(last):
+            return self._correction(last)
+        return self._offered(last)
+
+    def _ended(self, last: Candidate) -> bool:
+        return self.body[last.end :].strip(" $*") != ""
+
+    def _retracted(self, last: Candidate) -> bool:
+        found = list(RETRACTION.finditer(self.body, max(last.said_to, len(self.body) - REACH)))[-1:]
+        if not found:
+            return False
+        place = found[0].start()
+        before = clause_before(self.body, place)
+        return _CONDITIONAL.search(before) is None and UPHELD.search(self.body, place) is None
+
+    def _correction(self, last: Candidate) -> Candidate:
+        """What replaces a statement that was taken back without announcing another."""
+        value = picked(self.body) or stressed(self.body) or last_expression(self.body)
+        if self.truncated or value is None or value.void or value.start < last.said_to:
+            return replace(last, void="it is taken back and nothing replaces it")
+        self.seen.append(last)
+        self.rivals.clear()
+        return replace(value, kind=Kind.CORRECTION)
+
+    def _offered(self, last: Candidate) -> Candidate:
+        """`last`, or void if another answer is offered behind it in case it is wrong."""
+        gap = self.body[
+            max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
+        ]
+        if last.kind is Kind.ANNOUNCED and self._follows_mark(last) and HEDGE.search(gap):
+            return replace(last, void=SEVERAL_OFFERED)
+        behind = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
+        if last.kind is Kind.BOX and (alternative := _OR.match(behind)):
+            said = spoken(self.body, last.said_to + alternative.end())
+            self.rivals.append(said.text.rstrip(" )"))
+        hedge = HEDGE_BEHIND.search(behind)
+        if hedge and _VALUE.search(behind, hedge.end()):
+            return replace(last, void=SEVERAL_OFFERED)
+        return last
+
+    def _follows_mark(self, last: Candidate) -> bool:
+        return any(
+            one.kind in MARKS and not one.ignored and one.end <= last.start for one in self.seen
+        )
+
+
+def _moved(one: Candidate, by: int) -> Candidate:
+    return replace(
+        one,
+        start=one.start + by,
+        end=one.end + by,
+        said_from=one.said_from + by,
+        said_to=one.said_to + by,
+    )
+
+
+def _displaces(mark: Candidate, said: Candidate) -> bool:
+    """Whether an announcement behind a mark (or within a tag) is another answer: a value that
+    neither repeats nor rounds nor labels what the mark holds.
+    """
+    if mark.kind is Kind.TAG and said.end <= mark.end:
+        return True
+    if squeeze(mark.text) == squeeze(said.text) or _ABOUT.search(said.text):
+        return False
+    if mark.void:
+        return True
+    letter = _LETTER.match(said.text) is not None
+    if letter or _LETTER.match(mark.text):
+        return letter and _LETTER.match(mark.text) is not None
+    found = said.text.lower().replace("-", " ").split()
+    return _VALUE.search(said.text) is not None or (
+        0 < len(found) < 4 and set(found) <= NUMBER_WORDS
+    )

@@ -1,0 +1,77 @@
+"""The searched text: one spelling for marks of emphasis and punctuation, every character in its
+place, so that places in it are places in the response.
+"""
+
+from __future__ import annotations
+
+import re
+
+REACH = 20_000
+"""Characters at the end of a response in which words are searched; marks are found anywhere."""
+MAX_CLAUSE = 160
+"""Characters before a statement in which a word may deny, suppose or quote it."""
+_WIDE = str.maketrans("：；，．？！（）＝＄＊\u00a0\u3000\u202f", ":;,.?!()=$*   ")
+_STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+_HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
+_NEGATED_MARKS = "❌✗✘❎🚫"
+_DECORATION = (
+    "\u2190-\u21ff\u2500-\u25b1\u25b8-\u25ca\u25cf-\u25e5\u2600-\u2775\u2780-\u2794\u2798-\u27bf"
+    "\u2b00-\u2bff\ufe0f\u200d\u220e\U0001f000-\U0001faff"
+)
+"""Arrows, boxes, emoji and check marks; none is mathematics at the edge of an answer."""
+_EDGE = re.compile(rf"^[\s{_DECORATION}]+|[\s{_DECORATION}]+$")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。\n]|(?<=\\\])|(?<=\$\$)(?=\s*[A-Z])")
+
+
+def surface(body: str) -> str:
+    """`body`, as long as before; its end (REACH characters, where words are searched) without
+    struck-out text and HTML emphasis and with plain punctuation.
+    """
+    if len(body) > REACH:
+        return body[:-REACH] + surface(body[-REACH:])
+    if not body.isascii():
+        body = body.translate(_WIDE)
+    if "~~" in body:
+        body = _STRUCK.sub(_blank, body)
+    if "</" in body:
+        body = _HTML.sub(_blank, body)
+    return body
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+def without_decoration(text: str) -> str:
+    """An answer without emoji, check marks and arrows at its edges.
+
+    >>> without_decoration("371 ✅")
+    '371'
+    """
+    return text if text.isascii() else _EDGE.sub("", text)
+
+
+def crossed_out(body: str, start: int, end: int) -> bool:
+    """Whether a cross stands beside or in the text: `370 ❌`."""
+    if body.isascii():
+        return False
+    return any(mark in body[max(0, start - 3) : end + 4] for mark in _NEGATED_MARKS)
+
+
+def clause_before(body: str, place: int) -> str:
+    """The sentence up to `place`, at most MAX_CLAUSE characters of it."""
+    start = max(0, place - MAX_CLAUSE)
+    before = body[start:place]
+    ends = [found.end() for found in _SENTENCE_END.finditer(before.rstrip())]
+    return before[ends[-1] :] if ends else before
+
+
+def blanked(body: str, spans: list[tuple[int, int]]) -> str:
+    """`body` with spaces for some spans."""
+    pieces: list[str] = []
+    place = 0
+    for start, end in sorted(spans):
+        if end > place:
+            pieces += [body[place:start], " " * (end - max(place, start))]
+            place = end
+    return "".join([*pieces, body[place:]])
