@@ -116,8 +116,8 @@ def _padded(rows: Sequence[Sequence[float]], filler: int) -> Tensor:
 def prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
     """[B]: the trained tokens of each row's group in the whole batch."""
     row_groups = experience.groups[experience.rollouts]
-    totals = torch.zeros(int(row_groups.max()) + 1).index_add(0, row_groups, mask.sum(1))
-    return totals[row_groups]
+    tokens = mask.sum(1)
+    return tokens.new_zeros(int(row_groups.max()) + 1).index_add(0, row_groups, tokens)[row_groups]
 
 
 def responses_of(experience: Experience, logp: Tensor) -> list[list[Row]]:

@@ -17,6 +17,7 @@ from .batch import Batch, passes
 from .config import TrainerConfig
 from .engines.models import CausalLM
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
+from .precision import at_least_float32
 from .schedule import learning_rate
 
 
@@ -121,7 +122,11 @@ class Learner:
         """
         hidden = self._hidden(batch)
         read = self._read(batch, hidden, _logp_and_entropy if entropy else _logp)
-        values = None if self.value_head is None else self.value_head(hidden.float()).squeeze(-1)
+        values = (
+            None
+            if self.value_head is None
+            else self.value_head(at_least_float32(hidden)).squeeze(-1)
+        )
         return Predicted(
             _scatter(read[:, 0], batch),
             _scatter(read[:, 1], batch) if entropy else None,
@@ -220,8 +225,7 @@ class Learner:
 
         def head(states: Tensor) -> Tensor:
             with self._precision():
-                logits: Tensor = self.model.lm_head(states).float() / self.temperature
-            return logits
+                return at_least_float32(self.model.lm_head(states)) / self.temperature
 
         tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
         return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from .precision import at_least_float32
+
 LOGITS_AT_ONCE = 1 << 26
 """Numbers in a slice: 256 MB in float32."""
 
@@ -43,7 +45,7 @@ def read_logits(
     """
 
     def read(hidden: Tensor, tokens: Tensor) -> Tensor:
-        logp = torch.log_softmax(head(hidden).float(), dim=-1)
+        logp = torch.log_softmax(at_least_float32(head(hidden)), dim=-1)
         return reading(logp, logp.gather(1, tokens.unsqueeze(1)).squeeze(1))
 
     width = _vocabulary(head, hidden_ND)

@@ -211,9 +211,9 @@ class Updater:
         return ready, _gap(known.get("old_logp"), batch)
 
     def _shaped(self, experience: Experience) -> Tensor:
-        lengths = torch.zeros(len(experience.rewards)).index_add(
-            0, experience.rollouts, experience.batch.mask.sum(1)
-        )
+        tokens = experience.batch.mask.sum(1)
+        lengths = tokens.new_zeros(len(experience.rewards))
+        lengths = lengths.index_add(0, experience.rollouts, tokens)
         return self.algorithm.shape(
             experience.rewards,
             experience.groups,

@@ -442,6 +442,25 @@ def test_dars_budgets() -> None:
     assert steep.tolist() == [14, 6]
 
 
+def test_pools_temperatures_and_penalties_of_rollouts() -> None:
+    assert A.adaptive_pool_size(100, 0.3, most=1000) == 334
+    assert A.adaptive_pool_size(100, 0.05, most=1000) == 1000
+    assert A.adaptive_pool_size(100, 0.0, most=50) == 50
+    assert A.aepo_temperature(0.5, target=0.5) == 1.2
+    assert A.aepo_temperature(0.6, target=0.5, high=1.5, low=0.5) == 0.5
+    # a quarter of the calls failed, and two of three answers are too many in eight turns
+    calls, errors = ids(4, 0, 2), ids(1, 0, 2)
+    found = A.roc_penalties(calls, errors, ids(3, 1, 1), ids(8, 2, 4), ids(0, 1, 0).bool())
+    same(found, [0.5, 1.5, 1.0])
+
+
+def test_the_proxy_without_noise() -> None:
+    logits = f64(0.5, 0.3, 0.15, 0.05).log()
+    # at a fifth of the likeliest, .05 goes and .95 is left
+    same(A.min_p_proxy_logp(logits, ids(2)[0], ratio=0.2), log(0.15 / 0.95))
+    assert float(A.min_p_proxy_logp(logits, ids(3)[0], ratio=0.2)) < -1e3
+
+
 def test_length_rewards() -> None:
     lengths = ids(16384, 18432, 20480, 21000)
     found = A.overlong_penalty_rewards(lengths, max_length=20480, buffer=4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -88,6 +89,20 @@ def test_every_recipe_makes_the_updates_of_its_source() -> None:
         # the default of rollout.tasks_per_step is enough for all of them
         found[name] = plan_updates(algorithm, groups=16).settings.count
     assert found == PAPERS
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_value_of_a_recipe_names_its_source(name: str) -> None:
+    """A comment on its line, or one on the line before."""
+    text = (files("ludus.trainer.recipes") / f"{name}.toml").read_text(encoding="utf-8")
+    before, bare = "", list[str]()
+    for line in text.splitlines():
+        key = line.partition("=")[0].strip()
+        told = "#" in line.partition("=")[2] or before.startswith("#")
+        if "=" in line and not line.startswith(("#", "[")) and not told:
+            bare.append(key)
+        before = line
+    assert bare == ["name", "summary", "source", "environment"]
 
 
 def test_a_small_step_makes_fewer_updates_and_says_so_in_one_line() -> None:
