@@ -76,21 +76,27 @@ class LinearPolicy(nn.Module):
 # --- a batch that tells the recipes apart ---------------------------------------------------------
 
 
-def rollout(draw: torch.Generator, reward: float, length: int, *, cut: bool) -> Trajectory:
-    """Some with a tool's words between two turns; the engine's probabilities are a little off."""
+def rollout(draw: torch.Generator, reward: float, length: int, stop: Stop) -> Trajectory:
+    """Long ones have a tool's words between two turns, of which each earns half; the engine's
+    probabilities are a little off.
+    """
 
     def words(count: int) -> list[int]:
         return torch.randint(0, VOCABULARY, (count,), generator=draw).tolist()
 
     def turn(count: int, seen: int) -> Turn:
         noise = (-2.4 + 0.6 * torch.randn(count, generator=draw)).tolist()
-        return Turn(obs_ids=words(seen), out_ids=words(count), logprobs=noise)
+        return Turn(
+            obs_ids=words(seen), out_ids=words(count), logprobs=noise, reward=reward / parts
+        )
 
-    first = length // 2 if length > 3 else length
-    turns = [turn(first, 0)] + ([turn(length - first, 2)] if length > first else [])
+    parts = 2 if length > 3 else 1
+    first = length // parts
+    turns = [turn(first, 0)] + ([turn(length - first, 2)] if parts == 2 else [])
     return Trajectory(
         verdict=Verdict.of(reward),
-        stop=Stop.LENGTH if cut else Stop.TERMINATED,
+        stop=stop,
+        terminated=stop is Stop.TERMINATED,
         segments=[Segment(prompt_ids=words(3), turns=turns)],
     )
 
@@ -111,7 +117,9 @@ def groups() -> list[Group]:
         played: list[Episode] = []
         for place, reward in enumerate(rewards):
             length = int(torch.randint(2, MAX_TOKENS + 1, (1,), generator=draw))
-            one = rollout(draw, reward, length, cut=(3 * number + place) % 8 == 0)
+            kind = (3 * number + place) % 8
+            stop = {0: Stop.LENGTH, 1: Stop.MAX_TURNS}.get(kind, Stop.TERMINATED)
+            one = rollout(draw, reward, length, stop)
             played.append(Episode(task=str(number), trajectories=[one]))
         made.append(Group(Task(id=str(number), split="train"), played, 0))
     return made
@@ -138,7 +146,8 @@ class Watched:
             weight = 0.3 * torch.randn(1, FEATURES, generator=draw)
             self.learner.value_head.weight.data.copy_(weight)
         self.tracker = self._tracker(recipe.sampling.tracker)
-        gathered = gather(groups())
+        self.groups = groups()
+        gathered = gather(self.groups)
         assert gathered is not None
         self.experience: Any = as_default(gathered)
         self.moments: list[dict[str, Any]] = []
@@ -220,6 +229,7 @@ class Reference:
         successes = np.array([task % 5 for task in tasks], dtype=float)
         return formulas.Step(
             rewards=experience.rewards.double().numpy(),
+            earned=self.earned(),
             groups=numbers,
             mask=self.mask,
             truncated=experience.truncated.numpy(),
@@ -232,6 +242,7 @@ class Reference:
             # N0 = 8 observations of weight, from five rollouts
             alpha=8 * (successes + 0.5) / 6,
             beta=8 * (5 - successes + 0.5) / 6,
+            end_values=self.end_values(),
             max_tokens=float(MAX_TOKENS),
             mini_batch=partial(self.mini_batch, update),
         )
@@ -255,6 +266,31 @@ class Reference:
         if weights["value"] is None:
             return np.zeros_like(self.mask)
         return ((self.features @ weights["value"].T)[..., 0] + weights["bias"]) * self.mask
+
+    def trajectories(self) -> list[Trajectory]:
+        return [one.trajectories[0] for group in self.watched.groups for one in group.episodes]
+
+    def earned(self) -> Any:
+        """What a turn earned, at the end of each stretch of trained tokens."""
+        found = np.zeros_like(self.mask)
+        for row, one in enumerate(self.trajectories()):
+            following = np.append(self.mask[row, 1:], 0)
+            ends = np.flatnonzero((self.mask[row] == 1) & (following == 0))
+            found[row, ends] = one.verdict.unwrap() / len(ends)
+        return found
+
+    def end_values(self) -> Any:
+        """The value after the last token of what a limit of the loop cut."""
+        start, found = self.watched.start, np.zeros(len(self.mask))
+        if start["value"] is None:
+            return found
+        features = self.watched.policy.features(self.watched.experience.batch.ids)
+        for row, one in enumerate(self.trajectories()):
+            if one.stop is Stop.MAX_TURNS:
+                last = int(np.flatnonzero(self.mask[row])[-1])
+                state = features[row, last].double().numpy()
+                found[row] = float(start["value"][0] @ state) + start["bias"]
+        return found
 
     def mini_batch(self, update: int, names: list[int]) -> Any:
         """Groups in an order drawn anew each epoch, in as many equal parts as there are splits."""

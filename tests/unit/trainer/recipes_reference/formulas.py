@@ -25,7 +25,9 @@ class Step:
     """What is known of a step before and while it learns."""
 
     rewards: Array
-    """[B]."""
+    """[B], of whole rollouts."""
+    earned: Array
+    """[B, T]: the same, each part on the last trained token of the turn that earned it."""
     groups: npt.NDArray[np.int64]
     """[B]."""
     mask: Array
@@ -47,6 +49,9 @@ class Step:
     alpha: Array
     """[B], of the task's success tracker."""
     beta: Array
+    """[B], likewise."""
+    end_values: Array
+    """[B], before the first update: of the state that a limit cut a rollout in; 0 if it ended."""
     max_tokens: float
     mini_batch: Callable[[list[int]], Flags]
     """The groups that are kept, to the rows [B] of this update."""
@@ -244,23 +249,23 @@ def lite_ppo(step: Step) -> Slopes:
 
 
 def reinforce_pp(step: Step) -> Slopes:
-    """REINFORCE++: returns-to-go, gamma 1, whitened over all tokens; the reward is at the end."""
-    a = whitened(column(step.rewards) * step.mask, step.mask)
+    """REINFORCE++: returns-to-go, gamma 1, whitened over all tokens."""
+    a = whitened(np.cumsum(step.earned[:, ::-1], axis=1)[:, ::-1] * step.mask, step.mask)
     slope = ppo_slope(a, ratio(step), 0.2, 0.2)
     return over_tokens(slope, step.rows(everyone(step))), None
 
 
 def ppo(step: Step) -> Slopes:
-    """PPO, equations 7 and 11 (gamma 1, lambda .95), whitened; the value's loss is .5 times half of
-    the worse of two squared errors, the second within .2 of the old value.
+    """PPO, equations 7 and 11 (gamma 1, lambda .95; a sum that is cut ends in V(s_T)), whitened;
+    the value's loss is .5 times half of the worse of two squared errors, the second within .2 of
+    the old value.
     """
     advantages, returns = np.zeros_like(step.mask), np.zeros_like(step.mask)
     for i in range(len(step.mask)):
         spots = np.flatnonzero(step.mask[i])
-        following, next_value = 0.0, 0.0
+        following, next_value = 0.0, float(step.end_values[i])
         for t in spots[::-1]:
-            reward = step.rewards[i] if t == spots[-1] else 0.0
-            delta = reward + next_value - step.old_values[i, t]
+            delta = step.earned[i, t] + next_value - step.old_values[i, t]
             following = delta + 0.95 * following
             advantages[i, t] = following
             next_value = step.old_values[i, t]
