@@ -118,10 +118,10 @@ class Updater:
 
         Returns:
             Metrics: those of `Learner.update` averaged over the updates, `updates` (how many were
-            made), `zero_advantage` (share of
-                trajectories without a signal), `old_sampler_gap` (mean distance in nats between
-                learner and sampler) where both are known, and how far the policy moved from the old
-                one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`, `clip_high`, `kl`.
+            made), `zero_advantage` (share of trajectories without a signal), `old_sampler_gap`
+            (mean distance in nats between learner and sampler) where both are known, and how far
+            the policy moved from the old one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`,
+            `clip_high`, `kl`.
         """
         batch, metrics = self._credited(experience, generator)
         drift = self._drift(experience)
