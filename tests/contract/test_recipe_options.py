@@ -376,6 +376,8 @@ PAST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"shaping": [{"name": "kimi_length_rewards", "combine": "replace"}]},
     ),
     "sampling.filter": ("grpo", {}, {"sampling": {"filter": "active_sampling_mask"}}),
+    "sampling.filter_by": ("dapo", {}, {"sampling": {"filter_by": "shaped"}}),
+    "ratio_to": ("grpo", {}, {"algorithm": {"ratio_to": "sampler"}}),
 }
 PAST["sampling.filter"][2]["sampling"]["filter_options"] = {"wanted": 4}
 

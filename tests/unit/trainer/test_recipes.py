@@ -460,6 +460,10 @@ def test_the_command_lists_shows_and_compares(capsys: pytest.CaptureFixture[str]
     listed = capsys.readouterr().out.splitlines()
     assert len(listed) == len(SHIPPED)
     assert any(line.startswith("grpo ") and "arXiv 2402.03300" in line for line in listed)
+    told = {line.split()[0]: line for line in listed}
+    assert " 16 x 1 " in told["dapo"]
+    assert "1 x 1, never clips" in told["grpo"]
+    assert "never clips" not in told["dapo"] + told["rloo"] + told["scale_rl"]
     assert main(["show", "cispo"]) == 0
     assert "algorithm.loss.bounds" in capsys.readouterr().out
     assert main(["diff", "grpo", "grpo"]) == 0
