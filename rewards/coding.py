@@ -4,8 +4,8 @@
                 gold={"tests": ["assert f(1) == 2"]})
 
 The gold is a mapping (or its JSON): `tests`, and optionally `kind` (`assert`, `stdin`,
-`function_call`), `entry_point`, `prelude`, `compare`, `timeout_s`, `memory_bytes`, `language`. A
-bare list is taken as `tests` of kind `assert`. What a prompt gave is `context` (imports and
+`function_call`), `entry_point`, `interface`, `prelude`, `compare`, `timeout_s`, `memory_bytes`,
+`language`. A bare list is taken as `tests` of kind `assert`. What a prompt gave is `context` (imports and
 helpers, put before the program) and `stub` (the unfinished function: a response that does not
 define `entry_point` is taken as its rest).
 
@@ -33,7 +33,9 @@ from .protocol import Sample
 
 _PYTHON = ("python", "py", "python3", "")
 _FUTURE = re.compile(r"^from __future__ import .*$", re.M)
-_OPTIONS = ("entry_point", "prelude", "compare", "timeout_s", "memory_bytes", "language")
+_OPTIONS = (
+    "entry_point", "interface", "prelude", "compare", "timeout_s", "memory_bytes", "language",
+)  # fmt: skip
 
 GOLD_OPTIONS = (*_OPTIONS, "context", "stub")
 """What a gold may say besides `tests` and `kind`."""
@@ -101,7 +103,8 @@ def completed(code: str, gold: Mapping[str, Any]) -> str:
     'def f(n):\\n    return n + 1'
     """
     name, stub = str(gold.get("entry_point", "")), str(gold.get("stub", ""))
-    if stub and not re.search(rf"^(?:(?:async )?def )?{re.escape(name)}\b", code, re.M):
+    whole = re.search(rf"^(?:(?:(?:async )?def )?{re.escape(name)}|class Solution)\b", code, re.M)
+    if stub and not whole:
         return stub + code
     context = str(gold.get("context", ""))
     if not context:

@@ -23,6 +23,10 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 512 * MIB
     entry_point: str = ""
     """The function under test: `check(candidate)` is called with it, `function_call` calls it."""
+    interface: dict[str, list[str]] = {}
+    """Name of a class of the solution, or of a function that returns objects -> the attributes and
+    methods that the tests may use of them, besides what the tests themselves show.
+    """
     prelude: str = ""
     """Trusted source run with the tests: its names win over the solution's (helpers a prompt
     gives).

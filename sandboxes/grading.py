@@ -28,6 +28,7 @@ __all__ = ["DEFAULT_OPTIONS", "GradeOptions", "Grading", "TestResult", "grade", 
 KINDS = {
     "assert": "assert", "asserts": "assert", "check": "assert",
     "stdin": "stdin", "stdio": "stdin", "function_call": "function_call", "pytest": "pytest",
+    "unittest": "assert",
 }  # fmt: skip
 """kind as callers write it -> kind."""
 

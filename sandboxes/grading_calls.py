@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from .grade_options import GradeOptions, TestResult, UnusableTests
-from .grading_sources import test_sources
+from .grading_sources import function_name, test_sources
 from .inside.request import PROVE, PROVE_PYTEST, SERVE, Request
 from .protocol import MIB, ExecutionStatus, Limits
 from .runs import Outcome, SlotLost
@@ -49,6 +49,8 @@ async def grade_calls(
         "tests": test_sources(tests, kind, options),
         "prelude": options.prelude,
         "module": options.module,
+        "interface": options.interface,
+        "entry_point": function_name(options.entry_point),
         "stop_early": options.stops_early,
     }
     grading = _Grading(sandbox, solution.encode("utf-8", "replace"), job, options)

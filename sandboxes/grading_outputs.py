@@ -12,6 +12,7 @@ import msgspec
 
 from .compare import Comparison
 from .grade_options import GradeOptions, TestResult, UnusableTests
+from .inside import needs
 from .protocol import MIB, ExecutionStatus, Sandbox
 from .runs import SlotLost
 
@@ -37,12 +38,29 @@ async def grade_outputs(
         done = await sandbox.execute(code, options.language, limits=room, stdin=given)
         if done.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(done.detail)
+        if not done.ok:
+            await _check_modules(sandbox, options, done.stderr)
         problem = "" if done.ok else f"{done.status} {done.detail or done.stderr[-200:]}".strip()
         problem = problem or await judge.problem(given, done.stdout, expected)
         results.append(TestResult(not problem, problem, done.usage.wall_s))
         if problem and options.stops_early:
             break
     return results
+
+
+async def _check_modules(sandbox: Sandbox, options: GradeOptions, stderr: str) -> None:
+    """A program that ended for want of a well-known module that is not installed there.
+
+    Raises:
+        UnusableTests: that is so.
+    """
+    last = stderr.rstrip().rpartition("\n")[2]
+    name = needs.lacking_of(last) if options.language == "python" else ""
+    if not last.startswith("ModuleNotFoundError") or not name:
+        return
+    tried = await sandbox.execute(f"import {name}", limits=options.limits(output_bytes=MIB))
+    if f"No module named {name!r}" in tried.stderr:
+        raise UnusableTests(needs.not_installed_for_solution(name))
 
 
 class _Compared:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from .grade_options import GradeOptions, UnusableTests
-from .inside.prove import PLAIN
+from .inside.bench import PLAIN
 
 
 def test_sources(tests: Sequence[object], kind: str, options: GradeOptions) -> list[str]:
@@ -21,8 +21,17 @@ def test_sources(tests: Sequence[object], kind: str, options: GradeOptions) -> l
         source = _call_source(test, options) if kind == "function_call" else test
         if not isinstance(source, str):
             raise UnusableTests(f"test {number} is a {type(source).__name__}, not Python source")
-        sources.append(_calling_check(source, options.entry_point))
+        sources.append(_calling_check(source, function_name(options.entry_point)))
     return sources
+
+
+def function_name(entry_point: str) -> str:
+    """The name under test; a method of `class Solution` is found by its own.
+
+    >>> function_name("Solution().twoSum"), function_name("f")
+    ('twoSum', 'f')
+    """
+    return entry_point.removeprefix("Solution").removeprefix("()").removeprefix(".") or entry_point
 
 
 def _calling_check(source: str, entry_point: str) -> str:
@@ -54,14 +63,15 @@ def _calls_check(tree: ast.Module) -> bool:
 def _call_source(test: object, options: GradeOptions) -> str:
     if not isinstance(test, Mapping) or "input" not in test or "output" not in test:
         raise UnusableTests("a function_call test has 'input' and 'output'")
-    if not options.entry_point.isidentifier():
+    name = function_name(options.entry_point)
+    if not name.isidentifier():
         raise UnusableTests(f"function_call needs options.entry_point, got {options.entry_point!r}")
     arguments, expected = _json_lines(test["input"]), test["output"]
     if isinstance(expected, str) and isinstance(test["input"], str):
         expected = _json(expected)
     if not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise UnusableTests("the 'input' of a function_call test is a list of arguments")
-    called = f"{options.entry_point}(*{list(arguments)!r})"
+    called = f"{name}(*{list(arguments)!r})"
     return f"assert {PLAIN}({called}) == {PLAIN}({expected!r})"
 
 

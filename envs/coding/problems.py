@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from ludus.rewards.coding import GOLD_OPTIONS
-from ludus.sandboxes.inside.prove import PLAIN
+from ludus.sandboxes.inside.bench import PLAIN
 
 _LEVELS = {
     "easy": 1.0, "medium": 2.0, "hard": 3.0,

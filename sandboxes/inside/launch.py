@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 
-from . import program, rehearsal, walls
+from . import later, program, rehearsal, walls
 from .plan import UNSAFE, Plan
 from .slot import Slot
 
@@ -68,6 +68,7 @@ def be_slot(
     try:
         program.redirect_nothing()
         weight = _own_weight() if plan.tier != UNSAFE else -1
+        later.keep()
         walls.build(plan)
         if guardian >= 0:
             _end_with(guardian)

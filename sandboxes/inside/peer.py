@@ -25,13 +25,11 @@ class Gone(BaseException):
 
 
 class Answer(Exception):
-    """What the other end raised: the name of a built-in exception type, the own type's name, its
-    plain arguments.
-    """
+    """What the other end raised, as `error` of this side."""
 
-    def __init__(self, base: str, name: str, arguments: tuple[object, ...]) -> None:
-        super().__init__(base, name, arguments)
-        self.base, self.name, self.arguments = base, name, arguments
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 Serve = Callable[[str, list[object]], object]
@@ -109,10 +107,9 @@ class Peer:
 
     def _raise(self, tokens: list[wire.Token]) -> None:
         found = list(wire.Decoder(self._find).values(tokens))
-        if len(found) != 3 or type(found[0]) is not str or type(found[1]) is not str:
-            raise wire.Malformed("an exception is two names and its arguments")
-        arguments = found[2] if type(found[2]) is tuple else ()
-        raise Answer(found[0], found[1], arguments)
+        if len(found) != 1 or not isinstance(found[0], BaseException):
+            raise wire.Malformed("an answer that is no exception")
+        raise Answer(found[0])
 
     def _answer(self, tokens: list[wire.Token]) -> None:
         verb, *rest = tokens
@@ -144,13 +141,9 @@ class Peer:
         return encoder.tokens
 
     def _encode_error(self, error: BaseException) -> list[wire.Token]:
-        kinds = type(error).__mro__
-        base = next(kind.__name__ for kind in kinds if kind.__module__ == "builtins")
         encoder = wire.Encoder(_describe, tokens=["~"])
-        encoder.add(base)
-        encoder.add(kinds[0].__name__)
         try:
-            encoder.add(tuple(error.args))
+            encoder.add(error)
         except BaseException:
             return self._encode_error(RuntimeError("an exception whose arguments cannot be sent"))
         return encoder.tokens

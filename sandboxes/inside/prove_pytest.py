@@ -6,41 +6,27 @@ arrives as a built-in exception, so it cannot skip a test.
 
 from __future__ import annotations
 
+import builtins
 import os
-import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
-from . import needs
-from .prove import PEER, REPORT, Bench, Job, UnusableTests, write_rows
+from . import failures, needs
+from .bench import Bench, Job, UnusableTests, all_names
+from .prove import PEER, REPORT, write_rows
 from .request import Request
 
-_FILE = "test_hidden.py"
+_MODULE = "test_hidden"
+_FILE = f"{_MODULE}.py"
 _DETAIL_LETTERS = 300
-
-
-class SolutionModule(ModuleType):
-    """The module the tests import; each name is asked for when it is first used."""
-
-    def __init__(self, name: str, bench: Bench) -> None:
-        super().__init__(name)
-        self.__dict__["_bench"] = bench
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        bench: Bench = self.__dict__["_bench"]
-        bench.resolve([name])
-        if name not in bench.names:
-            raise AttributeError(f"the solution has no {name!r}")
-        return bench.names[name]
 
 
 class _Results:
     """Collects one result a test: its worst phase."""
 
-    def __init__(self) -> None:
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.unusable = ""
         self.found: dict[str, tuple[bool, str, float]] = {}
         self.problem = ""
         self.skipped: set[str] = set()
@@ -53,14 +39,31 @@ class _Results:
         if report.failed:
             self.problem = str(report.longrepr)[-_DETAIL_LETTERS:]
 
+    def pytest_configure(self, config: Any) -> None:
+        config.addinivalue_line("markers", "asyncio: run by this plugin")
+        config.addinivalue_line("markers", "anyio: run by this plugin")
+
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool | None:
+        """Run a test that is a coroutine function."""
+        from .cases import run_async
+
+        given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        return run_async(pyfuncitem.obj, given) or None
+
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.skipped:
+        try:
+            wrong = self._bench.problem() if report.when != "teardown" else ""
+        except UnusableTests as error:
+            wrong = self.unusable = str(error)
+        if report.skipped and not wrong:
             self.skipped.add(report.nodeid)
             return
         passed, detail, seconds = self.found.get(report.nodeid, (False, "", 0.0))
         if report.when == "call":
             passed = report.passed
-        if report.failed:
+        if wrong:
+            passed, detail = False, wrong[:_DETAIL_LETTERS]
+        elif report.failed:
             passed, detail = False, str(report.longrepr)[-_DETAIL_LETTERS:]
         self.found[report.nodeid] = passed, detail, seconds + report.duration
 
@@ -80,11 +83,10 @@ def run(request: Request) -> int:
     return 0
 
 
-def _run_pytest(job: Job) -> _Results:
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
+def _run_pytest(source: str, job: Job, bench: Bench) -> _Results:
     with open(_FILE, "w") as stream:
-        stream.write("\n\n".join(sources))
-    results = _Results()
+        stream.write(source)
+    results = _Results(bench)
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
     try:
@@ -93,15 +95,15 @@ def _run_pytest(job: Job) -> _Results:
         raise UnusableTests(needs.not_installed(["pytest"])) from None
 
     pytest.main([*arguments, _FILE], plugins=[results])
+    if results.unusable:
+        raise UnusableTests(results.unusable)
     return results
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
-    module = str(job["module"])
     bench = Bench(PEER)
-    bench.meet()
-    sys.modules[module] = SolutionModule(module, bench)
-    results = _run_pytest(job)
+    failures.own_module = _MODULE
+    results = _run_pytest(_prepared(job, bench), job, bench)
     _check_modules(job, results)
     number = 0
     for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
@@ -109,6 +111,30 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     if results.problem or not number:
         detail = results.problem or "no test ran"
         yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}
+
+
+def _prepared(job: Job, bench: Bench) -> str:
+    """The file to run, with the places marked where objects under test are meant.
+
+    Raises:
+        UnusableTests: it does not compile, or cannot be judged.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    source = "\n\n".join(sources)
+    try:
+        words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
+    except (SyntaxError, ValueError) as error:
+        raise UnusableTests(f"the tests do not compile: {error}") from error
+    bench.begin({**job, "tests": [source]}, {*words, str(job["module"])})
+    if not bench.interface.classes:
+        return source
+    import ast
+
+    from .rewriting import rewritten
+
+    bench.mark(builtins.__dict__)
+    (tree,) = bench.trees()
+    return ast.unparse(rewritten(tree, bench.interface))
 
 
 def _check_modules(job: Job, results: _Results) -> None:

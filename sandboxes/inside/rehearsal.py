@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 
-from . import children, program, prove, serve, syscalls as sc, uploads, wire
+from . import bench as testing, children, program, prove, serve, syscalls as sc, uploads, wire
 from .request import PYTHON, Request, encode, receive
 
 _TIMES = 40
@@ -57,10 +57,10 @@ def _rehearse_grading() -> None:
     server = serve.Server(near.detach())
     server.line.tell_core(_NOWHERE)
     server.load(_SOLUTION)
-    bench = prove.Bench(far.detach())
+    bench = testing.Bench(far.detach())
     tests = prove.compile_tests(_JOB)
     server.line.send(["!", *_tokens({"f": ("function", "h0")})])
-    bench.prepare(tests, _JOB)
+    tests = bench.prepare(tests, _JOB)
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
     with open(os.devnull, "w") as report:
         prove.write_rows(report, bench.results(tests, stop_early=True))
@@ -72,7 +72,7 @@ def _rehearse_grading() -> None:
 
 _NOWHERE = 0xFFFF_FFFF
 _SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
-_JOB: prove.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}
+_JOB: testing.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}
 
 
 def _tokens(value: object) -> list[wire.Token]:

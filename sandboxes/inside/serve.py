@@ -6,14 +6,21 @@ descriptor.
 
 from __future__ import annotations
 
-import builtins
 import gc
+import math
+import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType, ModuleType
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from types import CoroutineType, GeneratorType, MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-from . import one_core, peer, program
+from . import failures, one_core, peer, program, rare_values, wire
 from .request import Request
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .surroundings import Printed
 
 PEER = 3
 """The descriptor of the line to the tests."""
@@ -25,8 +32,10 @@ _MOST_ITEMS = 64
 def run(request: Request) -> int:
     """Load `blobs[0]` and answer until the tests' side closes."""
     server = Server(PEER)
+    failures.own_module = "solution"
     server.line.tell_core(one_core.stay())
     server.load(request.blobs[0])
+    rare_values.own_names = server.names
     try:
         server.line.serve_forever()
     except BaseException:
@@ -39,41 +48,68 @@ class Server:
 
     def __init__(self, descriptor: int) -> None:
         self._objects: list[object] = []
-        self._numbers: dict[int, str] = {}
+        self._callbacks: dict[int, object] = {}
+        self._numbers: dict[int, int] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
-        self._names: dict[str, object] = {}
+        self.names: dict[str, object] = {}
+        self._classes: set[type] = set()
+        """Classes under test: what the tests make of them stays here whatever it derives from."""
+        self._printed: Printed | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def load(self, source: bytes) -> None:
         """Run the solution; what it raises is raised again when it is asked for its names."""
         main = program.fresh_main()
         main.__name__ = "solution"  # `if __name__ == "__main__"` is not for graders
         sys.modules["solution"] = main
-        self._names = main.__dict__
+        self.names = main.__dict__
         gc.enable()
         try:
-            exec(compile(source, program.NAME, "exec", dont_inherit=True), self._names)
+            exec(compile(source, program.NAME, "exec", dont_inherit=True), self.names)
         except BaseException as error:
             self._failure = error
 
     def _name(self, item: object) -> str:
-        kind = "j" if isinstance(item, Iterator) else "f" if isinstance(item, type) else "h"
         known = self._numbers.get(id(item))
         if known is None:
-            known = self._numbers[id(item)] = f"{kind}{len(self._objects)}"
+            known = self._numbers[id(item)] = len(self._objects)
             self._objects.append(item)
-        return known
+        return f"{self._kind_of(item)}{known}"
+
+    def _kind_of(self, item: object) -> str:
+        """The letter by which the tests' side knows what it may do with it (`wire.HANDLES`)."""
+        kind = type(item)
+        if kind is GeneratorType:
+            return "g"
+        asyncio: Any = sys.modules.get("asyncio")
+        if kind is CoroutineType or (asyncio and isinstance(item, asyncio.Future)):
+            return "w"
+        if isinstance(item, type):
+            return "f"
+        if not self._classes.isdisjoint(kind.__mro__):
+            return "o"
+        if isinstance(item, Iterator):
+            return "j"
+        return "y" if isinstance(item, AsyncIterator) else "h"
 
     def _find(self, token: str) -> object:
         number = int(token[1:])
-        if token[0] == "h":
+        if token[0] in "ho":
             return self._objects[number]
         if token[0] == "j":
             return self._draw(number)
+        if number in self._callbacks:
+            return self._callbacks[number]
 
         def callback(*arguments: object, **named: object) -> object:
             return self._ask("callback", number, arguments, named)
 
+        about: Any = self._ask("about", number)
+        name, text = about
+        callback.__name__ = callback.__qualname__ = str(name)
+        callback.__doc__ = text
+        self._callbacks[number] = callback
         return callback
 
     def _draw(self, number: int) -> Iterator[object]:
@@ -90,8 +126,7 @@ class Server:
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
-            kind = getattr(builtins, answer.base, RuntimeError)
-            raise kind(*answer.arguments) from None
+            raise answer.error from None
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
         return _VERBS[verb](self, *arguments)
@@ -100,17 +135,43 @@ class Server:
         """What each name is: (kind, detail)."""
         if self._failure is not None:
             raise self._failure
-        return {name: self._kind(self._names[name]) for name in names if name in self._names}
+        found = {name: self._kind(self.names[name]) for name in names if name in self.names}
+        for name in names:
+            if name not in found and (method := self._method_of_solution(name)):
+                found[name] = "function", self._name(method)
+        return found
+
+    def _method_of_solution(self, name: str) -> Callable[..., object] | None:
+        """A method of `class Solution`, where a function of that name is asked for; each call has
+        an object of its own.
+        """
+        kind: Any = self.names.get("Solution")
+        if name.startswith("__") or not isinstance(kind, type):
+            return None
+        if not callable(getattr(kind, name, None)) or name in dir(object):
+            return None
+
+        def method(*arguments: object, **named: object) -> object:
+            return getattr(kind(), name)(*arguments, **named)
+
+        return method
 
     def _kind(self, item: object) -> tuple[object, ...]:
         if isinstance(item, ModuleType):
             return "module", item.__name__
         if isinstance(item, type) and issubclass(item, BaseException):
-            base = next(kind.__name__ for kind in item.__mro__ if kind.__module__ == "builtins")
-            return "exception", item.__name__, base, self._name(item)
+            return "exception", *failures.bases_of(item), self._name(item)
         if callable(item):
             return "class" if isinstance(item, type) else "function", self._name(item)
         return "value", item
+
+    def declare(self, item: object) -> bool:
+        """A class under test, or an object whose class is; False for what is of the library."""
+        kind = item if isinstance(item, type) else type(item)
+        if kind.__module__ in ("builtins", *sys.stdlib_module_names):
+            return False
+        self._classes.add(kind)
+        return True
 
     def call(
         self,
@@ -120,23 +181,75 @@ class Server:
     ) -> object:
         """Call an object the tests hold."""
         program.give_full_depth()
-        return target(*arguments, **named)  # type: ignore[operator]
+        made = target(*arguments, **named)  # type: ignore[operator]
+        made_here = isinstance(target, type) and target in self._classes
+        if made_here and type(made) in self._classes:
+            return made if hasattr(made, "_fields") else wire.Ready(self._name(made))
+        return made
 
-    def method(self, target: object, name: str, arguments: tuple[object, ...]) -> object:
-        """Call a special method; it is looked up on the type, as Python does."""
-        return getattr(type(target), name)(target, *arguments)
+    def operate(self, name: str, operands: tuple[object, ...]) -> object:
+        """Apply an operator or built-in function."""
+        return _OPERATIONS[name](*operands)
 
     def attribute(self, target: object, name: str) -> object:
         """The value of an attribute; a method is named, not sent."""
+        return getattr(target, name)
+
+    def reflect(self, target: object, name: str) -> object:
+        """What a function or class says about itself."""
         return getattr(target, name)
 
     def assign(self, target: object, name: str, value: object) -> None:
         """Set an attribute."""
         setattr(target, name, value)
 
-    def iterate(self, target: object) -> object:
-        """An iterator over the object."""
-        return iter(target)  # type: ignore[call-overload]
+    def unassign(self, target: object, name: str) -> None:
+        """Delete an attribute."""
+        delattr(target, name)
+
+    def enter(self, target: Any) -> object:
+        """Begin a `with`."""
+        return type(target).__enter__(target)
+
+    def exit(self, target: Any) -> None:
+        """End a `with`; what it answers decides nothing."""
+        type(target).__exit__(target, None, None, None)
+
+    def owns(self, target: object, name: str) -> bool:
+        """Whether the object's class has a special method of its own, and not the usual one."""
+        kind: Any = target if isinstance(target, type) else type(target)
+        enum = sys.modules.get("enum")
+        usual: list[object] = [getattr(object, name)]
+        usual += [getattr(enum.Enum, name)] if enum else []
+        return getattr(kind, name) not in usual if not isinstance(target, type) else False
+
+    def kind(self, target: object) -> str:
+        """The name of an object's class."""
+        kind = type(target)
+        return f"{kind.__name__} (a class)" if isinstance(target, type) else kind.__name__
+
+    def class_(self, target: object) -> object:
+        """An object's class."""
+        return wire.Ready(self._name(type(target)))
+
+    def isinstance_(self, target: object, kind: type) -> bool:
+        """Whether the class is among those of the object."""
+        return kind in type(target).__mro__ or isinstance(target, kind)
+
+    def issubclass_(self, target: type, kind: type) -> bool:
+        """Whether a class is one of another."""
+        return issubclass(target, kind)
+
+    def signature(self, target: Callable[..., object]) -> object:
+        """The parameters: (name, kind, default or nothing)."""
+        import inspect
+
+        return [
+            (part.name, part.kind.name, () if part.default is part.empty else (part.default,))
+            for part in inspect.signature(target).parameters.values()
+        ]
+
+    # --- iterators, coroutines --------------------------------------------------
 
     def advance(self, number: int, count: int) -> object:
         """Up to `count` items of an iterator: (items, whether there may be more)."""
@@ -148,13 +261,115 @@ class Server:
                 return items, True
         return items, False
 
+    def send(self, number: int, value: object) -> object:
+        """The next item of a generator that is sent a value: (item or result, whether it goes
+        on).
+        """
+        return self._step(number, lambda generator: generator.send(value))
+
+    def throw(self, number: int, error: BaseException) -> object:
+        """The same with an exception thrown into it."""
+        return self._step(number, lambda generator: generator.throw(error))
+
+    def _step(self, number: int, act: Callable[[Any], object]) -> object:
+        try:
+            return act(self._objects[number]), True
+        except StopIteration as stop:
+            return stop.value, False
+
+    def close(self, number: int) -> None:
+        """Close a generator."""
+        generator: Any = self._objects[number]
+        generator.close()
+
+    def await_(self, number: int) -> object:
+        """What a coroutine comes to."""
+        return self._complete(self._objects[number])
+
+    def anext(self, number: int) -> object:
+        """The next item of an asynchronous iterator, in a tuple; an empty one at its end."""
+        iterator: Any = self._objects[number]
+        try:
+            return (self._complete(iterator.__anext__()),)
+        except StopAsyncIteration:
+            return ()
+
+    def aenter(self, target: Any) -> object:
+        """Begin an `async with`."""
+        return self._complete(type(target).__aenter__(target))
+
+    def aexit(self, target: Any) -> None:
+        """End an `async with`."""
+        self._complete(type(target).__aexit__(target, None, None, None))
+
+    def _complete(self, awaitable: Any) -> object:
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+
+        async def complete() -> object:
+            return await awaitable
+
+        return self._loop.run_until_complete(complete())
+
+    # --- what is shared with the tests' process ---------------------------------
+
+    def capture(self) -> None:
+        """From now on what is printed is kept for the tests."""
+        from .surroundings import Printed
+
+        self._printed = Printed()
+
+    def printed(self) -> object:
+        """What was printed since the last time, to both streams."""
+        return self._printed.take() if self._printed else None
+
+    def lend(self, module: str, name: str, function: Callable[..., object]) -> None:
+        """A function is the tests' from now on."""
+        from .surroundings import lend
+
+        lend(module, name, function)
+
+    def lend_stdin(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
+        """Standard input is read on the tests' side."""
+        from .surroundings import LentInput
+
+        sys.stdin = LentInput(line, rest)
+
+    def set_chance(self, state: Any) -> None:
+        """Go on from a state of the tests' generator."""
+        import random
+
+        random.setstate(state)
+
+
+def _add_to(item: Any, zero: int) -> Any:
+    return zero + item
+
+
+def _operations() -> dict[str, Callable[..., object]]:
+    import copy
+
+    names = """
+        add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift lt le gt ge neg pos
+        abs invert getitem setitem delitem index iadd isub imul itruediv ifloordiv imod ipow
+        imatmul iand ior ixor ilshift irshift contains truth
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+    return {
+        **{name: getattr(operator, name) for name in names},
+        "len": len, "iter": iter, "next": next, "reversed": reversed, "round": round, "int": int,
+        "float": float, "complex": complex, "bytes": bytes, "str": str, "repr": repr,
+        "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
+        "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
+        "radd": _add_to,
+    }  # fmt: skip
+
+
+_OPERATIONS = _operations()
 
 _VERBS: dict[str, Callable[..., object]] = {
-    "resolve": Server.resolve,
-    "call": Server.call,
-    "method": Server.method,
-    "attribute": Server.attribute,
-    "assign": Server.assign,
-    "iterate": Server.iterate,
-    "advance": Server.advance,
+    name.rstrip("_"): function
+    for name, function in vars(Server).items()
+    if callable(function) and not name.startswith("_") and name not in ("load",)
 }

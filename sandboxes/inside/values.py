@@ -8,14 +8,17 @@ string's first letter is its tag.
 from __future__ import annotations
 
 import base64
+import builtins
 import datetime
 import operator
 import re
 import sys
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import NoneType
 from typing import Any
+
+from . import rare_values
 
 Bare = None | bool | int | float | str
 BARE = frozenset((NoneType, bool, int, float, str))
@@ -36,10 +39,14 @@ _DTYPE = re.compile(r"[<>|=][?bBiufcSUmM]\d+(\[\w+\])?")
 PLAIN_TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        int, float, str, bytes, bool, list, tuple, dict, set, frozenset, complex, NoneType, object,
-        type,
+        int, float, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset, complex,
+        NoneType, object, type, range, slice, deque, Counter, OrderedDict, defaultdict,
+        *_TIMES, datetime.timedelta,
+        *(kind for kind in vars(builtins).values()
+          if isinstance(kind, type) and issubclass(kind, BaseException)),
     )
 }  # fmt: skip
+"""Classes that are values themselves, by name."""
 
 
 class Malformed(Exception):
@@ -120,10 +127,20 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
         return "d", [item.maxlen, *deque.__iter__(item)]
     if isinstance(item, type({}.keys())):
         return "k", list(item)
+    if is_odd(item) and rare_values.is_member(item):
+        return rare_values.member_parts(item)
+    if isinstance(item, tuple) and (fields := rare_values.fields_of(item)):
+        return "N", [type(item).__name__, " ".join(fields), *tuple.__iter__(item)]
     for kind, tag in TAGS.items():
         if isinstance(item, kind):
             return tag, list(kind.__iter__(item))
-    return None
+    return rare_values.parts_of(item)
+
+
+def is_odd(item: object) -> bool:
+    """Whether it may be a member of an enumeration, which is no scalar though it looks like one."""
+    kind = type(item)
+    return type(kind) is not type or kind in rare_values.MEMBERS
 
 
 def content(item: object) -> object:
@@ -174,6 +191,7 @@ BUILD: dict[str, Callable[[list[object]], object]] = {
     "[": list, "(": tuple, "{": set, "<": frozenset, ":": _pairs,
     "O": lambda parts: OrderedDict(_pairs(parts)),
     "C": _counter, "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
+    **rare_values.BUILD,
 }  # fmt: skip
 """tag -> what makes the container of its parts."""
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 
+from .rare_values import is_member
 from .values import (
     BARE,
     BUILD,
@@ -27,6 +28,7 @@ from .values import (
     Bare,
     Malformed,
     buffer,
+    is_odd,
     is_small,
     parts_of,
     replace,
@@ -44,6 +46,11 @@ Name = Callable[[object], str]
 """Gives the handle token of an object that stays here."""
 Find = Callable[[str], object]
 """Gives the object (or proxy) of a handle token."""
+
+HANDLES = "hofjgwy"
+"""The tags of what stays where it is: an object, one of a class the tests know, a class, an
+iterator, a generator, an awaitable, an asynchronous iterator. (From the tests: `f` is a function.)
+"""
 
 _Work = tuple[bool, object, str]
 """(whether its parts are done, the value, the token that closes it)."""
@@ -100,7 +107,11 @@ class Encoder:
                 raise Malformed(f"the value has more than {MAX_TOKENS} parts")
             if (number := self._numbers.get(id(item))) is not None:
                 self.tokens.append(f"@{number}")
-            elif type(item) in TAGS or (token := scalar(item)) is NOT_SCALAR:
+            elif (
+                type(item) in TAGS
+                or (is_odd(item) and is_member(item))
+                or (token := scalar(item)) is NOT_SCALAR
+            ):
                 self._open_container(item, work)
             else:
                 self.tokens.append(token)  # type: ignore[arg-type]
@@ -230,7 +241,7 @@ class Decoder:
             stack.append(rest)
         elif tag in BUILD:
             self._complete(BUILD[tag](_pop(stack, _number(rest))), stack)
-        elif tag in ("h", "f", "j"):
+        elif tag in HANDLES:
             stack.append(self._find(token))
         elif tag in READ:
             stack.append(READ[tag](rest))

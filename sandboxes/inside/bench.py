@@ -1,0 +1,356 @@
+"""Runs tests against the solution: fetches the names they use, sets up what they need, runs them
+one by one.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+import time
+from collections.abc import Iterator
+from types import CodeType, ModuleType
+
+from . import failures, needs, one_core, peer, proxies, wire
+from .idiom_words import WORDS
+from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass
+from .tests_line import Job, TestsLine, UnusableTests
+from .traceless import ALIASES, MODULE_NAMES
+
+__all__ = ["PLAIN", "Bench", "Job", "UnusableTests", "all_names", "describe", "plain"]
+
+PLAIN = "_ludus_plain"
+"""The name under which generated tests find `plain`; no solution has a use for it."""
+
+_DETAIL_LETTERS = 300
+
+_STATEMENTS = ("class ", "with ", "match ")
+"""Statements that may use the solution in ways that cannot be judged."""
+
+_TRUSTED_FUNCTIONS = {
+    "isclose": "math",
+    "deepcopy": "copy",
+    "approx": "pytest",
+    "allclose": "numpy",
+}
+"""Names tests judge by: taken from here even if the solution offers its own."""
+
+
+class Bench(TestsLine):
+    """The tests' names, and their line to the solution."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._failure = ""
+        self._absent: dict[str, str] = {}
+        """Names the tests judge by whose module is not installed here, and that module."""
+        self._cases: set[object] = set()
+        self.names[PLAIN] = plain
+
+    # --- preparing --------------------------------------------------------------
+
+    def begin(self, job: Job, words: set[str]) -> None:
+        """Take the job; carry over what its tests want to be the same on both sides.
+
+        Args:
+            words: the names and attributes the tests use.
+
+        Raises:
+            UnusableTests: they cannot be judged here.
+        """
+        self._job = job
+        from_module = str(job.get("module", "solution"))
+        sys.modules.pop(from_module, None)
+        if from_module in words:
+            sys.modules[from_module] = SolutionModule(from_module, self)
+        self._meet()
+        sources: list[str] = job["tests"]  # type: ignore[assignment]
+        if words.isdisjoint(WORDS) and not any(
+            word in source for source in sources for word in _STATEMENTS
+        ):
+            return
+        from .idioms import examine
+
+        found = examine(self.trees(), self.interface)
+        if found.problem:
+            raise UnusableTests(f"the tests cannot be judged: they {found.problem}")
+        if found.output or found.chance or found.stdin or found.lent:
+            from .surroundings import Surroundings
+
+            self._surroundings = Surroundings(self._ask_safely, found)
+
+    def _ask_safely(self, verb: str, *arguments: object) -> object:
+        try:
+            return self.ask(verb, *arguments)
+        except peer.Gone:
+            return None  # told when the tests ask for something
+
+    def _meet(self) -> None:
+        """Join the solution on its core."""
+        try:
+            one_core.join(self.line.hear_core())
+        except peer.Gone:
+            return  # the first request will say so
+
+    def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
+        """Fetch the names the tests use from the solution; returns the tests as they are to run.
+
+        Raises:
+            UnusableTests: the prelude cannot be run, or the tests cannot be judged.
+        """
+        words = all_names(tests)
+        self._run_prelude(str(job["prelude"]))
+        self.begin(job, words)
+        wanted = words - _BUILTIN_NAMES - set(self.names)
+        for name in wanted & _TRUSTED_FUNCTIONS.keys():
+            self._import(name)
+        if suspects := wanted & MODULE_NAMES:
+            for name in suspects & self._modules_used():
+                self._import(name)
+        try:
+            known = set(self.names)
+            self.resolve(sorted(wanted - known))
+            if known.issuperset(self.names):
+                self._resolve_builtin(words)
+        except UnusableTests:
+            raise
+        except BaseException as error:
+            self._failure = f"the solution does not load: {describe(error)}"
+            self._check_solution(error)
+        classes = any(isinstance(held, ClassHandle) for held in self._handles.values())
+        return self._marked() if classes else tests
+
+    def _marked(self) -> list[CodeType]:
+        """The tests with the places marked where objects under test are meant."""
+        from . import rewriting
+
+        self.mark(self.names)
+        trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
+        return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
+
+    @staticmethod
+    def mark(names: dict[str, object]) -> None:
+        """Put what decides marked places among `names`."""
+        from . import rewriting
+
+        names[rewriting.OPERATE] = proxies.operate
+        names[rewriting.COMPARE] = proxies.compare
+        names[rewriting.TYPE] = proxies.type_of
+
+    def _check_solution(self, error: BaseException) -> None:
+        """A well-known module that the solution wants and that is not here is nobody's zero.
+
+        Raises:
+            UnusableTests: that is so.
+        """
+        if not isinstance(error, ImportError):
+            return
+        if lacking := needs.lacking(str(error)):
+            raise UnusableTests(needs.not_installed_for_solution(lacking))
+
+    def _run_prelude(self, source: str) -> None:
+        if not source:
+            return
+        try:
+            exec(compile(source, "prelude", "exec", dont_inherit=True), self.names)
+        except BaseException as error:
+            raise UnusableTests(f"the prelude does not run: {describe(error)}") from error
+
+    def _resolve_builtin(self, words: set[str]) -> None:
+        """The tests use no other name of the solution: then one shared with a built-in is meant.
+
+        MBPP asks for a function called `sum`. With two such names it stays unclear which one is
+        under test and which one the tests judge by, and the built-ins win.
+        """
+        names = sorted(words & _BUILTIN_NAMES)
+        kinds = self.ask("resolve", names)
+        found = [name for name in kinds if name in names] if isinstance(kinds, dict) else []
+        if len(found) == 1:
+            self.resolve(found)
+
+    def _import(self, name: str) -> None:
+        try:
+            if name in _TRUSTED_FUNCTIONS:
+                self.names[name] = getattr(importlib.import_module(_TRUSTED_FUNCTIONS[name]), name)
+            else:
+                self.names[name] = importlib.import_module(ALIASES.get(name, name))
+        except ImportError:
+            self._absent[name] = _TRUSTED_FUNCTIONS.get(name) or ALIASES.get(name, name)
+        except AttributeError:
+            return
+
+    def _modules_used(self) -> set[str]:
+        """Names used only as `name.attribute`: a standard module, where they are called like
+        one.
+        """
+        import ast
+
+        bases: set[str] = set()
+        others: set[str] = set()
+        for tree in self.trees():
+            nodes = list(ast.walk(tree))
+            attributes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+            for node in nodes:
+                if isinstance(node, ast.Name):
+                    (bases if id(node) in attributes else others).add(node.id)
+        return bases - others
+
+    # --- names ------------------------------------------------------------------
+
+    def resolve(self, names: list[str]) -> None:
+        """Ask the solution what these names are, and define what it has."""
+        kinds = self.ask("resolve", names)
+        if not isinstance(kinds, dict):
+            raise wire.Malformed("names")
+        for name, kind in kinds.items():
+            if name in names and type(kind) is tuple and len(kind) >= 2:
+                self._define(name, kind)
+
+    def _define(self, name: str, kind: tuple[object, ...]) -> None:
+        what, *detail = kind
+        if what == "module":
+            root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
+            if root in sys.stdlib_module_names:
+                self._import(name)
+        elif what == "exception" and len(detail) == 3:
+            stand_in = failures.class_of(*detail[:2])
+            self._exceptions[stand_in] = wire.Ready("h" + str(detail[2])[1:])
+            self.names[name] = stand_in
+        elif what in ("class", "function"):
+            self.names[name] = self._callable(name, str(detail[0]), is_class=what == "class")
+        else:
+            self.names[name] = self._values[name] = detail[0]
+
+    def _callable(self, name: str, token: str, *, is_class: bool) -> object:
+        """What stands for a function or class; it decides what becomes of a call."""
+        self._check(token)
+        if not is_class:
+            made: Handle = FunctionHandle(self, token, name)
+        elif self._may_be_class(name):
+            made = ClassHandle(self, token)
+            if name in self.interface.classes:
+                proxies.adopt(made)
+        else:
+            made = MisplacedClass(self, token, name)
+        return self._handles.setdefault(token, made)
+
+    def _may_be_class(self, name: str) -> bool:
+        capital = name[:1].isupper() and name != self._job.get("entry_point")
+        return capital or name in self.interface.classes
+
+    def exported(self, names: set[str]) -> list[str]:
+        """What `from solution import *` gives: the names the tests use and nobody else defines."""
+        self.resolve(sorted(names))
+        return sorted(names & set(self.names))
+
+    # --- running ----------------------------------------------------------------
+
+    def results(self, tests: list[CodeType], *, stop_early: bool) -> Iterator[dict[str, object]]:
+        """Run the tests in order."""
+        for number, test in enumerate(tests):
+            started = time.perf_counter()
+            problem = self._failure or self.run(test)
+            yield {
+                "test": number,
+                "passed": not problem,
+                "detail": problem[:_DETAIL_LETTERS],
+                "seconds": time.perf_counter() - started,
+            }
+            if problem and stop_early:
+                return
+
+    def run(self, test: CodeType) -> str:
+        """Why the test failed; empty if it passed."""
+        problem = ""
+        try:
+            exec(test, self.names)
+            if "unittest" in sys.modules and "TestCase" in all_names([test]):
+                from .cases import run_cases
+
+                problem = run_cases(self.names, self._cases)
+        except BaseException as error:
+            self._check_modules(error)
+            return self.problem() or describe(error)
+        return self.problem() or problem
+
+    def _check_modules(self, error: BaseException) -> None:
+        """A test that lacks a module failed by itself.
+
+        Raises:
+            UnusableTests: it does.
+        """
+        lacking: list[str] = []
+        if isinstance(error, ImportError):
+            sources: list[str] = self._job["tests"]  # type: ignore[assignment]
+            lacking = needs.missing_modules(sources)
+            if not lacking:
+                self._check_solution(error)
+        elif isinstance(error, NameError) and str(error.name) in self._absent:
+            lacking = [self._absent[str(error.name)]]
+        if lacking:
+            raise UnusableTests(needs.not_installed(lacking))
+
+
+class SolutionModule(ModuleType):
+    """The module the tests import; each name is asked for when it is used."""
+
+    def __init__(self, name: str, bench: Bench) -> None:
+        super().__init__(name)
+        self.__dict__["_bench"] = bench
+
+    def __getattr__(self, name: str) -> object:
+        bench: Bench = self.__dict__["_bench"]
+        if name == "__all__":
+            return bench.exported(bench.interface.names)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in bench.names or name in bench.own_values():
+            bench.resolve([name])
+        if name not in bench.names:
+            raise AttributeError(f"the solution has no {name!r}")
+        return bench.names[name]
+
+
+def all_names(codes: list[CodeType]) -> set[str]:
+    """Every name and attribute the tests may look up, and their arguments."""
+    found: set[str] = set()
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        found.update(code.co_names)
+        if code.co_argcount:
+            found.update(code.co_varnames[: code.co_argcount])
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
+
+
+_BUILTIN_NAMES = frozenset(dir(builtins))
+
+
+def describe(error: BaseException) -> str:
+    """One line about an exception."""
+    if isinstance(error, AssertionError):
+        return f"assertion failed {error}".strip()
+    return f"{type(error).__name__}: {error}"
+
+
+def plain(value: object) -> object:
+    """Tuples as lists, at every depth, as tests written in JSON mean them; works through nesting
+    without recursion.
+    """
+    if not isinstance(value, (list, tuple, dict)):
+        return value
+    root: list[object] = [value]
+    work: list[tuple[list[object] | dict[object, object], object]] = [(root, 0)]
+    while work:
+        place, key = work.pop()
+        item = place[key]  # type: ignore[call-overload]
+        if isinstance(item, (list, tuple)):
+            fresh: list[object] = list(item)
+            place[key] = fresh  # type: ignore[call-overload]
+            work += [(fresh, position) for position in range(len(fresh))]
+        elif isinstance(item, dict):
+            copied: dict[object, object] = dict(item)
+            place[key] = copied  # type: ignore[call-overload]
+            work += [(copied, name) for name in copied]
+    return root[0]

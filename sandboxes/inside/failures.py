@@ -1,0 +1,127 @@
+"""Exceptions on their way between the two sides: as plain parts, rebuilt as this side's classes.
+
+A built-in exception arrives as itself, and so does one of the standard library that this side has
+loaded. A class of the other side's own arrives as a stand-in of the same name and bases, with the
+same arguments, attributes and text.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+own_names: Mapping[str, object] = {}
+"""Where an exception of this side's own is found again when it comes back."""
+
+own_module = "tests"
+"""What this side's own exceptions say about where they are from."""
+
+_LONGEST_CHAIN = 16
+_OUTCOMES = frozenset(("unittest", "bdb", "doctest"))
+"""Modules whose exceptions tell a test runner something."""
+
+_STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
+_TEXT = "_ludus_text"
+
+
+def forget() -> None:
+    """Let go of every stand-in."""
+    _STAND_INS.clear()
+
+
+def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
+    """The name of the built-in exception it is one of, and (module, name) of the classes above
+    that one, nearest first.
+    """
+    chain: list[tuple[str, str]] = []
+    for base in kind.__mro__:
+        if base.__module__ == "builtins" and issubclass(base, BaseException):
+            return base.__name__, chain
+        if issubclass(base, BaseException) and len(chain) < _LONGEST_CHAIN:
+            chain.append((str(base.__module__), str(base.__name__)))
+    raise AssertionError("unreachable")
+
+
+def parts_of(error: BaseException) -> list[object]:
+    """What makes `error` again: built-in base, chain, arguments, attributes, text (None where that
+    follows from the others).
+    """
+    base, chain = bases_of(type(error))
+    attributes = dict(object.__getattribute__(error, "__dict__"))
+    attributes.pop("__notes__", None)
+    attributes.pop(_TEXT, None)
+    if isinstance(error, OSError) and error.filename is not None:
+        attributes["filename"] = error.filename
+    arguments = BaseException.__dict__["args"].__get__(error)
+    text = str(error) if isinstance(type(error).__str__, FunctionType) else None
+    return [base, chain, arguments, attributes, text]
+
+
+def build(parts: list[object]) -> BaseException:
+    """The exception on this side."""
+    base, chain, arguments, attributes, text = parts
+    if type(arguments) is not tuple or type(attributes) is not dict or type(chain) is not list:
+        raise TypeError("an exception is names, arguments and attributes")
+    kind = class_of(base, chain)
+    positional: Any = arguments
+    try:
+        made: BaseException = kind.__new__(kind, *positional)
+        made.args = positional
+        if isinstance(made, OSError):
+            made.filename = attributes.pop("filename", None)
+    except TypeError:
+        made = RuntimeError(kind.__name__, *positional)
+    vars(made).update(attributes)
+    if type(text) is str:
+        vars(made)[_TEXT] = text
+    return made
+
+
+def class_of(base: object, chain: object) -> type[BaseException]:
+    """The class on this side for a chain of classes above a built-in one."""
+    kind: Any = getattr(builtins, str(base), RuntimeError)
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        kind = RuntimeError
+    builtin = kind
+    links: Any = chain
+    for module, name in reversed(links):
+        if type(module) is not str or type(name) is not str or not name.isidentifier():
+            raise TypeError("an exception class without a name")
+        known = _known(module, name)
+        kind = known or _stand_in(module, name, kind, builtin)
+    return kind  # type: ignore[no-any-return]
+
+
+def _known(module: str, name: str) -> type[BaseException] | None:
+    """The genuine class, where this side has it."""
+    found: Any = None
+    root = module.partition(".")[0]
+    if module == own_module:
+        found = own_names.get(name) or getattr(sys.modules.get(module), name, None)
+    elif root in sys.stdlib_module_names and root not in _OUTCOMES:
+        found = getattr(sys.modules.get(module), name, None)
+    if not isinstance(found, type):
+        return None
+    return found if issubclass(found, Exception) else None
+
+
+def _text(error: BaseException) -> str:
+    """The text that came along, or what the built-in class would say."""
+    said = vars(error).get(_TEXT)
+    if type(said) is str:
+        return said
+    base: Any = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    return str(base.__str__(error))
+
+
+def _stand_in(
+    module: str, name: str, kind: type[BaseException], builtin: type[BaseException]
+) -> type[BaseException]:
+    made = _STAND_INS.get((module, name))
+    if made is None:
+        made = type(name, (kind,), {"__str__": _text, "__module__": module})
+        _STAND_INS[module, name] = made
+    return made if issubclass(made, builtin) else type(name, (made, builtin), {})

@@ -1,0 +1,278 @@
+"""Idioms of tests that look at the solution's process, which is another one.
+
+Some are carried over to it (`Needs`): captured output, standard input, chance, a few patched
+functions. The others cannot be judged, and the tests are told so before anything is asked.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .interface import Interface
+
+_FILES = "share files with the solution, which has a file system of its own"
+_OF_MODULES = {
+    "tempfile": _FILES, "shutil": _FILES, "glob": _FILES,
+    "subprocess": "start programs", "multiprocessing": "call the solution from other processes",
+    "threading": "call the solution from several threads",
+    "concurrent": "call the solution from several threads",
+    "weakref": "watch the memory of the solution (weakref)",
+    "gc": "watch the memory of the solution (gc)",
+    "tracemalloc": "watch the memory of the solution (tracemalloc)",
+    "pickle": "pickle objects of the solution", "doctest": "run the solution's doctests",
+    "signal": "use signals", "pandas": "use pandas, whose objects do not cross",
+}  # fmt: skip
+_OF_NAMES = {
+    "open": _FILES, "tmp_path": _FILES, "tmpdir": _FILES, "tmp_path_factory": _FILES,
+    "tmpdir_factory": _FILES, "mock_open": _FILES,
+    "mocker": "patch the solution's process (mocker)",
+    "warns": "watch the solution's warnings", "catch_warnings": "watch the solution's warnings",
+    "assertWarns": "watch the solution's warnings", "recwarn": "watch the solution's warnings",
+    "assertWarnsRegex": "watch the solution's warnings",
+    "deprecated_call": "watch the solution's warnings",
+    "caplog": "read the solution's log (caplog)", "assertLogs": "read the solution's log",
+    "assertNoLogs": "read the solution's log",
+    "get_type_hints": "read the solution's type hints",
+    "getrefcount": "count references (getrefcount)",
+    "setrecursionlimit": "set the recursion limit",
+    "ExceptionGroup": "use groups of exceptions", "BaseExceptionGroup": "use groups of exceptions",
+    **{name: f"inspect the solution's code ({name})" for name in (
+        "getsource", "getsourcelines", "getsourcefile", "getfile", "isgeneratorfunction",
+        "iscoroutinefunction", "isasyncgenfunction", "isfunction", "ismethod", "isclass",
+        "getmembers", "getmodule",
+    )},
+    **{name: f"look into the solution's objects ({name})" for name in (
+        "__code__", "__closure__", "__globals__", "__mro__", "__bases__", "__subclasses__",
+        "__slots__", "__cause__", "__context__", "__traceback__", "__notes__",
+    )},
+}  # fmt: skip
+_OF_OS = {
+    "environ": "set the environment of the solution", "getenv": "read the environment",
+    "putenv": "set the environment of the solution", "system": "start programs",
+    "popen": "start programs", "alarm": "use signals",
+    **dict.fromkeys(
+        ("chdir", "getcwd", "listdir", "remove", "unlink", "mkdir", "makedirs", "rmdir", "rename",
+         "walk", "scandir", "exists", "isfile", "isdir", "stat"), _FILES,
+    ),
+}  # fmt: skip
+_OF_PATHS = frozenset(
+    """
+    write_text write_bytes read_text read_bytes open exists unlink touch mkdir rmdir iterdir glob
+    is_file is_dir stat rename
+    """.split()  # noqa: SIM905
+)
+_OF_ASYNCIO = ("wait_for", "timeout", "timeout_at", "Event", "Condition", "Barrier", "Queue")
+_OF_DATACLASSES = ("asdict", "astuple", "is_dataclass", "fields", "replace")
+_CAPTURING = frozenset(
+    ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
+)
+_LENDABLE = {
+    "builtins": frozenset(("input", "print")),
+    "random": frozenset(
+        """random randint randrange choice choices sample uniform gauss getrandbits normalvariate
+        betavariate expovariate triangular""".split()  # noqa: SIM905
+    ),
+    "time": frozenset(
+        ("time", "sleep", "perf_counter", "monotonic", "time_ns", "ctime", "strftime")
+    ),
+}
+"""module -> functions of it that tests may patch: the solution's process then calls the tests'."""
+
+
+@dataclass
+class Needs:
+    """What the tests want to be the same in the solution's process."""
+
+    output: bool = False
+    """What the solution prints is printed on the tests' side."""
+    chance: bool = False
+    """`random.seed` holds for both."""
+    stdin: bool = False
+    """The solution reads the tests' `sys.stdin`."""
+    lent: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(module, function) that the solution calls on the tests' side."""
+    problem: str = ""
+    """What cannot be judged; empty if nothing is found."""
+
+
+def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:
+    """What the tests need, or why they cannot be judged."""
+    needs = Needs()
+    for tree in trees:
+        for node in ast.walk(tree):
+            problem = _Reader(needs, interface).problem(node)
+            needs.problem = needs.problem or problem
+    return needs
+
+
+class _Reader:
+    def __init__(self, needs: Needs, interface: Interface) -> None:
+        self._needs, self._interface = needs, interface
+
+    def problem(self, node: ast.AST) -> str:
+        """What about this node cannot be judged; empty if nothing, and what it needs is noted."""
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            return self._of_import(node)
+        if isinstance(node, ast.arg):
+            return self._of_name(node.arg)
+        if isinstance(node, ast.Name):
+            return self._of_name(node.id) if isinstance(node.ctx, ast.Load) else ""
+        if isinstance(node, ast.Attribute):
+            return self._of_attribute(node)
+        if isinstance(node, ast.Call):
+            return self._of_patch(node)
+        if isinstance(node, ast.ClassDef):
+            return self._of_class(node)
+        if isinstance(node, ast.With):
+            return self._of_with(node)
+        if isinstance(node, ast.MatchClass) and self._interface.free(node.cls):
+            return "match patterns of the solution's classes"
+        return "use groups of exceptions" if isinstance(node, ast.TryStar) else ""
+
+    def _of_import(self, node: ast.Import | ast.ImportFrom) -> str:
+        if isinstance(node, ast.Import):
+            found = [_OF_MODULES.get(alias.name.partition(".")[0], "") for alias in node.names]
+            return next((reason for reason in found if reason), "")
+        module = (node.module or "").partition(".")[0]
+        names = {alias.name for alias in node.names}
+        if names & _CAPTURING:
+            self._needs.output = True
+        if module == "os" or module == "sys":
+            return next((_OF_OS[name] for name in sorted(names) if name in _OF_OS), "")
+        if module == "dataclasses" and not names.isdisjoint(_OF_DATACLASSES):
+            return "look into data classes of the solution (dataclasses)"
+        if module == "asyncio" and not names.isdisjoint(_OF_ASYNCIO):
+            return "rely on the solution's tasks running beside the tests' (asyncio)"
+        if module == "random" and "seed" in names:
+            self._needs.chance = True
+        return _OF_MODULES.get(module, "")
+
+    def _of_name(self, name: str) -> str:
+        if name in _CAPTURING:
+            self._needs.output = True
+        if name in self._interface.bound and name in ("open", "warns"):
+            return ""
+        if name == "monkeypatch":
+            return ""  # what is done with it decides
+        return _OF_NAMES.get(name, "") if name not in self._interface.names else ""
+
+    def _of_attribute(self, node: ast.Attribute) -> str:
+        base = node.value.id if isinstance(node.value, ast.Name) else ""
+        if node.attr in _CAPTURING:
+            self._needs.output = True
+        if base == "sys" and node.attr == "stdin":
+            self._needs.stdin = True
+        if base == "sys" and node.attr == "argv":
+            return "set the arguments of a program"
+        if node.attr in ("seed", "setstate"):
+            if base == "random":
+                self._needs.chance = True
+            elif isinstance(node.value, ast.Attribute):
+                return "seed numpy's generator"
+        if not isinstance(node.ctx, ast.Load) and base in _LENDABLE:
+            return self._lend(f"{base}.{node.attr}")
+        if not isinstance(node.ctx, ast.Load) and base in self._interface.modules:
+            return "set names of the solution's module"
+        if base == "os" or (isinstance(node.value, ast.Attribute) and node.value.attr == "path"):
+            return _OF_OS.get(node.attr, "")
+        if base == "asyncio" and node.attr in _OF_ASYNCIO:
+            return "rely on the solution's tasks running beside the tests' (asyncio)"
+        if base == "dataclasses" and node.attr in _OF_DATACLASSES:
+            return "look into data classes of the solution (dataclasses)"
+        if node.attr in _OF_PATHS and not {"Path", "pathlib"}.isdisjoint(self._interface.bound):
+            return _FILES
+        if base in ("builtins", "io", "codecs") and node.attr == "open":
+            return _FILES
+        known = node.attr in _OF_NAMES and node.attr not in ("open",)
+        return _OF_NAMES[node.attr] if known else ""
+
+    def _of_patch(self, call: ast.Call) -> str:
+        """`patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and their like."""
+        path = _path(call.func)
+        if path[-1:] == ["patch"]:
+            return self._lend(_constant(call.args[0]) if call.args else "")
+        if path[-2:] == ["patch", "object"] or path == ["monkeypatch", "setattr"]:
+            if path[0] == "monkeypatch" and len(call.args) == 2:
+                return self._lend(_constant(call.args[0]))
+            module = ".".join(_path(call.args[0])) if call.args else ""
+            name = _constant(call.args[1]) if len(call.args) > 1 else ""
+            return self._lend(f"{module}.{name}")
+        if path[-2:-1] == ["patch"] or path[:1] == ["monkeypatch"]:
+            return f"patch the solution's process ({'.'.join(path)})"
+        return ""
+
+    def _lend(self, target: str) -> str:
+        module, _, name = target.rpartition(".")
+        if target in ("sys.stdout", "sys.stderr"):
+            self._needs.output = True
+        elif target == "sys.stdin":
+            self._needs.stdin = True
+        elif name in _LENDABLE.get(module, ()):
+            self._needs.lent.add((module, name))
+        else:
+            return f"patch what the solution may use (patch or monkeypatch of {target or 'a name'})"
+        return ""
+
+    def _of_class(self, node: ast.ClassDef) -> str:
+        names = {self._interface.free(base) for base in node.bases} - {""}
+        if names:
+            return f"derive a class from the solution's {', '.join(sorted(names))}"
+        return ""
+
+    def _of_with(self, node: ast.With) -> str:
+        """A context manager of the solution that is to swallow what its body raises."""
+        if not any(self._interface.origin(item.context_expr) for item in node.items):
+            return ""
+        raises = any(
+            isinstance(inner, ast.Raise)
+            or (
+                isinstance(inner, ast.BinOp)
+                and isinstance(inner.op, (ast.Div, ast.FloorDiv, ast.Mod))
+                and isinstance(inner.right, ast.Constant)
+                and inner.right.value == 0
+            )
+            for statement in node.body
+            for inner in ast.walk(statement)
+        )
+        return "raise in a `with` of the solution's context manager" if raises else ""
+
+
+def _path(node: ast.expr) -> list[str]:
+    """The names of `a.b.c`."""
+    if isinstance(node, ast.Attribute):
+        return [*_path(node.value), node.attr]
+    return [node.id] if isinstance(node, ast.Name) else []
+
+
+def _constant(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def uncalled(trees: list[ast.Module]) -> str:
+    """Functions of the tests that hold assertions and are never called: nothing would be tested."""
+    used = {
+        node.id
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    idle: list[str] = []
+    for tree in trees:
+        defined = [
+            node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
+        idle += [
+            node.name
+            for node in defined
+            if node.name not in used
+            and (node.name == "check" or node.name.startswith("test"))
+            and any(isinstance(inner, (ast.Assert, ast.Raise)) for inner in ast.walk(node))
+        ]
+    if not idle:
+        return ""
+    return (
+        f"the tests define {', '.join(idle[:3])} and never call it; "
+        "use kind 'pytest', or name the entry_point that `check` is called with"
+    )

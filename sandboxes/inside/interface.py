@@ -1,0 +1,319 @@
+"""What a task names as the interface of the solution's objects, read from its tests alone.
+
+A name of the solution is *a class* where the tests use it as one: what it makes has attributes no
+plain value has, or attributes are set on it, or `isinstance` asks for it, or a name in CapWords is
+called and what it makes is never compared with a value, calculated with or asserted. A function is
+*a maker* where what it returns is used in that way. The option `interface` says so for the rest.
+
+Of objects the tests may use the attributes that occur in them and that no plain value has, and
+others where they are used on what a class or a maker made. A name like `startswith` or `pop` on
+anything else means a text or a list.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import datetime
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+from .traceless import ALIASES, MODULE_NAMES
+
+_PLAIN = (
+    str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range, deque,
+    Counter, Decimal, Fraction, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
+)  # fmt: skip
+PLAIN_ATTRIBUTES = frozenset(name for kind in _PLAIN for name in dir(kind) if name[0] != "_")
+_PLAIN_METHODS = frozenset(
+    name for name in PLAIN_ATTRIBUTES
+    for kind in _PLAIN if callable(getattr(kind, name, None))
+)  # fmt: skip
+_ARRAY_ATTRIBUTES = frozenset(
+    """
+    T all any argmax argmin astype copy cumsum dot dtype fill flat flatten item max mean min nbytes
+    ndim prod ravel repeat reshape resize round shape size sort squeeze std sum swapaxes tobytes
+    tolist transpose var
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+_BUILTINS = frozenset(dir(builtins))
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
+
+
+class Interface:
+    """What the tests say about the solution's names.
+
+    Args:
+        trees: the tests.
+        declared: name of the solution -> attributes, from the option `interface`.
+        module: what the tests import the solution as.
+        entry_point: the function under test, if one is named.
+    """
+
+    def __init__(
+        self,
+        trees: list[ast.Module],
+        declared: Mapping[str, Iterable[str]],
+        module: str,
+        entry_point: str = "",
+    ) -> None:
+        self.module = module
+        self.modules: set[str] = set()
+        """What the tests call the module of the solution."""
+        self.bound: set[str] = set()
+        """Names the tests give a value themselves."""
+        self.classes: set[str] = set(declared)
+        self.makers: set[str] = set(declared)
+        self.attributes: set[str] = {name for names in declared.values() for name in names}
+        """Attributes the tests may ask an object of the solution for."""
+        self.said: set[str] = set()
+        """Every attribute the tests name, of whatever."""
+        self._function = entry_point if entry_point not in declared else ""
+        self._renamed: dict[str, str] = {}
+        self._values: dict[str, list[ast.expr | None]] = {}
+        self._helpers: dict[str, list[ast.expr | None]] = {}
+        self._nodes = [node for tree in trees for node in ast.walk(tree)]
+        self._parents = {
+            child: node for node in self._nodes for child in ast.iter_child_nodes(node)
+        }
+        self._read_names()
+        self._read_uses()
+
+    # --- names ----------------------------------------------------------------
+
+    def _read_names(self) -> None:
+        for node in self._nodes:
+            if isinstance(node, ast.Import):
+                self._import(node)
+            elif isinstance(node, ast.ImportFrom):
+                self._import_from(node)
+            elif isinstance(node, _SCOPES):
+                self.bound.add(node.name)
+                if not isinstance(node, ast.ClassDef):
+                    self._read_function(node)
+            elif isinstance(node, ast.ExceptHandler) and node.name:
+                self.bound.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+                self.bound.add(node.id)
+            self._read_binding(node)
+
+    def _import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            (self.modules if alias.name == self.module else self.bound).add(name)
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            if node.module != self.module:
+                self.bound.add(alias.asname or alias.name)
+            elif alias.asname:
+                self._renamed[alias.asname] = alias.name
+
+    def _read_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        inside = list(ast.walk(node))
+        given = [part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))]
+        self._helpers[node.name] = given
+        for argument in (part for part in inside if isinstance(part, ast.arg)):
+            self.bound.add(argument.arg)
+        if any(
+            isinstance(mark, ast.AST) and "fixture" in ast.dump(mark)
+            for mark in node.decorator_list
+        ):
+            self._values.setdefault(node.name, []).extend(given)
+
+    def _read_binding(self, node: ast.AST) -> None:
+        """What a name, or an attribute of `self`, is given."""
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._bind(target, node.value)
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            self._bind(node.target, node.value)
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            several = isinstance(node.iter, (ast.List, ast.Tuple, ast.Set))
+            for value in node.iter.elts if several else [None]:  # type: ignore[attr-defined]
+                self._bind(node.target, value)
+        elif isinstance(node, ast.withitem) and node.optional_vars:
+            self._bind(node.optional_vars, node.context_expr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            self._bind_arguments(node)
+
+    def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            given = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            same = len(given) == len(target.elts)
+            for number, part in enumerate(target.elts):
+                self._bind(part, given[number] if same else None)
+        elif key := _key(target):
+            self._values.setdefault(key, []).append(value)
+
+    def _bind_arguments(self, call: ast.Call) -> None:
+        """`check(f)` calls its parameter `candidate` what the solution calls `f`."""
+        for node in self._nodes:
+            if isinstance(node, ast.FunctionDef) and node.name == call.func.id:  # type: ignore[attr-defined]
+                for parameter, given in zip(node.args.args, call.args, strict=False):
+                    if isinstance(given, ast.Name) and given.id != parameter.arg:
+                        self._renamed[parameter.arg] = given.id
+
+    def free(self, node: ast.expr) -> str:
+        """The name of the solution an expression is; empty if it is another thing."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return node.attr if node.value.id in self.modules else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        name = self._renamed.get(node.id, node.id)
+        if name != node.id:
+            return name
+        known = name in self.bound or name in _BUILTINS or name in self.modules
+        return "" if known or name in MODULE_NAMES or name in ALIASES else name
+
+    @property
+    def names(self) -> set[str]:
+        """Every name of the solution that the tests use."""
+        found = {self.free(node) for node in self._nodes if isinstance(node, ast.expr)}
+        return found - {""}
+
+    # --- where a value comes from ---------------------------------------------
+
+    def origin(self, node: ast.expr | None, depth: int = 8) -> str:
+        """The name of the solution whose call made what `node` is; empty if that is not sure."""
+        if node is None or depth == 0:
+            return ""
+        if isinstance(node, (ast.Await, ast.NamedExpr)):
+            return self.origin(node.value, depth - 1)
+        if isinstance(node, ast.Call):
+            name = self.free(node.func)
+            if not name and isinstance(node.func, ast.Name) and node.func.id in self._helpers:
+                return self._same(self._helpers[node.func.id], depth)
+            return name
+        key = _key(node)
+        return self._same(self._given(key), depth) if key else ""
+
+    def _given(self, key: str) -> list[ast.expr | None]:
+        """What a variable is given, but for what is reached from itself: `node = node.next`."""
+        return [
+            value
+            for value in self._values.get(key, [])
+            if not (isinstance(value, ast.Attribute) and _key(value.value) == key)
+        ]
+
+    def _same(self, values: list[ast.expr | None], depth: int) -> str:
+        made = {self.origin(value, depth - 1) for value in values}
+        return made.pop() if len(made) == 1 else ""
+
+    def is_object(self, node: ast.expr) -> bool:
+        """Whether an expression is sure to be an object of a class or a maker of the solution."""
+        return self.origin(node) in self.classes | self.makers
+
+    def _loose_origin(self, node: ast.expr) -> str:
+        """Also of what is calculated from it."""
+        if isinstance(node, ast.Name):
+            given = [value for value in self._given(node.id) if not _mentions(value, node.id)]
+            made = {self._loose_origin(value) if value else "" for value in given}
+            return made.pop() if len(made) == 1 else ""
+        if isinstance(node, ast.BinOp):
+            return self._loose_origin(node.left) or self._loose_origin(node.right)
+        return self.origin(node)
+
+    # --- what it is used for --------------------------------------------------
+
+    def _read_uses(self) -> None:
+        uses: dict[str, set[str]] = {}
+        objects: set[str] = set()
+        everywhere = self.said
+        for node in self._nodes:
+            if isinstance(node, ast.Attribute):
+                everywhere.add(node.attr)
+                origin = self._loose_origin(node.value)
+                uses.setdefault(origin, set()).add(node.attr)
+                if self._of_an_object(node):
+                    objects.add(origin)
+                objects.add(self.free(node.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                objects |= self._asked_for(node, everywhere)
+        plain = PLAIN_ATTRIBUTES | (_ARRAY_ATTRIBUTES if self._uses_arrays() else frozenset())
+        objects |= {name for name, found in uses.items() if found - plain}
+        self._decide(objects - {"", self._function} | (objects & {self._function} & set(uses)))
+        self.attributes |= everywhere - plain
+        for name in self.classes | self.makers:
+            self.attributes |= uses.get(name, set())
+        for node in self._nodes:
+            if isinstance(node, ast.Attribute) and self.free(node.value):
+                self.attributes.add(node.attr)
+
+    def _of_an_object(self, node: ast.Attribute) -> bool:
+        """Whether only an object has the attribute in this way."""
+        parent = self._parents.get(node)
+        if not isinstance(node.ctx, ast.Load):
+            return True
+        called = isinstance(parent, ast.Call) and parent.func is node
+        if node.attr in _PLAIN_METHODS and not called and not node.attr.startswith("_"):
+            return True
+        origin = self.origin(node.value)
+        capital = origin[:1].isupper()
+        statement = called and isinstance(self._parents.get(parent), ast.Expr)  # type: ignore[arg-type]
+        bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
+        return capital and (statement or bare)
+
+    def _asked_for(self, call: ast.Call, everywhere: set[str]) -> set[str]:
+        """Classes that `isinstance` and its like name; attributes named by a constant are noted."""
+        name: str = call.func.id  # type: ignore[attr-defined]
+        if name in _ACCESSORS and len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
+            everywhere.add(str(call.args[1].value))
+        if name not in ("isinstance", "issubclass") or len(call.args) != 2:
+            return set()
+        kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
+        return {self.free(kind) for kind in kinds} - {""}
+
+    def _uses_arrays(self) -> bool:
+        return not self.bound.isdisjoint(("np", "numpy"))
+
+    def _decide(self, objects: set[str]) -> None:
+        names = self.names
+        for name in names & objects:
+            self.makers.add(name)
+            self.classes.add(name)
+        against = self._compared()
+        for name in names - objects - against - {self._function}:
+            if name[:1].isupper():
+                self.classes.add(name)
+
+    def _compared(self) -> set[str]:
+        """Names whose calls the tests compare, calculate with or assert: those make values."""
+        found: set[str] = set()
+        for node in self._nodes:
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+                found.add(self.origin(node.left))
+                continue
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+                continue
+            if isinstance(node, ast.Compare):
+                sides: list[ast.expr] = [node.left, *node.comparators]
+            elif isinstance(node, ast.BinOp):
+                sides = [node.left, node.right]
+            elif isinstance(node, ast.Assert):
+                found.add(self.origin(node.test))
+                continue
+            else:
+                continue
+            origins = {self.origin(side) for side in sides}
+            found |= origins if len(origins) > 1 else set()
+        return found
+
+
+def _key(node: ast.expr) -> str:
+    """What a variable is kept under: its name, or `self.name`."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"self.{node.attr}" if node.value.id == "self" else ""
+    return ""
+
+
+def _mentions(value: ast.expr | None, name: str) -> bool:
+    """Whether a variable is calculated from itself."""
+    if value is None:
+        return False
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(value))

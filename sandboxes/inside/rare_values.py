@@ -1,0 +1,219 @@
+"""Values of the library that are plain data though less usual: named tuples, members of mixed
+enumerations, exceptions, views, namespaces, identifiers and paths.
+
+Each is spelt by a tag and plain parts and rebuilt by this side's own classes, so that nothing of
+the other side's code comes along. Where this side is the solution's, its own class of that name is
+used.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+from . import failures
+
+_MOST_FIELDS = 64
+
+own_names: Mapping[str, object] = {}
+"""The names of the module whose classes are meant, on the solution's side."""
+
+_KINDS: dict[tuple[str, ...], Any] = {}
+"""What was rebuilt before: the class of named tuples, the member of an enumeration."""
+
+
+class _Member:
+    """What a member of an enumeration that is also a number or a text arrives as."""
+
+    name: str
+    value: object
+    kind: str
+
+
+class _IntMember(int, _Member):
+    pass
+
+
+class _StrMember(str, _Member):
+    pass
+
+
+class _FloatMember(float, _Member):
+    pass
+
+
+_MEMBERS: dict[type, Any] = {int: _IntMember, str: _StrMember, float: _FloatMember}
+MEMBERS = frozenset(_MEMBERS.values())
+"""The classes of members that came from the other side."""
+
+
+def forget() -> None:
+    """Let go of every class that was rebuilt."""
+    _KINDS.clear()
+    failures.forget()
+
+
+def is_member(item: object) -> bool:
+    """Whether it is a member of an enumeration (or stands for one)."""
+    enum: Any = sys.modules.get("enum")
+    return isinstance(item, _Member) or (enum is not None and isinstance(item, enum.Enum))
+
+
+def member_parts(item: object) -> tuple[str, list[object]] | None:
+    """The spelling of a member that is a number or a text; None for others."""
+    member: Any = item
+    for kind in _MEMBERS:
+        if isinstance(item, kind):
+            name = member.kind if isinstance(item, _Member) else type(item).__name__
+            return "E", [name, str(member.name), kind(member.value)]
+    return None
+
+
+def parts_of(item: object) -> tuple[str, list[object]] | None:
+    """The tag and the parts of one of these values; None if it is none."""
+    if isinstance(item, BaseException):
+        return "X", failures.parts_of(item)
+    if type(item) is SimpleNamespace:
+        return "S", [part for pair in vars(item).items() for part in pair]
+    if type(item) is MappingProxyType:
+        return "M", [part for pair in item.items() for part in pair]
+    if isinstance(item, type({}.values())):
+        return "v", list(item)
+    if isinstance(item, type({}.items())):
+        pairs: Any = item
+        return "p", [part for pair in pairs for part in pair]
+    return _by_name(item)
+
+
+def _by_name(item: Any) -> tuple[str, list[object]] | None:
+    kind = type(item)
+    where = f"{kind.__module__}.{kind.__name__}"
+    if where == "array.array":
+        return "A", [item.typecode, item.tolist()]
+    if where in _TEXTUAL:
+        return "x", [where, str(item)]
+    if where == "builtins.slice":
+        return "x", [where, [item.start, item.stop, item.step]]
+    if where == "datetime.timezone":
+        return "x", [where, item.utcoffset(None)]
+    return None
+
+
+def fields_of(item: object) -> list[str] | None:
+    """The fields of a named tuple; None if it is another."""
+    fields = getattr(type(item), "_fields", None)
+    if type(fields) is not tuple or not 0 < len(fields) <= _MOST_FIELDS:
+        return None
+    names: list[str] = [name for name in fields if type(name) is str and name.isidentifier()]
+    plain = len(names) == len(fields) == tuple.__len__(item)  # type: ignore[arg-type]
+    return names if plain and not any(name.startswith("_") for name in names) else None
+
+
+def _path(kind: str) -> Callable[[str], object]:
+    def build(text: str) -> object:
+        import pathlib
+
+        return getattr(pathlib, kind)(text)
+
+    return build
+
+
+def _uuid(text: str) -> object:
+    import uuid
+
+    return uuid.UUID(text)
+
+
+def _address(kind: str) -> Callable[[str], object]:
+    def build(text: str) -> object:
+        import ipaddress
+
+        return getattr(ipaddress, kind)(text)
+
+    return build
+
+
+_PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath")
+_ADDRESSES = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network")
+_TEXTUAL: dict[str, Callable[[str], object]] = {
+    "uuid.UUID": _uuid,
+    **{f"pathlib.{kind}": _path(kind) for kind in _PATHS},
+    **{f"ipaddress.{kind}": _address(kind) for kind in _ADDRESSES},
+}
+"""Classes whose objects are rebuilt from their text."""
+
+
+# --- reading --------------------------------------------------------------------
+
+
+def _pairs(parts: list[object]) -> dict[object, object]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _named_tuple(parts: list[object]) -> object:
+    name, fields, *values = parts
+    if type(name) is not str or type(fields) is not str:
+        raise TypeError("a named tuple without names")
+    own: Any = own_names.get(name)
+    if isinstance(own, type) and issubclass(own, tuple):
+        kind: Any = own
+    else:
+        if (name, fields) not in _KINDS:
+            _KINDS[name, fields] = collections.namedtuple(name, fields)  # pyright: ignore
+        kind = _KINDS[name, fields]
+    return kind(*values)
+
+
+def _member(parts: list[object]) -> object:
+    kind, name, value = parts
+    if type(kind) is not str or type(name) is not str:
+        raise TypeError("a member without names")
+    own: Any = own_names.get(kind)
+    if isinstance(own, type) and hasattr(own, "_member_map_"):
+        return own(value)
+    key = (kind, name, repr(value))
+    if key not in _KINDS:
+        made: Any = _MEMBERS[type(value)](value)
+        made.kind, made.name, made.value = kind, name, value
+        _KINDS[key] = made
+    return _KINDS[key]
+
+
+def _array(parts: list[object]) -> object:
+    import array
+
+    code, items = parts
+    made: Any = array.array
+    return made(code, items)
+
+
+def _textual(parts: list[object]) -> object:
+    where, text = parts
+    if where == "builtins.slice":
+        ends: Any = text
+        return slice(*ends)
+    if where == "datetime.timezone":
+        offset: Any = text
+        return datetime.timezone(offset)
+    if type(where) is not str or type(text) is not str:
+        raise TypeError("a value without its text")
+    return _TEXTUAL[where](text)
+
+
+def _namespace(parts: list[object]) -> object:
+    named: Any = _pairs(parts)
+    return SimpleNamespace(**named)
+
+
+BUILD: dict[str, Callable[[list[object]], object]] = {
+    "N": _named_tuple, "E": _member, "X": failures.build, "S": _namespace, "A": _array,
+    "M": lambda parts: MappingProxyType(_pairs(parts)),
+    "v": lambda parts: dict(enumerate(parts)).values(),
+    "p": lambda parts: _pairs(parts).items(),
+    "x": _textual,
+}  # fmt: skip
+"""tag -> what makes the value of its parts."""

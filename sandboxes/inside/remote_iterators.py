@@ -1,0 +1,98 @@
+"""Iterators, generators and coroutines of the solution, as the tests hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, Protocol
+
+from . import wire
+
+MAX_ITEMS = 1_000_000
+"""An endless iterator of the solution is stopped here."""
+
+
+class Asks(Protocol):
+    """What they need of the connection."""
+
+    def ask(self, verb: str, *arguments: object) -> object:
+        """Ask the solution; raises here what it raised there."""
+        ...
+
+
+class RemoteIterator(Iterator[object]):
+    """An iterator of the solution, drawn lazily: one item first, then more at a time."""
+
+    def __init__(self, line: Asks, token: str) -> None:
+        self._line, self.number = line, int(token[1:])
+        self._items: list[object] = []
+        self._more, self._count, self._drawn = True, 1, 0
+
+    def __iter__(self) -> Iterator[object]:
+        return self
+
+    def __next__(self) -> object:
+        if not self._items and self._more:
+            self._draw()
+        if not self._items:
+            raise StopIteration
+        return self._items.pop()
+
+    def _draw(self) -> None:
+        answer = self._line.ask("advance", self.number, self._count)
+        if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
+            raise wire.Malformed("items of an iterator")
+        items: list[object] = answer[0]
+        self._more = answer[1] is True and bool(items)
+        self._drawn += len(items)
+        self._count = min(64, self._count * 2)
+        if self._drawn > MAX_ITEMS:
+            raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
+        self._items = items[::-1]
+
+
+class RemoteAsyncIterator:
+    """An asynchronous iterator of the solution."""
+
+    def __init__(self, line: Asks, token: str) -> None:
+        self._line, self.number, self._drawn = line, int(token[1:]), 0
+
+    def __aiter__(self) -> RemoteAsyncIterator:
+        return self
+
+    async def __anext__(self) -> object:
+        answer = self._line.ask("anext", self.number)
+        if type(answer) is not tuple or len(answer) > 1:
+            raise wire.Malformed("an item of an asynchronous iterator")
+        self._drawn += 1
+        if not answer or self._drawn > MAX_ITEMS:
+            raise StopAsyncIteration
+        return answer[0]
+
+
+def generate(line: Asks, token: str, *, ahead: bool) -> Generator[object, object, object]:
+    """A generator of the solution as one of this side; `ahead`: items may be drawn before they are
+    wanted, since nothing is sent to it or thrown into it.
+    """
+    if ahead:
+        yield from RemoteIterator(line, token)
+        return None
+    number, sent = int(token[1:]), None
+    verb: str = "send"
+    while True:
+        answer: Any = line.ask(verb, number, sent)
+        if type(answer) is not tuple or len(answer) != 2:
+            raise wire.Malformed("an item of a generator")
+        if answer[1] is not True:
+            return answer[0]
+        try:
+            sent, verb = (yield answer[0]), "send"
+        except GeneratorExit:
+            line.ask("close", number)
+            raise
+        except Exception as error:
+            sent, verb = error, "throw"
+
+
+async def awaited(line: Asks, token: str) -> object:
+    """What a coroutine of the solution comes to."""
+    return line.ask("await", int(token[1:]))

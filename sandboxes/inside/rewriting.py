@@ -1,0 +1,99 @@
+"""Marks in the tests where an object of a class under test is meant, before they are compiled.
+
+A proxy cannot know whether the tests mean it (`Vector(1, 2) * 3`) or a value that should have
+come in its place (`account.balance() - 3`). The tests' syntax does: here such places are turned
+into calls of `OPERATE`, `COMPARE` and `TYPE`, and proxies refuse them everywhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from .interface import Interface
+
+OPERATE, COMPARE, TYPE = "_ludus_operate", "_ludus_compare", "_ludus_type"
+"""The names under which the tests find what decides these places."""
+
+_BINARY: dict[type, str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and_", ast.BitOr: "or_",
+    ast.BitXor: "xor", ast.LShift: "lshift", ast.RShift: "rshift",
+}  # fmt: skip
+_ORDER: dict[type, str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+_EQUAL: dict[type, str] = {ast.Eq: "eq", ast.NotEq: "ne"}
+
+
+def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
+    """The test with its places marked; `tree` itself is changed."""
+    found = _Rewriter(interface).visit(tree)
+    assert isinstance(found, ast.Module)
+    return ast.fix_missing_locations(found)
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
+
+    def _is_object(self, node: ast.expr) -> bool:
+        return self._interface.is_object(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        meant = self._is_object(node.left) or self._is_object(node.right)
+        self.generic_visit(node)
+        if not meant:
+            return node
+        return _call(OPERATE, node, _BINARY[type(node.op)], node.left, node.right)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        target = node.target
+        if not isinstance(target, ast.Name) or not self._is_object(_loaded(target)):
+            return self.generic_visit(node)
+        self.generic_visit(node)
+        name = "i" + _BINARY[type(node.op)].rstrip("_")
+        value = _call(OPERATE, node, name, _loaded(target), node.value)
+        return ast.copy_location(ast.Assign([target], value), node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) != 1:
+            return self.generic_visit(node)
+        kind, right = type(node.ops[0]), node.comparators[0]
+        meant = self._is_object(node.left) or self._is_object(right)
+        contains = kind in (ast.In, ast.NotIn) and self._is_object(right)
+        self.generic_visit(node)
+        right = node.comparators[0]
+        if contains:
+            called = _call(OPERATE, node, "contains", right, node.left)
+            return called if kind is ast.In else _not(called)
+        if kind in _ORDER or (kind in _EQUAL and meant):
+            name = {**_ORDER, **_EQUAL}[kind]
+            return _call(COMPARE, node, name, node.left, right)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        one = isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1
+        if one and not node.keywords and "type" not in self._interface.bound:
+            node.func = ast.copy_location(ast.Name(TYPE, ast.Load()), node.func)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr != "__class__" or not isinstance(node.ctx, ast.Load):
+            return node
+        return _call(TYPE, node, node.value)
+
+
+def _loaded(target: ast.Name) -> ast.Name:
+    return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+
+
+def _call(name: str, at: ast.AST, *arguments: Any) -> ast.Call:
+    given: list[ast.expr] = [
+        ast.Constant(part) if isinstance(part, str) else part for part in arguments
+    ]
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), given, []), at)
+
+
+def _not(node: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.UnaryOp(ast.Not(), node), node)

@@ -1,0 +1,120 @@
+"""What of the tests' process is carried over to the solution's while they run: output, chance,
+standard input, patched functions (`idioms.Needs`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import io
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .idioms import Needs
+
+MOST_LETTERS = 1 << 20
+"""Of what the solution prints between two answers."""
+
+# --- the tests' side ------------------------------------------------------------
+
+Ask = Callable[..., object]
+
+
+class Surroundings:
+    """Set up once, before the solution is asked for anything."""
+
+    def __init__(self, ask: Ask, needs: Needs) -> None:
+        self._ask = ask
+        self.output = needs.output
+        if needs.output:
+            ask("capture")
+        for module, name in sorted(needs.lent):
+            ask("lend", module, name, _current(module, name))
+        if needs.stdin:
+            ask("lend_stdin", _read_line, _read_rest)
+        if needs.chance:
+            self._share_chance()
+
+    def show_output(self) -> None:
+        """Print here what the solution has printed."""
+        said = self._ask("printed")
+        if type(said) is tuple and len(said) == 2:
+            for text, stream in zip(said, (sys.stdout, sys.stderr), strict=True):
+                if type(text) is str and text:
+                    stream.write(text)
+
+    def _share_chance(self) -> None:
+        seed: Callable[..., None] = random.seed
+        setstate: Callable[..., None] = random.setstate
+
+        def shared(function: Callable[..., None]) -> Callable[..., None]:
+            def act(*arguments: object, **named: object) -> None:
+                function(*arguments, **named)
+                self._ask("set_chance", random.getstate())
+
+            return act
+
+        random.seed, random.setstate = shared(seed), shared(setstate)
+
+
+def _current(module: str, name: str) -> Callable[..., object]:
+    """Calls whatever is under that name at the time."""
+    place = importlib.import_module(module)
+
+    def call(*arguments: object, **named: object) -> object:
+        function: Callable[..., object] = getattr(place, name)
+        return function(*arguments, **named)
+
+    return call
+
+
+def _read_line() -> str:
+    return str(sys.stdin.readline())
+
+
+def _read_rest() -> str:
+    return str(sys.stdin.read())
+
+
+# --- the solution's side --------------------------------------------------------
+
+
+class Printed:
+    """What the solution has printed since it was last asked."""
+
+    def __init__(self) -> None:
+        self.streams = io.StringIO(), io.StringIO()
+        sys.stdout, sys.stderr = self.streams
+
+    def take(self) -> tuple[str, ...]:
+        """The text of both streams, which are empty afterwards."""
+        found = tuple(stream.getvalue()[:MOST_LETTERS] for stream in self.streams)
+        for stream in self.streams:
+            stream.seek(0)
+            stream.truncate()
+        return found
+
+
+class LentInput(io.TextIOBase):
+    """Standard input that is read on the tests' side."""
+
+    def __init__(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
+        super().__init__()
+        self._line, self._rest = line, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        return self._line()
+
+    def read(self, size: int | None = -1, /) -> str:
+        return self._rest()
+
+
+def lend(module: str, name: str, function: Callable[..., Any]) -> None:
+    """Have the solution call the tests' function."""
+    place: Any = builtins if module == "builtins" else importlib.import_module(module)
+    setattr(place, name, function)
