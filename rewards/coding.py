@@ -5,9 +5,9 @@
 
 The gold is a mapping (or its JSON): `tests`, and optionally `kind` (`assert`, `stdin`,
 `function_call`), `entry_point`, `interface`, `prelude`, `compare`, `timeout_s`, `memory_bytes`,
-`language`. A bare list is taken as `tests` of kind `assert`. What a prompt gave is `context` (imports and
-helpers, put before the program) and `stub` (the unfinished function: a response that does not
-define `entry_point` is taken as its rest).
+`language`. A bare list is taken as `tests` of kind `assert`. What a prompt gave is `context`
+(imports and helpers, put before the program) and `stub` (the unfinished function: a response that
+does not define `entry_point` is taken as its rest).
 
 Code runs in the strongest sandbox that holds here; the tests and what they expect stay outside the
 process that runs it. Where no sandbox holds, the verdict is `unavailable`.
