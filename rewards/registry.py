@@ -33,6 +33,7 @@ BUILTIN: dict[str, str] = {
     "coding": "ludus.rewards.coding:CodingVerifier",
     "maths": "ludus.rewards.maths:MathsVerifier",
     "exact": "ludus.rewards.exact:exact",
+    "evolving-rubric": "ludus.rewards.judge.evolving:EvolvingJudge",
     "compose": "ludus.rewards.compose:composed",
     "judge": "ludus.rewards.judge:RubricJudge",
     "preference": "ludus.rewards.judge:PreferenceJudge",

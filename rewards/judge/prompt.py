@@ -164,12 +164,17 @@ def unguarded(question: str, response: str, item: RubricItem) -> Question:
     return Question(messages=[user(pasted)], schema={})
 
 
+def marked(data: Mapping[str, str]) -> str:
+    """The block of data: each text on a line of its own, between two lines with the same mark."""
+    block = "\n".join(f"{name}: {quoted(text)}" for name, text in data.items())
+    mark = hashlib.sha256(block.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    return f"DATA {mark}\n{block}\nEND {mark}"
+
+
 def _question(
     data: Mapping[str, str], asked: str, answer: str, schema: dict[str, Any], advice: str
 ) -> Question:
-    block = "\n".join(f"{name}: {quoted(text)}" for name, text in data.items())
-    mark = hashlib.sha256(block.encode("utf-8", "backslashreplace")).hexdigest()[:32]
-    parts = [f"DATA {mark}\n{block}\nEND {mark}\n"]
+    parts = [marked(data) + "\n"]
     if advice:
         parts.append(f"Advice: {advice}")
     parts.append(asked + (f"Answer as JSON: {answer}" if answer else ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -48,6 +49,8 @@ _COMMAND = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _asked_words = re.compile(r"Judge each|How good|Is the criterion|How far|Answer (?:as|with)|Advice")
+_NAME = re.compile(r"\b(?:[A-Z][a-z]{2,}|\d{2,})\b")
+_NAME = re.compile(r"(?<=[a-z,] )(?:[A-Z][a-z]{2,}|\d{2,})\b")
 _words = re.compile(r"[^\W_]{4,}")
 _STOP = frozenset({
     "answer", "does", "from", "have", "mentions", "must", "names", "response", "should", "text",
@@ -110,6 +113,8 @@ def garbage(prompt: ReadPrompt, attempt: int) -> str:
 
 def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
     response = prompt.data.get("response", "")
+    if "Propose at most" in prompt.text:
+        return _proposals(prompt)
     if "Which response" in prompt.text:
         return _pair(prompt)
     if "Rank the responses" in prompt.text:
@@ -126,6 +131,23 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
         return json.dumps({"verdicts": rows})
     row = rows[0] if rows else {"met": False}
     return json.dumps({name: value for name, value in row.items() if name != "id"})
+
+
+def _proposals(prompt: ReadPrompt) -> str:
+    """Names and numbers that some responses state and others do not: merits where a passage holds
+    them, flaws where none does.
+    """
+    responses = [text for name, text in prompt.data.items() if name.startswith("response_")]
+    found = "\n".join(text for name, text in prompt.data.items() if name.startswith("passages_"))
+    known = " ".join(text for name, text in prompt.data.items() if name.startswith("criterion_"))
+    stated = Counter(name for text in responses for name in set(_NAME.findall(text)))
+    question = prompt.data.get("question", "")
+    rows = [
+        {"text": f'The response mentions "{name}".', "weight": 1 if name in found else -1}
+        for name, count in sorted(stated.items(), key=lambda one: (-one[1], one[0]))
+        if count < len(responses) and f'"{name}"' not in known and name not in question
+    ]
+    return json.dumps({"criteria": rows[:5]})
 
 
 def _score(criterion: Criterion, response: str, *, cheat: bool) -> int:

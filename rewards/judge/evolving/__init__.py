@@ -1,0 +1,9 @@
+"""Rubrics that evolve with the policy (DR Tulu's RLER, arXiv 2511.19399): each question keeps a
+buffer of criteria, new ones are proposed by contrasting rollouts, and those that no longer tell
+rollouts apart are set aside.
+"""
+
+from .buffer import Criterion, RubricBuffer, State
+from .judge import EvolvingJudge
+
+__all__ = ["Criterion", "EvolvingJudge", "RubricBuffer", "State"]

@@ -1,0 +1,227 @@
+"""Judging groups by rubrics that evolve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
+from ludus.messages import Role
+from ludus.verdict import Verdict
+
+from ...protocol import Sample
+from ..aggregate import aggregate
+from ..caller import Effort
+from ..judge import RubricJudge, data_of, failure
+from ..prompt import VERSION
+from ..reading import UnreadableVerdict
+from ..rubric import Rubric, read_rubric
+from ..shortcut import empty_answer
+from .admit import Rejection, admit
+from .buffer import Criterion, RubricBuffer, State
+from .propose import about_contrast, read_proposals
+from .snapshots import SnapshotStore
+
+logger = logging.getLogger(__name__)
+MAX_SHOWN = 8
+"""Responses that the generator is shown of one group."""
+MAX_PASSAGE_CHARS = 6000
+
+
+class EvolvingJudge:
+    """Scores groups by a rubric that changes with what the policy does.
+
+    For each group: the generator is shown the responses and the passages that were found for them,
+    and proposes criteria; those that pass the admission tests become active; every response is
+    scored by the persistent and the active criteria (formula `evolving`); active criteria that no
+    longer tell the group apart by more than the judge's noise are set aside. Neither generator nor
+    judge sees a gold. Each version of a rubric is kept, and the verdict's metrics name the version
+    (`rubric/version`), so that `replay` gives the same reward again.
+
+    Args:
+        base_url, model, temperature, max_tokens, guided, concurrency, deadline_s, cache,
+            max_total_tokens, api_key: of the judge, as `RubricJudge` takes them. The generator is
+            the same model.
+        rubrics: SQLite file of versions; "" keeps them in memory.
+        max_active: most active criteria of a question (DR Tulu uses 5).
+        evolve: False scores by the latest versions and changes nothing.
+
+    Raises:
+        ConfigError: no address or model, or a bound that cannot work.
+    """
+
+    never_blocks = True
+    deterministic = False
+
+    def __init__(
+        self,
+        *,
+        base_url: str = "",
+        model: str = "",
+        rubrics: str = "",
+        max_active: int = 5,
+        evolve: bool = True,
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        guided: bool = True,
+        concurrency: int = 64,
+        deadline_s: float = 120.0,
+        cache: str = "",
+        max_total_tokens: int = 0,
+        api_key: str | None = None,
+    ) -> None:
+        if max_active < 1:
+            raise ConfigError(f"max_active must be at least 1, got {max_active}")
+        self.judge = RubricJudge(
+            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
+            guided=guided, concurrency=concurrency, deadline_s=deadline_s, cache=cache,
+            max_total_tokens=max_total_tokens, api_key=api_key,
+        )  # fmt: skip
+        self.snapshots = SnapshotStore(rubrics or ":memory:")
+        self.max_active = max_active
+        self.evolve = evolve
+        self.rejected: list[Rejection] = []
+        """Proposals that were not admitted, the last thousand."""
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def score(self, sample: Sample) -> Verdict:
+        """Refuse: rubrics evolve by contrasting the answers of a group."""
+        return Verdict.invalid(
+            "an evolving judge contrasts the answers of a group; use score_group (POST "
+            "/v1/score_group), or a rubric judge for single answers"
+        )
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge all answers to one question; one verdict each, in order."""
+        if not samples:
+            return []
+        datas = [_without_gold(sample) for sample in samples]
+        try:
+            given = _given(samples[0])
+        except ConfigError as error:
+            return [Verdict.invalid(str(error))] * len(samples)
+        question = SnapshotStore.key(datas[0]["question"])
+        async with self._turns[question]:
+            buffer = self.snapshots.latest(question) or _opened(question, given)
+            effort = Effort()
+            if self.evolve and len(samples) > 1:
+                buffer = await self._evolved(buffer, samples, datas, effort)
+            self.snapshots.keep(buffer)
+            verdicts, scores = await self._scored(buffer, datas, effort)
+            if self.evolve and scores:
+                self.snapshots.keep(buffer.retained(scores, max_active=self.max_active))
+        return verdicts
+
+    async def replay(self, samples: Sequence[Sample], version: int) -> list[Verdict]:
+        """Judge by an earlier version of the rubric, changing nothing. With the same file of
+        judgements the verdicts' rewards and parts are those of then.
+
+        Raises:
+            ConfigError: that version is not kept.
+        """
+        datas = [_without_gold(sample) for sample in samples]
+        buffer = self.snapshots.at(SnapshotStore.key(datas[0]["question"]), version)
+        verdicts, _ = await self._scored(buffer, datas, Effort())
+        return verdicts
+
+    async def close(self) -> None:
+        """Close connections and files."""
+        await self.judge.close()
+        self.snapshots.close()
+
+    async def _evolved(
+        self,
+        buffer: RubricBuffer,
+        samples: Sequence[Sample],
+        datas: Sequence[Mapping[str, str]],
+        effort: Effort,
+    ) -> RubricBuffer:
+        """The buffer with the proposals that were admitted. A generator that fails costs its
+        proposals and nothing else.
+        """
+        shown: dict[str, str] = {"question": datas[0]["question"]}
+        for number, (sample, data) in enumerate(zip(samples, datas, strict=True), start=1):
+            if number <= MAX_SHOWN:
+                shown[f"response_{number}"] = data["response"]
+                shown[f"passages_{number}"] = passages(sample)
+        question = about_contrast(shown, buffer.texts)
+        try:
+            proposals = await self.judge.caller.ask(question, read_proposals, effort)
+        except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
+            logger.warning("no criteria were proposed: %s", error)
+            return buffer
+        answered = [data for data in datas if not empty_answer(data["response"])]
+        if len(answered) < 2:
+            return buffer
+        admitted, rejected = await admit(proposals, self.judge, buffer.texts, answered, effort)
+        self.rejected = [*self.rejected, *rejected][-1000:]
+        return buffer.admitted(admitted) if admitted else buffer
+
+    async def _scored(
+        self, buffer: RubricBuffer, datas: Sequence[Mapping[str, str]], effort: Effort
+    ) -> tuple[list[Verdict], dict[str, list[float]]]:
+        """Verdicts, and the scores of each criterion over the responses that were judged."""
+        rubric = buffer.rubric()
+        if rubric is None:
+            none = "no criterion tells these answers apart yet, and none was given"
+            return [Verdict.unavailable(none)] * len(datas), {}
+        found = await asyncio.gather(
+            *(self._one(rubric, data, effort) for data in datas), return_exceptions=True
+        )
+        made: list[Verdict] = []
+        scores: dict[str, list[float]] = defaultdict(list)
+        told = {"rubric/version": float(buffer.version), "rubric/prompt_version": float(VERSION)}
+        for one in found:
+            if isinstance(one, LudusError):
+                made.append(failure(one, effort))
+                continue
+            if isinstance(one, BaseException):
+                raise one
+            for name, score in one.items():
+                scores[name].append(score)
+            parts = {item.id: (one[item.id], item.weight) for item in rubric.items}
+            made.append(Verdict.of(aggregate(rubric, one), parts=parts, metrics=told))
+        return made, scores
+
+    async def _one(
+        self, rubric: Rubric, data: Mapping[str, str], effort: Effort
+    ) -> dict[str, float]:
+        if empty_answer(data["response"]):
+            return {item.id: 0.0 for item in rubric.items}
+        return await self.judge.item_scores(rubric, data, effort)
+
+
+def passages(sample: Sample) -> str:
+    """What tools gave during a rollout, shortened."""
+    if isinstance(sample.response, str):
+        return ""
+    said = [message.text for message in sample.response if message.role is Role.TOOL]
+    return "\n".join(said)[:MAX_PASSAGE_CHARS]
+
+
+def _without_gold(sample: Sample) -> dict[str, str]:
+    """What generator and judge are shown: never the gold."""
+    return {name: text for name, text in data_of(sample).items() if name != "reference"}
+
+
+def _given(sample: Sample) -> Rubric | None:
+    """The persistent criteria, which the owner of the question hands in."""
+    given = sample.info.get("rubric")
+    return None if given is None else read_rubric(given)
+
+
+def _opened(question: str, given: Rubric | None) -> RubricBuffer:
+    items = () if given is None else given.items
+    return RubricBuffer(
+        question=question,
+        criteria=tuple(
+            Criterion(
+                item=msgspec.structs.replace(item, id=f"given-{item.id}"), state=State.PERSISTENT
+            )
+            for item in items
+        ),
+    )

@@ -1,0 +1,99 @@
+"""Every version of every buffer, kept, so that a reward can be reproduced later."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+from ..prompt import VERSION
+from .buffer import RubricBuffer
+
+FORMAT = 1
+
+
+class _Snapshot(msgspec.Struct, frozen=True):
+    format: int
+    prompt_version: int
+    buffer: RubricBuffer
+
+
+class SnapshotStore:
+    """Buffers by question and version, in an SQLite file that is only added to.
+
+    Args:
+        path: ":memory:" keeps them for one process.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+
+    def __init__(self, path: str | Path = ":memory:") -> None:
+        self.path = str(path)
+        try:
+            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA busy_timeout = 5000")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS buffers (question TEXT NOT NULL, version INTEGER NOT "
+                "NULL, data BLOB NOT NULL, PRIMARY KEY (question, version)) WITHOUT ROWID"
+            )
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot keep rubrics in {self.path!r}: {error}") from None
+
+    @staticmethod
+    def key(question: str) -> str:
+        """The SHA-256 of a question."""
+        return hashlib.sha256(question.encode("utf-8", "backslashreplace")).hexdigest()
+
+    def keep(self, buffer: RubricBuffer) -> None:
+        """Keep a version; one that is kept already stays as it is."""
+        data = msgspec.json.encode(_Snapshot(FORMAT, VERSION, buffer))
+        self._db.execute(
+            "INSERT INTO buffers VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (buffer.question, buffer.version, data),
+        )
+
+    def latest(self, question: str) -> RubricBuffer | None:
+        """The newest version of a question's buffer."""
+        row = self._db.execute(
+            "SELECT data FROM buffers WHERE question = ? ORDER BY version DESC LIMIT 1", (question,)
+        ).fetchone()
+        return None if row is None else self._read(row[0])
+
+    def at(self, question: str, version: int) -> RubricBuffer:
+        """One version of a question's buffer.
+
+        Raises:
+            ConfigError: it is not kept, or was written by another version of ludus.
+        """
+        row = self._db.execute(
+            "SELECT data FROM buffers WHERE question = ? AND version = ?", (question, version)
+        ).fetchone()
+        if row is None:
+            raise ConfigError(
+                f"no version {version} of the rubric of question {question[:12]} is kept in "
+                f"{self.path!r}"
+            )
+        return self._read(row[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _read(self, data: bytes) -> RubricBuffer:
+        try:
+            found = msgspec.json.decode(data, type=_Snapshot)
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{self.path!r} holds no rubrics of this format: {error}") from None
+        if (found.format, found.prompt_version) != (FORMAT, VERSION):
+            raise ConfigError(
+                f"{self.path!r} was written with format {found.format} and prompts of version "
+                f"{found.prompt_version}; this is format {FORMAT} and prompts of version "
+                f"{VERSION}: rewards of then cannot be reproduced with it"
+            )
+        return found.buffer
