@@ -55,6 +55,7 @@ def options(judge_url: str, tmp_path: Path) -> dict[str, dict[str, str]]:
         "compose": {"file": str(tmp_path / "reward.toml")},
         "judge": server | {"rubric": str(tmp_path / "rubric.toml")},
         "preference": server,
+        "evolving-rubric": server,
     }
 
 

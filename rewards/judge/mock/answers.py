@@ -49,7 +49,6 @@ _COMMAND = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _asked_words = re.compile(r"Judge each|How good|Is the criterion|How far|Answer (?:as|with)|Advice")
-_NAME = re.compile(r"\b(?:[A-Z][a-z]{2,}|\d{2,})\b")
 _NAME = re.compile(r"(?<=[a-z,] )(?:[A-Z][a-z]{2,}|\d{2,})\b")
 _words = re.compile(r"[^\W_]{4,}")
 _STOP = frozenset({

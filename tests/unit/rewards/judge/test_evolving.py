@@ -74,8 +74,7 @@ async def test_persistent_criteria_stay_and_are_not_counted_among_the_active() -
     async with MockJudge() as mock:
         judge = EvolvingJudge(base_url=mock.url, model="mock", max_active=1)
         given = ['The response mentions "Meran".', "The response says when."]
-        for _ in range(3):
-            verdicts = await judge.score_group(group(FIRST, rubric=given))
+        verdicts = [await judge.score_group(group(FIRST, rubric=given)) for _ in range(3)][-1]
         buffer = judge.snapshots.latest(next(iter(judge._turns)))  # pyright: ignore[reportPrivateUsage]
         await judge.close()
     assert buffer is not None
