@@ -49,6 +49,7 @@ class FunctionVerifier:
     def __init__(self, function: ScoreFunction) -> None:
         self.function = function
         self.__doc__ = function.__doc__
+        self.never_blocks = never_blocks(function)
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Call the function."""
@@ -125,7 +126,15 @@ def make_verifier(name: str, **options: Any) -> Verifier:
         UnknownVerifier: nobody registered it; the message names the near miss.
         ConfigError: the verifier does not take these options.
     """
-    target = find_verifier(name)
+    return build_verifier(name, find_verifier(name), options)
+
+
+def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) -> Verifier:
+    """Build the verifier behind `target`, which is called `name`.
+
+    Raises:
+        ConfigError: it does not take these options, or is no verifier.
+    """
     check_plain(name, target, options)
     if inspect.isclass(target) or options or _takes_nothing(target):
         try:
@@ -136,6 +145,11 @@ def make_verifier(name: str, **options: Any) -> Verifier:
             ) from error
         return _as_verifier(name, made)
     return _as_verifier(name, target)
+
+
+def never_blocks(target: object) -> bool:
+    """Whether a verifier, or what makes one, declares that it never blocks."""
+    return bool(getattr(target, "never_blocks", False))
 
 
 def _takes_nothing(target: VerifierFactory) -> bool:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 import msgspec
 
 from ludus.errors import LudusError, UnknownVerifier
+from ludus.isolation import CrewLimits
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.arguments import parse_served, refuse_repeated
 from ludus.wire.codec import read_item
 from ludus.wire.faults import fault_of, status_of
-from ludus.wire.lanes import Lanes
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 
+from .benches import Bench, OwnProcess, WorkerProcesses
 from .protocol import Verifier
-from .registry import make_verifier
+from .registry import build_verifier, find_verifier, never_blocks
 from .scoring import Scorer
 from .wire import (
     Score,
@@ -34,10 +34,8 @@ from .wire import (
     VerifierList,
 )
 
-logger = logging.getLogger(__name__)
 MAX_QUEUE = 8192
 TIMEOUT_S = 60.0
-CLOSE_TIMEOUT_S = 10.0
 
 
 class ScoreService:
@@ -48,7 +46,7 @@ class ScoreService:
         verifiers: objects of your own, by the name to offer them under.
         timeout_s: for one verdict; past it the verdict is `unavailable`.
         max_queue: samples in flight; past it 429.
-        lanes: threads for plain-`def` verifiers.
+        workers: of the processes of each verifier that does not declare `never_blocks`.
     """
 
     name = "verifiers"
@@ -61,14 +59,14 @@ class ScoreService:
         timeout_s: float = TIMEOUT_S,
         max_queue: int = MAX_QUEUE,
         max_queue_per_verifier: int | None = None,
-        lanes: int = 8,
+        workers: CrewLimits | None = None,
     ) -> None:
         self._asked = [parse_served(name) for name in names]
         self._given = dict(verifiers or {})
         refuse_repeated([*(name for name, _ in self._asked), *self._given])
         self._timeout_s = timeout_s
         self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
-        self._lanes = Lanes(lanes, name="ludus-verifiers")
+        self._workers = workers or CrewLimits()
         self._scorers: dict[str, Scorer] = {}
         self._instance = ""
 
@@ -101,29 +99,42 @@ class ScoreService:
     async def start(self, context: Context) -> None:
         """Build the verifiers: what cannot work fails here."""
         self._instance = context.instance
-        await self._lanes.start()
-        built = {name: make_verifier(name, **options) for name, options in self._asked}
-        for name, verifier in {**built, **self._given}.items():
-            self._scorers[name] = Scorer(
+        for name, options in self._asked:
+            target = find_verifier(name)
+            build = partial(build_verifier, name, target, options)
+            self._add(name, build, is_trusted=never_blocks(target), context=context)
+        for name, given in self._given.items():
+            build = partial(_itself, given)
+            self._add(name, build, is_trusted=never_blocks(given), context=context)
+        await asyncio.gather(*(scorer.bench.start() for scorer in self._scorers.values()))
+
+    def _add(
+        self, name: str, build: Callable[[], Verifier], *, is_trusted: bool, context: Context
+    ) -> None:
+        bench: Bench
+        if is_trusted:
+            bench = OwnProcess(name, build, timeout_s=self._timeout_s)
+        else:
+            bench = WorkerProcesses(
                 name,
-                verifier,
-                self._lanes,
-                self._admission,
-                context.metrics,
+                build,
+                limits=self._workers,
+                metrics=context.metrics,
                 timeout_s=self._timeout_s,
             )
+        self._scorers[name] = Scorer(name, bench, self._admission, context.metrics)
 
     async def stop(self) -> None:
-        """Close the verifiers that hold something."""
-        for scorer in self._scorers.values():
-            await _close(scorer.verifier)
-        await self._lanes.stop()
+        """Close the verifiers, and end their processes."""
+        await asyncio.gather(*(scorer.bench.stop() for scorer in self._scorers.values()))
 
     def load(self) -> Load:
-        """Not ready for more once the queue is taken."""
+        """Not ready for more once the queue is taken, or where a verifier has no process."""
         admission = self._admission
-        full = admission.depth >= admission.limit
-        problem = f"all {admission.limit} places of the queue are taken" if full else ""
+        problems = [scorer.bench.problem for scorer in self._scorers.values()]
+        if admission.depth >= admission.limit:
+            problems.append(f"all {admission.limit} places of the queue are taken")
+        problem = "; ".join(filter(None, problems))
         return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
 
     # --- handlers -------------------------------------------------------------------------------
@@ -185,23 +196,9 @@ def _refused(error: LudusError) -> ScoreItem:
 
 
 def _card(scorer: Scorer) -> VerifierCard:
-    return VerifierCard(
-        name=scorer.name,
-        description=inspect.getdoc(scorer.verifier) or "",
-        group=scorer.group is not None,
-    )
+    about = scorer.bench.about
+    return VerifierCard(name=scorer.name, description=about.description, group=about.group)
 
 
-async def _close(verifier: Verifier) -> None:
-    close = getattr(verifier, "close", None)
-    if close is None:
-        return
-    try:
-        async with asyncio.timeout(CLOSE_TIMEOUT_S):
-            closed = (
-                close() if inspect.iscoroutinefunction(close) else await asyncio.to_thread(close)
-            )
-            if inspect.isawaitable(closed):
-                await closed
-    except Exception:
-        logger.exception("closing a verifier failed")
+def _itself(verifier: Verifier) -> Verifier:
+    return verifier

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -25,7 +28,14 @@ from ludus.wire.chaos import Chaos
 from ludus.wire.server import HttpServer
 
 ENV = "test/moody-v0"
-RELEASE = threading.Event()
+RELEASE = Path(tempfile.gettempdir()) / f"ludus-release-{os.getpid()}"
+
+
+def wait_for_release() -> None:
+    """Hang until the test says so; in whichever process this runs."""
+    deadline = time.monotonic() + 10
+    while not RELEASE.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 class Moody(TextEnv):
@@ -39,7 +49,7 @@ class Moody(TextEnv):
     def step(self, action: str) -> Any:
         match action:
             case "hang":
-                RELEASE.wait(10)
+                wait_for_release()
             case "raise":
                 raise ZeroDivisionError("1/0 in the environment")
             case "exit":
@@ -61,19 +71,19 @@ class Judge:
     def score(self, sample: Sample) -> Verdict:
         match sample.text:
             case "hang":
-                RELEASE.wait(10)
+                wait_for_release()
             case "raise":
                 raise ValueError("cannot")
             case _:
                 pass
-        return Verdict.of(float(threading.current_thread() is threading.main_thread()))
+        return Verdict.of(0.5, str(os.getpid()) if sample.text == "where?" else "")
 
 
 @asynccontextmanager
 async def serving(
     limits: SessionLimits | None = None, token: str = "", score_timeout_s: float = 20, **kwargs: Any
 ) -> AsyncGenerator[aiohttp.ClientSession]:
-    RELEASE.clear()
+    RELEASE.unlink(missing_ok=True)
     envs = EnvService([ServedEnv(ENV, factory=Moody)], limits=limits, lanes=2)
     judge = ScoreService(verifiers={"judge": Judge()}, timeout_s=score_timeout_s, max_queue=4)
     async with (
@@ -83,7 +93,8 @@ async def serving(
         try:
             yield http
         finally:
-            RELEASE.set()
+            RELEASE.touch()
+    RELEASE.unlink()
 
 
 @pytest.fixture
@@ -336,7 +347,7 @@ async def test_a_full_queue_is_429_and_uses_up_no_seq() -> None:
         await asyncio.sleep(0.2)
         status, reply = await step(http, "b", "x")
         assert (status, reply["error"]["queue_depth"], reply["error"]["limit"]) == (429, 1, 1)
-        RELEASE.set()
+        RELEASE.touch()
         assert (await hanging)[0] == 200
         assert (await step(http, "b", "x"))[0] == 200
 
@@ -346,14 +357,16 @@ async def test_a_full_queue_of_a_verifier_is_429_for_the_items_beyond_it() -> No
         items = [{"verifier": "judge", "sample": {"response": "hang"}} for _ in range(6)]
         batch = asyncio.create_task(ask(http, "POST", "/v1/score_batch", {"items": items}))
         await asyncio.sleep(0.2)
-        RELEASE.set()
+        RELEASE.touch()
         _, reply = await batch
         assert [item["status"] for item in reply["items"]] == [200] * 4 + [429] * 2
 
 
-async def test_a_plain_verifier_runs_off_the_loop(http: aiohttp.ClientSession) -> None:
+async def test_a_verifier_runs_in_a_process_of_its_own(http: aiohttp.ClientSession) -> None:
     body = {"verifier": "judge", "sample": {"response": "where?"}}
-    assert await ask(http, "POST", "/v1/score", body) == (200, {"status": "ok", "reward": 0.0})
+    status, verdict = await ask(http, "POST", "/v1/score", body)
+    assert (status, verdict["reward"]) == (200, 0.5)
+    assert int(verdict["detail"]) != os.getpid()
 
 
 async def test_a_verifier_that_hangs_gives_unavailable_and_one_that_fails_error() -> None:
@@ -367,7 +380,7 @@ async def test_a_verifier_that_hangs_gives_unavailable_and_one_that_fails_error(
     assert [item["status"] for item in reply["items"]] == [200, 200, 200, 404, 422]
     verdicts = [item["verdict"] for item in reply["items"][:3]]
     assert [verdict.get("status", "ok") for verdict in verdicts] == ["unavailable", "error", "ok"]
-    assert [verdict.get("reward") for verdict in verdicts] == [None, None, 0.0]
+    assert [verdict.get("reward") for verdict in verdicts] == [None, None, 0.5]
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic secret", "secret", "Bearer sécret"])

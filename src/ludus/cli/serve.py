@@ -18,6 +18,7 @@ from ludus.envs.registry import env_ids
 from ludus.envs.server import EnvService
 from ludus.envs.sessions import SessionLimits
 from ludus.errors import ConfigError
+from ludus.isolation import CrewLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.server import ScoreService
 from ludus.wire.arguments import parse_served
@@ -67,6 +68,12 @@ class Options:
     """No session lives longer."""
     threads: int = 32
     """For environments whose methods are plain `def`; a session always runs on the same one."""
+    processes_per_verifier: int = CrewLimits().processes
+    """Worker processes, at most, of each verifier that does not declare `never_blocks`."""
+    worker_memory_mb: int = CrewLimits().memory_bytes >> 20
+    """Private writable memory of one worker process; an allocation past it fails there."""
+    max_reply_mb: float = 16.0
+    """A longer answer of user code is a fault of its own, never sent."""
     max_body_mb: float = 16.0
     """Larger request bodies are refused (413)."""
     chaos: str = ""
@@ -131,7 +138,12 @@ def build_server(options: Options) -> HttpServer:
         services.append(EnvService(envs, limits=limits, lanes=options.threads))
     if verifiers:
         services.append(
-            ScoreService(verifiers, timeout_s=options.score_timeout_s, max_queue=options.max_queue)
+            ScoreService(
+                verifiers,
+                timeout_s=options.score_timeout_s,
+                max_queue=options.max_queue,
+                workers=_workers(options, options.processes_per_verifier),
+            )
         )
     return HttpServer(
         services,
@@ -140,6 +152,14 @@ def build_server(options: Options) -> HttpServer:
         token=options.token or os.environ.get("LUDUS_TOKEN", ""),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         chaos=Chaos.parse(options.chaos),
+    )
+
+
+def _workers(options: Options, processes: int) -> CrewLimits:
+    return CrewLimits(
+        processes=processes,
+        memory_bytes=options.worker_memory_mb << 20,
+        max_reply_bytes=int(options.max_reply_mb * (1 << 20)),
     )
 
 
@@ -182,7 +202,7 @@ def _check(options: Options) -> None:
     last = options.port + options.workers - 1
     if options.port < 0 or last > 65535:
         raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")
-    for name in ("max_sessions", "max_queue", "threads"):
+    for name in ("max_sessions", "max_queue", "threads", "processes_per_verifier"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):

@@ -33,6 +33,12 @@ class ServerMetrics:
         self.fates = self._counter(
             "pool_fates", "Verdicts whose worker met a limit or was lost", "verifier", "fate"
         )
+        self.worker_starts = self._counter(
+            "worker_starts", "Worker processes forked for user code", "served"
+        )
+        self.worker_losses = self._counter(
+            "worker_losses", "Worker processes lost, by reason", "served", "reason"
+        )
         self.chaos = self._counter("chaos", "Faults injected on purpose", "fault")
         self.step_seconds = self._histogram(
             "step_seconds", "A reset or step, queued and run", "env"

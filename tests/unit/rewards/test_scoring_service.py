@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from ludus.wire.server import HttpServer
 class Longest:
     """1 for the longest answer of the group, 0 for the others."""
 
-    closed = False
+    def __init__(self, closed: Path | None = None) -> None:
+        self.closed = closed
 
     def score(self, sample: Sample) -> Verdict:
         return Verdict.invalid("only groups can be compared")
@@ -30,7 +32,8 @@ class Longest:
         return [Verdict.of(float(len(sample.text) == longest)) for sample in samples]
 
     async def close(self) -> None:
-        Longest.closed = True
+        if self.closed:
+            self.closed.touch()
 
 
 class Judge:
@@ -71,24 +74,26 @@ class Prompt:
 
 
 @asynccontextmanager
-async def serving() -> AsyncGenerator[Server]:
+async def serving(closed: Path | None = None) -> AsyncGenerator[Server]:
     service = ScoreService(
         ["exact"],
-        verifiers={"longest": Longest(), "judge": Judge(), "prompt": Prompt()},
+        verifiers={"longest": Longest(closed), "judge": Judge(), "prompt": Prompt()},
         timeout_s=0.3,
     )
     async with HttpServer([service]) as http, ludus.connect(http.url) as server:
         yield server
 
 
-async def test_a_group_is_judged_together_and_the_verifier_closed_at_the_end() -> None:
-    async with serving() as server:
+async def test_a_group_is_judged_together_and_the_verifier_closed_at_the_end(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path / "closed") as server:
         verifier = server.group_verifier("longest")
         samples = [Sample(response="x" * length) for length in (1, 3, 2, 3)]
         verdicts = await verifier.score_group(samples)
         assert [verdict.reward for verdict in verdicts] == [0.0, 1.0, 0.0, 1.0]
         assert (await verifier.score(samples[0])).status is Status.INVALID
-    assert Longest.closed
+    assert (tmp_path / "closed").exists()  # by another process
 
 
 async def test_a_verifier_of_single_answers_refuses_a_group() -> None:

@@ -1,0 +1,57 @@
+"""What a verifier said, read with suspicion: whatever is wrong with it becomes a verdict without a
+reward, never a zero.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+from ludus.errors import RemoteError, RewardUnavailable
+from ludus.verdict import Verdict
+from ludus.wire.codec import encode
+
+from .protocol import Verifier
+from .registry import FunctionVerifier, as_verdict
+
+
+def failed(name: str, error: BaseException) -> Verdict:
+    """The verdict for what the verifier `name` raised."""
+    if isinstance(error, RewardUnavailable):
+        return error.verdict
+    if isinstance(error, RemoteError):  # a judge behind HTTP
+        why = f"{type(error).__name__}: {error}"
+        return Verdict.unavailable(why) if error.retryable else Verdict.error(why)
+    if isinstance(error, TimeoutError):  # of something the verifier waited for
+        return Verdict.unavailable(f"{name}: {type(error).__name__}: {error}".rstrip(": "))
+    return Verdict.error(f"{name} raised {type(error).__name__}: {error}")
+
+
+def is_bug(error: BaseException) -> bool:
+    """Whether whoever runs the verifier should look at a traceback."""
+    return not isinstance(error, (RewardUnavailable, RemoteError, TimeoutError))
+
+
+def usable(name: str, judged: object) -> Verdict:
+    """The verdict that the verifier `name` gave, if it is one that can be sent."""
+    try:
+        verdict = as_verdict(judged, name)
+        encode(verdict)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Verdict.error(f"{name} gave no usable verdict: {error}")
+    return verdict
+
+
+def one_each(judged: object, number: int) -> Sequence[object]:
+    """What `score_group` returned for each of `number` samples."""
+    if isinstance(judged, Verdict):  # nothing came of it, for all of them
+        return [judged] * number
+    if isinstance(judged, Sequence) and len(judged) == number:
+        return judged
+    return [Verdict.error(f"score_group must give {number} verdicts, got {judged!r:.80}")] * number
+
+
+def is_async_verifier(verifier: Verifier) -> bool:
+    """Whether `score` is a coroutine function."""
+    function = verifier.function if isinstance(verifier, FunctionVerifier) else verifier.score
+    return inspect.iscoroutinefunction(function)

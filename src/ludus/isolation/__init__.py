@@ -1,0 +1,26 @@
+"""Worker processes for user code: one that hangs, crashes or grows can be ended without harm to
+anybody else.
+
+A server or trainer (the owner) never runs the code of an environment or verifier that does not
+declare `never_blocks`. It sends calls to worker processes, keeps their deadlines by SIGKILL, and
+tells every caller by type what became of the call.
+"""
+
+from .calls import AnyWorker, NoFreeWorker
+from .crew import Crew, CrewLimits
+from .part import Answer, Part
+from .process import CallFailed, CallLate, End, WorkerLost, WorkerProcess
+
+__all__ = [
+    "Answer",
+    "AnyWorker",
+    "CallFailed",
+    "CallLate",
+    "Crew",
+    "CrewLimits",
+    "End",
+    "NoFreeWorker",
+    "Part",
+    "WorkerLost",
+    "WorkerProcess",
+]

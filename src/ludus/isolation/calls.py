@@ -1,0 +1,147 @@
+"""Calls that go to any free worker: a late one costs itself alone, a lost one is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ludus.wire.metrics import ServerMetrics
+
+from .crew import Crew, CrewLimits
+from .part import Answer, Part
+from .process import End, WorkerLost, WorkerProcess
+
+MAX_LOSSES = 2
+"""A call that has lost so many workers is not tried again."""
+SIDE_BY_SIDE = 64
+"""Calls of an async part that one worker carries out at a time."""
+
+
+class NoFreeWorker(Exception):
+    """No worker was free for too long."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    tag: int
+    body: bytes
+    timeout_s: float
+    future: asyncio.Future[Answer]
+    losses: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+class AnyWorker:
+    """Carries out calls that need no worker in particular, as verdicts do.
+
+    A worker of a plain part has one call at a time; of an async one up to `SIDE_BY_SIDE`. A call
+    whose worker was lost is tried once more, in a worker that it has to itself: what others did
+    there cannot be laid on it.
+    """
+
+    def __init__(
+        self, label: str, make: Callable[[], Part], *, limits: CrewLimits, metrics: ServerMetrics
+    ) -> None:
+        self.crew = Crew(label, make, limits=limits, metrics=metrics, on_change=self._changed)
+        self._waiting: deque[_Job] = deque()
+        self._alone: set[WorkerProcess] = set()
+        """Workers whose one call was lost before."""
+        self._stopping = False
+
+    async def start(self) -> bytes:
+        """Load the part; what it says of itself."""
+        return await self.crew.start()
+
+    async def stop(self) -> None:
+        """End every worker."""
+        self._stopping = True
+        await self.crew.stop()
+        while self._waiting:
+            _fail(self._waiting.popleft(), WorkerLost(End.STOPPED, "the server stops"))
+
+    def call(
+        self, tag: int, body: bytes, *, timeout_s: float, queue_s: float
+    ) -> asyncio.Future[Answer]:
+        """Carry out a call on some worker.
+
+        Args:
+            tag: what is asked.
+            body: of the call.
+            timeout_s: from when a worker has it.
+            queue_s: how long it may wait for a worker.
+
+        Returns:
+            A future of the answer; or of CallFailed, CallLate, WorkerLost, NoFreeWorker.
+        """
+        loop = asyncio.get_running_loop()
+        job = _Job(tag, body, timeout_s, loop.create_future())
+        worker = None if self._waiting else self._free_worker(alone=False)
+        if worker is not None:
+            self._begin(job, worker)
+        else:
+            self._waiting.append(job)
+            late = NoFreeWorker(f"no worker was free for {queue_s:g} s")
+            job.timer = loop.call_later(queue_s, _fail, job, late)
+        return job.future
+
+    def _begin(self, job: _Job, worker: WorkerProcess) -> None:
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.losses:
+            self._alone.add(worker)
+        answer = worker.call(job.tag, 1, job.body, timeout_s=job.timeout_s)
+        answer.add_done_callback(partial(self._settle, job))
+
+    def _settle(self, job: _Job, answer: asyncio.Future[Answer]) -> None:
+        if job.future.done() or answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            job.future.set_result(answer.result())
+            return
+        lost = isinstance(error, WorkerLost) and error.end is not End.UNSTARTED
+        if lost and not self._stopping:
+            job.losses += 1
+            if job.losses < MAX_LOSSES:
+                self._waiting.appendleft(job)
+                self._dispatch()
+                return
+        job.future.set_exception(error)
+
+    def _changed(self, worker: WorkerProcess) -> None:
+        if not worker.busy:
+            self._alone.discard(worker)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        while self._waiting and not self._stopping:
+            job = self._waiting[0]
+            if not job.future.done():
+                worker = self._free_worker(alone=bool(job.losses))
+                if worker is None:
+                    return
+                self._begin(job, worker)
+            self._waiting.popleft()
+
+    def _free_worker(self, *, alone: bool) -> WorkerProcess | None:
+        """A worker that has room, or a new one; None where neither can be had now."""
+        can_spawn = len(self.crew.workers) < self.crew.limits.processes
+        if alone and can_spawn:
+            return self.crew.spawn()
+        most = SIDE_BY_SIDE if self.crew.is_async and not alone else 1
+        free = [
+            one
+            for one in self.crew.workers
+            if one.busy < most and one not in self._alone and self.crew.takes_more(one)
+        ]
+        if free:
+            return min(free, key=lambda one: one.busy)
+        return self.crew.spawn() if can_spawn else None
+
+
+def _fail(job: _Job, error: Exception) -> None:
+    if not job.future.done():
+        job.future.set_exception(error)

@@ -1,0 +1,260 @@
+"""The owner's side of the fork server and of a template. These calls block: make them on a thread.
+
+The fork server is one for the whole process, started when first needed; it ends when this process
+does, however that ends, and takes everything below with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.errors import ConfigError, LudusError, MissingExtra
+from ludus.wire.faults import CODES
+
+from . import channel
+from .recipe import Recipe
+
+START_TIMEOUT_S = 120.0
+LOAD_TIMEOUT_S = 600.0
+CONTROL_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+PRELOADED = ("ludus.envs", "ludus.rewards.worker")
+"""Modules of ludus that templates need, imported once in the fork server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A new worker: its process, and this side of its socket and of its output."""
+
+    pid: int
+    sock: socket.socket
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a worker ended."""
+
+    signal: int = 0
+    code: int = 0
+    cpu_s: float = 0.0
+    known: bool = True
+    """False if its template was lost too, which alone could have told."""
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "nobody knows how, its template is gone too"
+        if self.signal:
+            return f"signal {self.signal}, {signal.Signals(self.signal).name}"
+        return f"exit code {self.code}"
+
+
+class ForkServer:
+    """The process templates are forked from."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ludus.isolation.fork_server"],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                env=_environment(),
+            )
+        channel.send(self._control, {"path": sys.path, "imports": PRELOADED, "owner": os.getpid()})
+        channel.receive(self._control, deadline=time.monotonic() + START_TIMEOUT_S)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def fork(self) -> tuple[int, socket.socket]:
+        """A new template: its process and the socket to it.
+
+        Raises:
+            OSError: the fork server is gone.
+        """
+        ours, theirs = socket.socketpair()
+        with self._lock, theirs:
+            self._control.settimeout(CONTROL_TIMEOUT_S)
+            socket.send_fds(self._control, [b"t"], [theirs.fileno()])
+            reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
+        return int(reply["pid"]), ours
+
+    def close(self) -> None:
+        """End it, and all that is below it."""
+        self._control.close()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+_server: ForkServer | None = None
+_starting = threading.Lock()
+
+
+def fork_server() -> ForkServer:
+    """The fork server of this process; started if there is none, or if it has died."""
+    global _server
+    with _starting:
+        if _server is None or _server.owner != os.getpid() or not _server.alive:
+            _server = ForkServer()
+            atexit.register(_close, _server)
+        return _server
+
+
+def _close(server: ForkServer) -> None:
+    if server.owner == os.getpid():
+        server.close()
+
+
+class Template:
+    """A loaded environment or verifier, of which workers are forked. Thread-safe.
+
+    Args:
+        recipe: what to load.
+        memory_bytes: what a worker may use above what it is born with.
+        max_body: the longest call or answer.
+
+    Raises:
+        LudusError: it cannot be loaded; typed as it was over there.
+    """
+
+    def __init__(self, recipe: Recipe, *, memory_bytes: int, max_body: int) -> None:
+        self.label = recipe.label
+        self._lock = threading.Lock()
+        self._setup: dict[str, Any] = {
+            "make": recipe.make,
+            "share": True,
+            "memory_bytes": memory_bytes,
+            "max_body": max_body,
+            "path": sys.path,
+            "folder": os.getcwd(),
+            "environment": {**os.environ, **_single_threaded()},
+        }
+        self.pid, self._control = self._start()
+        try:
+            loaded = self._receive(LOAD_TIMEOUT_S)
+            if "code" in loaded:
+                raise _error_of(recipe.label, loaded)
+        except BaseException:
+            self._control.close()
+            raise
+        self.about: bytes = loaded["about"]
+        """What the part says of itself."""
+        self.is_async: bool = loaded["is_async"]
+        self.unshareable: str = loaded["unshareable"]
+        """Why every worker has to load by itself; empty where they share."""
+        if self.unshareable:
+            self._control.close()
+            self._setup["share"] = False
+            self.pid, self._control = self._start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs, as far as can be seen from here."""
+        try:
+            return bool(self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def fork(self) -> Forked:
+        """A fresh worker.
+
+        Raises:
+            OSError: the template is gone.
+        """
+        ours, theirs = socket.socketpair()
+        output, written = os.pipe()
+        try:
+            with self._lock, theirs:
+                self._control.settimeout(CONTROL_TIMEOUT_S)
+                socket.send_fds(self._control, [b"f"], [theirs.fileno(), written])
+                reply = channel.receive(
+                    self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S
+                )
+        except BaseException:
+            ours.close()
+            os.close(output)
+            raise
+        finally:
+            os.close(written)
+        return Forked(int(reply["pid"]), ours, output)
+
+    def reap(self, pid: int) -> Death:
+        """End the worker `pid`, if it still lives, and say how it ended."""
+        try:
+            with self._lock:
+                self._control.settimeout(CONTROL_TIMEOUT_S)
+                self._control.sendall(b"r")
+                channel.send(self._control, {"pid": pid})
+                told = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
+        except (OSError, TimeoutError):
+            return Death(known=False)
+        return Death(told["signal"], told["code"], told["cpu_s"]) if told else Death(known=False)
+
+    def close(self) -> None:
+        """End the template, and with it the workers that are left."""
+        with self._lock:
+            self._control.close()
+
+    def _start(self) -> tuple[int, socket.socket]:
+        pid, control = fork_server().fork()
+        channel.send(control, self._setup)
+        return pid, control
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        try:
+            return channel.receive(self._control, deadline=time.monotonic() + timeout_s)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # it cannot have been waited for: it hangs
+            raise ConfigError(f"{self.label} was not loaded within {timeout_s:g} s") from None
+        except channel.ChannelClosed:
+            raise ConfigError(
+                f"{self.label} cannot be loaded: the process that loaded it ended (os._exit, a "
+                "crash in a library, or out of memory)"
+            ) from None
+
+
+def _error_of(label: str, told: dict[str, Any]) -> LudusError:
+    """The error of a template that could not load."""
+    code = CODES.get(told["code"])
+    if not told["ours"] or code is None:
+        return ConfigError(f"{label} cannot be loaded: {told['message']}")
+    if code.error is MissingExtra:
+        return MissingExtra(told["message"])
+    return code.error(told["message"])
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return {**os.environ, "PYTHONPATH": path, **_single_threaded()}
+
+
+def _single_threaded() -> dict[str, str]:
+    """No thread pools in numeric libraries, which a fork would not inherit."""
+    return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "4"}

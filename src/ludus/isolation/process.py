@@ -1,0 +1,349 @@
+"""A worker process as its owner sees it: calls with deadlines, and an end that is told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from .frames import CANCEL, FAILED, BadFrame, Frame, FrameReader, pack
+from .output import Output
+from .owner import Death, Forked, Template
+from .part import Answer
+from .worker import Failure
+
+logger = logging.getLogger(__name__)
+CANCEL_GRACE_S = 0.5
+"""An async call that is late is cancelled first; its process is killed if it does not heed that."""
+DRAIN_S = 0.02
+"""What a process had sent before it died is read for so long."""
+
+controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
+"""Where the blocking calls to templates run: a fork and a reap take about a millisecond."""
+
+
+class End(StrEnum):
+    """Why a worker process is no more."""
+
+    LATE = "late"
+    """We killed it: a call did not answer by its deadline."""
+    CORRUPT = "corrupt"
+    """We killed it: what it sent is no answer."""
+    STOPPED = "stopped"
+    """We ended it: it is idle, has served enough, or the server stops."""
+    EXITED = "exited"
+    """It ended by itself: `os._exit`, or a failed start."""
+    CRASHED = "crashed"
+    """It was ended by a signal of its own making: a segmentation fault, an abort."""
+    KILLED = "killed"
+    """Somebody else sent SIGKILL: a person, or the machine that ran out of memory."""
+    UNSTARTED = "unstarted"
+    """It never was: no process could be forked, or its template could not be loaded again."""
+
+
+class CallFailed(Exception):
+    """Something escaped from the part, or its answer was too large; the worker goes on."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class CallLate(Exception):
+    """The call did not answer by its deadline."""
+
+
+class WorkerLost(Exception):
+    """The worker process ended before it answered."""
+
+    def __init__(self, end: End, why: str) -> None:
+        super().__init__(why)
+        self.end = end
+
+
+@dataclass(slots=True)
+class _Call:
+    future: asyncio.Future[Answer]
+    timeout_s: float
+    frame: bytes
+    """Until it is sent."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class WorkerProcess:
+    """One worker process. It is forked in the background; calls made before that wait.
+
+    Args:
+        label: of what it serves.
+        is_async: of its part; a late call is then cancelled before its process is killed.
+        max_body: longer answers are not believed.
+        fork: gives the process, and the template it is a child of.
+        on_change: told whenever a call or the process has ended.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        is_async: bool,
+        max_body: int,
+        fork: Callable[[], Awaitable[tuple[Template, Forked]]],
+        on_change: Callable[[WorkerProcess], None],
+    ) -> None:
+        self.label = label
+        self.pid = 0
+        self.end: End | None = None
+        """Set once it has ended or is being ended; it then takes no more calls."""
+        self.why = ""
+        self.calls = 0
+        """So far."""
+        self.sessions = 0
+        """That live in it; counted by whoever places them."""
+        self._late: set[int] = set()
+        """Calls past their deadline that were asked to give up."""
+        self._held: list[int] = []
+        """Calls past their deadline while one of those had not ended."""
+        self.idle_since = time.monotonic()
+        self._is_async = is_async
+        self._max_body = max_body
+        self._on_change = on_change
+        self._numbers = itertools.count(1)
+        self._open: dict[int, _Call] = {}
+        self._template: Template | None = None
+        self._handle: int | None = None
+        self._reaping = False
+        self._transport: asyncio.WriteTransport | None = None
+        self._output: Output | None = None
+        self._ended = asyncio.Event()
+        self._starting = asyncio.create_task(self._start(fork))
+
+    @property
+    def busy(self) -> int:
+        """Calls that have no answer yet."""
+        return len(self._open)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a call is past its deadline and has not ended."""
+        return bool(self._late)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be lost with it."""
+        return not self._open and not self.sessions
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended and all that waited for it were told."""
+        return self._ended.is_set()
+
+    def call(self, tag: int, lane: int, body: bytes, *, timeout_s: float) -> asyncio.Future[Answer]:
+        """Send a call.
+
+        Args:
+            tag: what is asked.
+            lane: the thread of the worker; calls of one lane run one after the other.
+            body: of the call.
+            timeout_s: from when it is sent.
+
+        Returns:
+            A future of the answer; or of CallFailed, CallLate, WorkerLost.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        if self.end is not None:
+            future.set_exception(WorkerLost(self.end, self.why))
+            return future
+        number = next(self._numbers)
+        call = _Call(future, timeout_s, pack(number, tag, lane, body))
+        self._open[number] = call
+        self.calls += 1
+        if self._transport is not None:
+            self._send(number, call)
+        return future
+
+    def stop(self, end: End, why: str) -> None:
+        """Kill it; whoever waits for an answer is told `why`."""
+        if self.end is None:
+            self.end, self.why = end, why
+        self._kill()
+
+    async def ended(self) -> None:
+        """Wait until the process is gone."""
+        await self._ended.wait()
+
+    async def _start(self, fork: Callable[[], Awaitable[tuple[Template, Forked]]]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._template, forked = await fork()
+        except Exception as error:
+            self._finish(End.UNSTARTED, f"no worker process could be started: {error}")
+            return
+        self.pid = forked.pid
+        self._output = Output(forked.output, self.label)
+        forked.sock.setblocking(False)
+        self._transport, _ = await loop.create_connection(
+            lambda: FrameReader(self._max_body, self._take, self._closed), sock=forked.sock
+        )
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                self._handle = os.pidfd_open(forked.pid)
+                loop.add_reader(self._handle, self._died)
+        if self.end is not None:  # stopped meanwhile
+            self._kill()
+        for number, call in list(self._open.items()):
+            self._send(number, call)
+
+    def _send(self, number: int, call: _Call) -> None:
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        call.timer = loop.call_later(call.timeout_s, self._deadline, number, call.timeout_s)
+        self._transport.write(call.frame)
+        call.frame = b""
+
+    # --- what comes from the worker --------------------------------------------------------------
+
+    def _take(self, frame: Frame) -> None:
+        call = self._open.pop(frame.call, None)
+        if call is None:
+            raise BadFrame(f"an answer to call {frame.call}, which nobody made")
+        if call.timer is not None:
+            call.timer.cancel()
+        if frame.call in self._late:
+            self._gave_up(frame.call)
+        elif not call.future.done():
+            if frame.tag == FAILED:
+                call.future.set_exception(CallFailed(_failure_in(frame)))
+            else:
+                call.future.set_result((frame.tag, frame.body))
+        self.idle_since = time.monotonic()
+        self._on_change(self)
+
+    def _deadline(self, number: int, timeout_s: float) -> None:
+        call = self._open.get(number)
+        if call is None:
+            return
+        if self._late:
+            self._held.append(number)  # perhaps the earlier one blocks the event loop for both
+            return
+        if not call.future.done():
+            call.future.set_exception(CallLate(f"no answer within {timeout_s:g} s"))
+        if not self._is_async:
+            self._give_up(timeout_s)
+            return
+        assert self._transport is not None
+        self._late.add(number)
+        self._transport.write(pack(number, CANCEL, 0, b""))
+        loop = asyncio.get_running_loop()
+        call.timer = loop.call_later(CANCEL_GRACE_S, self._give_up, timeout_s)
+
+    def _gave_up(self, number: int) -> None:
+        """A late call has ended after all: those past their deadline behind it are late too."""
+        self._late.discard(number)
+        held, self._held = self._held, []
+        for other in held:
+            if call := self._open.get(other):
+                self._late.clear()
+                self._deadline(other, call.timeout_s)
+
+    def _give_up(self, timeout_s: float) -> None:
+        self.stop(End.LATE, f"a call in its process did not end within {timeout_s:g} s")
+
+    # --- its end ---------------------------------------------------------------------------------
+
+    def _died(self) -> None:
+        """The process is dead. Its socket may be open all the same, in a child that it left."""
+        assert self._handle is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._handle)
+        loop.call_later(DRAIN_S, self._closed, None)
+
+    def _closed(self, error: BaseException | None) -> None:
+        """The process is dead or of no use: find out how it ended, and tell everybody."""
+        if self._reaping:
+            return
+        assert self._template is not None
+        assert self._transport is not None
+        self._transport.abort()
+        if isinstance(error, BadFrame) and self.end is None:
+            self.end, self.why = End.CORRUPT, f"its process sent what is no answer: {error}"
+        self._kill()
+        self._reaping = True
+        loop = asyncio.get_running_loop()
+        reaping = loop.run_in_executor(controls, self._template.reap, self.pid)
+        reaping.add_done_callback(self._reaped)
+
+    def _reaped(self, reaping: asyncio.Future[Death]) -> None:
+        death = Death(known=False) if reaping.cancelled() else reaping.result()
+        if self._output is not None:
+            self._output.close()
+        if self._handle is not None:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = None
+        if self.end is None:
+            self._finish(_end_of(death), f"its process ended ({death})")
+        else:
+            self._finish(self.end, self.why)
+
+    def _finish(self, end: End, why: str) -> None:
+        """Tell everybody who waits for it; log it once."""
+        self.end, self.why = end, why
+        calls, self._open = list(self._open.values()), {}
+        waiting = [call for call in calls if not call.future.done()]
+        if end is not End.STOPPED:
+            last = self._output.tail if self._output else ""
+            logger.error(
+                "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
+                self.label,
+                self.pid,
+                end,
+                why,
+                self.sessions,
+                len(calls),
+                f"; it printed last: {last}" if last else "",
+            )
+        for call in calls:
+            if call.timer is not None:
+                call.timer.cancel()
+        for call in waiting:
+            call.future.set_exception(WorkerLost(end, why))
+        self._ended.set()
+        self._on_change(self)
+
+    def _kill(self) -> None:
+        """SIGKILL to the process and its group. Nobody has waited for it yet, so that the number
+        is still its own.
+        """
+        if self._reaping or not self.pid:
+            return
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def _failure_in(frame: Frame) -> Failure:
+    try:
+        return msgspec.msgpack.decode(frame.body, type=Failure)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"a failure that cannot be read: {error}") from None
+
+
+def _end_of(death: Death) -> End:
+    if not death.known or death.signal == signal.SIGKILL:
+        return End.KILLED
+    return End.CRASHED if death.signal else End.EXITED

@@ -1,0 +1,136 @@
+"""A template: loads one environment or verifier, then forks its workers.
+
+Read-only data that is loaded here (corpora, problems, databases) is shared by all workers. Where
+loading leaves threads or open descriptors behind, which a fork cannot share, the owner starts the
+template again with `share` off, and every worker loads by itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import socket
+import sys
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import cloudpickle
+
+from ludus.errors import LudusError
+from ludus.wire.faults import fault_of
+
+from . import channel, system, worker
+from .part import Part
+
+GRACE_S = 5.0
+"""What a dead worker had started may go on for so long; a sandbox ends itself meanwhile."""
+LOOK_EVERY_S = 1.0
+
+
+def run(control: socket.socket, parent: int) -> NoReturn:
+    """Serve the owner until it closes `control`; in a fork of the fork server."""
+    system.end_with_parent(parent)
+    system.adopt_orphans()
+    os.dup2(2, 1)  # what loading prints is seen, and is no answer of ours
+    try:
+        template = _Template(control, channel.receive(control))
+        try:
+            template.serve()
+        except OSError:  # the owner is gone
+            template.end()
+    finally:
+        os._exit(0)
+
+
+@dataclass
+class _Template:
+    control: socket.socket
+    setup: dict[str, Any]
+    workers: set[int] = field(default_factory=set[int])
+
+    def serve(self) -> None:
+        os.environ.clear()
+        os.environ.update(self.setup["environment"])
+        os.chdir(self.setup["folder"])
+        sys.path[:] = self.setup["path"]
+        part = self._load() if self.setup["share"] else None
+        gc.collect()
+        gc.freeze()
+        orphans = system.Orphans(GRACE_S, own=set(system.children()))
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        while True:
+            if poll.poll(LOOK_EVERY_S * 1000):
+                self._answer(part)
+            orphans.look(self.workers)
+
+    def end(self) -> None:
+        """End every worker and what they have started."""
+        for pid in self.workers:
+            system.kill(pid)
+        system.end_children(GRACE_S)
+
+    def _load(self) -> Part:
+        before = system.open_descriptors()
+        try:
+            part: Part = cloudpickle.loads(self.setup["make"])()
+            about = part.about()
+        except BaseException as error:  # also sys.exit(): whatever it is, the owner is told
+            channel.send(self.control, _failure(error))
+            os._exit(1)
+        found = []
+        if system.thread_count() > 1:
+            found.append(f"{system.thread_count() - 1} threads")
+        if opened := system.open_descriptors() - before:
+            found.append(f"{len(opened)} open descriptors")
+        told = {"about": about, "is_async": part.is_async, "unshareable": " and ".join(found)}
+        channel.send(self.control, told)
+        if found:
+            os._exit(0)
+        return part
+
+    def _answer(self, part: Part | None) -> None:
+        command, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
+        match command:
+            case b"f":
+                channel.send(self.control, {"pid": self._fork(descriptors, part)})
+            case b"r":
+                asked = channel.receive(self.control)
+                channel.send(self.control, self._reap(int(asked["pid"])))
+            case _:
+                raise channel.ChannelClosed("the owner is gone")
+
+    def _fork(self, descriptors: list[int], part: Part | None) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if not pid:
+            self.control.close()
+            worker.run(descriptors[0], descriptors[1], parent, self.setup, part)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self.workers.add(pid)
+        return pid
+
+    def _reap(self, pid: int) -> dict[str, Any]:
+        """How the worker `pid`, dead or dying, has ended."""
+        if pid not in self.workers:
+            return {}
+        system.kill(pid)
+        _, status, usage = os.wait4(pid, 0)
+        self.workers.discard(pid)
+        return {
+            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+        }
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """What the owner is told of an exception while loading."""
+    if not isinstance(error, LudusError):
+        import traceback
+
+        traceback.print_exception(error)
+    fault = fault_of(error)
+    return {"code": fault.code, "message": fault.message, "ours": isinstance(error, LudusError)}

@@ -1,0 +1,294 @@
+"""Verifiers that break in every way there is: nobody else is hurt, and nothing of it is a reward.
+
+The faults are real: processes exit, are killed, hang, allocate, write to the wrong descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+
+import ludus
+from ludus.envs.connect import Server
+from ludus.errors import ConfigError
+from ludus.isolation import CrewLimits
+from ludus.rewards import Sample, Status, Verdict
+from ludus.rewards.server import ScoreService
+from ludus.wire.server import HttpServer
+
+TIMEOUT_S = 0.5
+
+
+class Faulty:
+    """Breaks in the way the response says."""
+
+    def __init__(self) -> None:
+        self.mark = ""
+
+    def score(self, sample: Sample) -> Any:
+        what, _, argument = sample.text.partition(" ")
+        match what:
+            case "sys.exit":
+                sys.exit(3)
+            case "os._exit":
+                os._exit(0)
+            case "os._exit-once":
+                leave_once(Path(argument))
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "segfault":
+                ctypes.string_at(0)
+            case "hang":
+                time.sleep(60)
+            case "spin":
+                while True:
+                    pass
+            case "allocate":
+                self.mark = "x" * (2 << 30)
+            case "reply":
+                return Verdict.of(1.0, "x" * (50 << 20))
+            case "print":
+                while True:
+                    print("x" * 1000)
+            case "threads":
+                grow()
+            case "raise":
+                raise ValueError("cannot")
+            case "nonsense":
+                return object()
+            case "garbage":
+                scribble(b"garbage" * 100)
+            case "pid":
+                return Verdict.of(1.0, str(os.getpid()))
+            case "orphan":
+                return Verdict.of(1.0, str(detached()))
+            case _:
+                pass
+        return Verdict.of(1.0)
+
+
+class AsyncFaulty(Faulty):
+    """The same on an event loop."""
+
+    async def score(self, sample: Sample) -> Any:
+        if sample.text == "wait":
+            await asyncio.sleep(0.2)
+        if sample.text == "sleep":
+            await asyncio.sleep(60)
+        return super().score(sample)
+
+
+class Dying:
+    """Its garbage collection raises; a number is a fine answer all the same."""
+
+    def score(self, sample: Sample) -> float:
+        class Raises:
+            def __del__(self) -> None:
+                raise RuntimeError("in __del__")
+
+        del sample
+        Raises()
+        return 1.0
+
+
+def leave_once(path: Path) -> None:
+    """Leave the process, the first time it is asked to."""
+    if not path.exists():
+        path.touch()
+        os._exit(7)
+
+
+def grow() -> None:
+    """Start threads without end."""
+    while True:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+
+def scribble(data: bytes) -> None:
+    """Write to every socket of this process."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                os.write(int(name), data)
+        except OSError:
+            continue
+
+
+def detached() -> int:
+    """Start a process in a session of its own."""
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        time.sleep(60)
+        os._exit(0)
+    return pid
+
+
+VERIFIERS: dict[str, Any] = {
+    "faulty": Faulty(),
+    "async": AsyncFaulty(),
+    "dying": Dying(),
+}
+
+
+@asynccontextmanager
+async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[Server]:
+    """A server whose client gives up after 20 s."""
+    workers = CrewLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
+    service = ScoreService(["exact"], verifiers=VERIFIERS, timeout_s=timeout_s, workers=workers)
+    async with (
+        HttpServer([service]) as http,
+        ludus.connect(http.url, timeout_s=20) as server,
+    ):
+        yield server
+
+
+async def score(server: Server, name: str, response: str) -> Verdict:
+    return await server.verifier(name).score(Sample(response=response))
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "words"),
+    [
+        ("sys.exit", Status.ERROR, "SystemExit: 3"),
+        ("os._exit", Status.ERROR, "exit code 0"),
+        ("kill", Status.UNAVAILABLE, "SIGKILL"),
+        ("segfault", Status.ERROR, "SIGSEGV"),
+        ("hang", Status.UNAVAILABLE, "no verdict within 0.5 s"),
+        ("spin", Status.UNAVAILABLE, "no verdict within 0.5 s"),
+        ("allocate", Status.ERROR, "MemoryError"),
+        ("reply", Status.ERROR, "at most 16777216 are sent"),
+        ("print", Status.UNAVAILABLE, "no verdict within 0.5 s"),
+        ("threads", Status.ERROR, "can't start new thread"),
+        ("raise", Status.ERROR, "ValueError: cannot"),
+        ("nonsense", Status.ERROR, "must return a Verdict"),
+        ("garbage", Status.ERROR, "sent what is no answer"),
+    ],
+)
+@pytest.mark.parametrize(
+    "name", ["faulty", pytest.param("async", marks=pytest.mark.slow, id="async")]
+)
+async def test_a_fault_is_no_reward_and_hurts_nobody_else(
+    name: str, fault: str, status: Status, words: str
+) -> None:
+    hangs = status is Status.UNAVAILABLE and fault != "kill"
+    async with serving(timeout_s=TIMEOUT_S if hangs else 20) as server:
+        verdict, *others = await asyncio.gather(
+            score(server, name, fault),
+            *(score(server, other, "fine") for other in ("dying", "exact") * 8),
+        )
+        assert (verdict.status, verdict.reward) == (status, None), verdict
+        assert words in verdict.detail
+        assert {other.status for other in others} == {Status.OK, Status.INVALID}  # no gold
+        assert (await score(server, name, "fine")).reward == 1.0  # the control
+
+
+async def test_a_score_whose_process_was_lost_once_is_tried_again(tmp_path: Path) -> None:
+    async with serving() as server:
+        verdict = await score(server, "faulty", f"os._exit-once {tmp_path / 'left'}")
+        assert verdict.reward == 1.0
+        assert (tmp_path / "left").exists()
+
+
+async def test_a_crash_costs_those_beside_it_in_an_async_verifier_nothing() -> None:
+    async with serving(processes=1) as server:
+        beside = [asyncio.create_task(score(server, "async", "wait")) for _ in range(8)]
+        await asyncio.sleep(0.1)
+        assert (await score(server, "async", "os._exit")).status is Status.ERROR
+        assert [(await one).reward for one in beside] == [1.0] * 8
+
+
+async def test_an_async_score_that_is_late_is_cancelled_and_its_process_goes_on() -> None:
+    async with serving(processes=1) as server:
+        before = (await score(server, "async", "pid")).detail
+        late, beside = await asyncio.gather(
+            score(server, "async", "sleep"), score(server, "async", "wait")
+        )
+        assert (late.status, beside.reward) == (Status.UNAVAILABLE, 1.0)
+        assert (await score(server, "async", "pid")).detail == before
+
+
+async def test_hung_scores_of_one_verifier_do_not_delay_another() -> None:
+    async with serving() as server:
+        hung = [asyncio.create_task(score(server, "faulty", "hang")) for _ in range(12)]
+        await asyncio.sleep(0.2)
+        for _ in range(5):
+            assert (await score(server, "dying", "fine")).reward == 1.0
+        assert not any(one.done() for one in hung)
+        assert {(await one).status for one in hung} == {Status.UNAVAILABLE}
+
+
+async def test_a_loss_is_logged_once_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        async with serving() as server:
+            await score(server, "faulty", "hang")
+    (record,) = caplog.records
+    assert "faulty: worker process" in record.getMessage()
+    assert f"did not end within {TIMEOUT_S} s" in record.getMessage()
+
+
+async def test_no_process_is_left_behind_not_even_what_a_worker_had_started() -> None:
+    async with serving() as server:
+        worker = int((await score(server, "faulty", "pid")).detail)
+        orphan = int((await score(server, "faulty", "orphan")).detail)
+        assert psutil.pid_exists(worker)
+        assert psutil.pid_exists(orphan)
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(orphan) or psutil.pid_exists(worker):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def test_a_process_that_has_served_enough_is_replaced() -> None:
+    async with serving(processes=1, recycle_after=3) as server:
+        pids = [(await score(server, "faulty", "pid")).detail for _ in range(9)]
+        assert [len(set(pids[start : start + 3])) for start in (0, 3, 6)] == [1, 1, 1]
+        assert len(set(pids)) == 3
+
+
+async def test_what_cannot_be_sent_to_a_process_is_told_with_what_to_do() -> None:
+    class Holds:
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def score(self, sample: Sample) -> float:
+            return 1.0
+
+    service = ScoreService(verifiers={"holds": cast(Any, Holds())})
+    with pytest.raises(ConfigError, match=r"holds cannot run in a worker process.*lock"):
+        async with HttpServer([service]):
+            pass
+
+
+class Unbuildable:
+    """Leaves while it is loaded."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __reduce__(self) -> Any:
+        return os._exit if self.how == "leave" else int, (self.how == "leave" or "x",)
+
+    def score(self, sample: Sample) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize(("how", "words"), [("leave", "ended"), ("raise", "invalid literal")])
+async def test_a_verifier_that_cannot_be_loaded_fails_the_start(how: str, words: str) -> None:
+    service = ScoreService(verifiers={"bad": cast(Any, Unbuildable(how))})
+    with pytest.raises(ConfigError, match=f"bad cannot be loaded: .*{words}"):
+        async with HttpServer([service]):
+            pass
