@@ -109,8 +109,8 @@ def lite_ppo_advantages(
     Args:
         rewards: [B].
         groups: [B] int.
-        std_of: the spread of the "raw" rewards (ROLL, TRL) or of the "centred" ones: two different
-            estimators.
+        std_of: the spread of the "raw" rewards (ROLL, TRL) or of the "centred" ones (ScaleRL,
+            arXiv 2510.13786, section 4): two different estimators.
         ddof: 1 or 0 in the standard deviation.
         eps: added to it: 1e-6 ROLL, 1e-4 TRL.
         singleton: a group of one gets "zero", or its "raw" reward over the same spread.
