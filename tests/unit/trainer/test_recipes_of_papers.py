@@ -76,9 +76,11 @@ class LinearPolicy(nn.Module):
 # --- a batch that tells the recipes apart ---------------------------------------------------------
 
 
-def rollout(draw: torch.Generator, reward: float, length: int, stop: Stop) -> Trajectory:
+def rollout(
+    draw: torch.Generator, reward: float, length: int, stop: Stop, *, rows: int = 1
+) -> Trajectory:
     """Long ones have a tool's words between two turns, of which each earns half; the engine's
-    probabilities are a little off.
+    probabilities are a little off. With several rows, each is one of a summary's segments.
     """
 
     def words(count: int) -> list[int]:
@@ -87,21 +89,28 @@ def rollout(draw: torch.Generator, reward: float, length: int, stop: Stop) -> Tr
     def turn(count: int, seen: int) -> Turn:
         noise = (-2.4 + 0.6 * torch.randn(count, generator=draw)).tolist()
         return Turn(
-            obs_ids=words(seen), out_ids=words(count), logprobs=noise, reward=reward / parts
+            obs_ids=words(seen),
+            out_ids=words(count),
+            logprobs=noise,
+            reward=reward / parts / rows,
         )
 
     parts = 2 if length > 3 else 1
     first = length // parts
-    turns = [turn(first, 0)] + ([turn(length - first, 2)] if parts == 2 else [])
+
+    def segment() -> Segment:
+        turns = [turn(first, 0)] + ([turn(length - first, 2)] if parts == 2 else [])
+        return Segment(prompt_ids=words(3), turns=turns)
+
     return Trajectory(
         verdict=Verdict.of(reward),
         stop=stop,
         terminated=stop is Stop.TERMINATED,
-        segments=[Segment(prompt_ids=words(3), turns=turns)],
+        segments=[segment() for _ in range(rows)],
     )
 
 
-def groups() -> list[Group]:
+def groups(*, most_rows: int) -> list[Group]:
     """Groups of four: mixed, solved, failed, with partial rewards, cut and overlong ones."""
     draw = torch.Generator().manual_seed(11)
     made: list[Group] = []
@@ -119,7 +128,8 @@ def groups() -> list[Group]:
             length = int(torch.randint(2, MAX_TOKENS + 1, (1,), generator=draw))
             kind = (3 * number + place) % 8
             stop = {0: Stop.LENGTH, 1: Stop.MAX_TURNS}.get(kind, Stop.TERMINATED)
-            one = rollout(draw, reward, length, stop)
+            rows = 1 + (number + 2 * place) % most_rows
+            one = rollout(draw, reward, length, stop, rows=rows)
             played.append(Episode(task=str(number), trajectories=[one]))
         made.append(Group(Task(id=str(number), split="train"), played, 0))
     return made
@@ -131,10 +141,10 @@ def groups() -> list[Group]:
 class Watched:
     """A step of the trainer, with the weights before and the gradient of each of its updates."""
 
-    def __init__(self, name: str, *, updates: int = 0) -> None:
+    def __init__(self, name: str, *, most_rows: int = 1) -> None:
         recipe = load_recipe(name)
         self.algorithm = resolve(recipe, max_tokens=MAX_TOKENS)
-        self.plan = plan_updates(self.algorithm, groups=GROUPS, wanted=updates).settings
+        self.plan = plan_updates(self.algorithm, groups=GROUPS).settings
         self.policy: Any = LinearPolicy()
         self.learner = Learner(
             self.policy,
@@ -146,7 +156,7 @@ class Watched:
             weight = 0.3 * torch.randn(1, FEATURES, generator=draw)
             self.learner.value_head.weight.data.copy_(weight)
         self.tracker = self._tracker(recipe.sampling.tracker)
-        self.groups = groups()
+        self.groups = groups(most_rows=most_rows)
         gathered = gather(self.groups)
         assert gathered is not None
         self.experience: Any = as_default(gathered)
@@ -229,6 +239,7 @@ class Reference:
         successes = np.array([task % 5 for task in tasks], dtype=float)
         return formulas.Step(
             rewards=experience.rewards.double().numpy(),
+            owners=experience.rollouts.numpy(),
             earned=self.earned(),
             groups=numbers,
             mask=self.mask,
@@ -271,8 +282,10 @@ class Reference:
         return [one.trajectories[0] for group in self.watched.groups for one in group.episodes]
 
     def earned(self) -> Any:
-        """What a turn earned, at the end of each stretch of trained tokens."""
+        """What a turn earned, at the end of each stretch of trained tokens; of one-row rollouts."""
         found = np.zeros_like(self.mask)
+        if len(self.trajectories()) < len(self.mask):
+            return found
         for row, one in enumerate(self.trajectories()):
             following = np.append(self.mask[row, 1:], 0)
             ends = np.flatnonzero((self.mask[row] == 1) & (following == 0))
@@ -281,7 +294,7 @@ class Reference:
 
     def end_values(self) -> Any:
         """The value after the last token of what a limit of the loop cut."""
-        start, found = self.watched.start, np.zeros(len(self.mask))
+        start, found = self.watched.start, np.zeros(len(self.trajectories()))
         if start["value"] is None:
             return found
         features = self.watched.policy.features(self.watched.experience.batch.ids)
@@ -346,6 +359,19 @@ def test_each_update_is_the_papers(name: str, precision: float) -> None:
             off = np.abs(moment["value_grad"] - value).max()
             assert off <= precision * max(1.0, np.abs(value).max()), (name, update, off)
     assert sum(signal > 1e-3 for signal in signals) >= 0.6 * len(signals)
+
+
+def test_the_segments_of_a_rollout_share_its_advantage_and_count_once(precision: float) -> None:
+    """SUPO's own case: one to three rows a rollout."""
+    watched = Watched("supo", most_rows=3).run()
+    reference = Reference(watched)
+    owners = watched.experience.rollouts
+    assert len(owners) > len(watched.experience.rewards)
+    for update, moment in enumerate(watched.moments):
+        policy, _ = reference.gradients(update, formulas.supo(reference.step(update)))
+        far = np.abs(moment["policy_grad"] - policy).max()
+        assert far <= precision * max(1.0, np.abs(policy).max()), (update, far)
+        assert np.abs(policy).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["dapo", "gspo", "cispo", "dler", "spo", "scale_rl"])

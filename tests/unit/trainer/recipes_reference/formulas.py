@@ -4,7 +4,8 @@ A function takes what a step knows (`Step`) and the mini-batches that are drawn 
 filter keeps, and gives for each update the slope of the loss, dL / dlogp [B, T]. It knows nothing
 of `ludus`: means, spreads, clips and their derivatives are written out, each with its source.
 
-Axes: B rollouts (one row each), T tokens; a row's `mask` has holes where a tool spoke.
+Axes: N rollouts, B rows, T tokens. A rollout is one row, but for SUPO's, which summaries cut into
+several; a row's `mask` has holes where a tool spoke.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ class Step:
     """What is known of a step before and while it learns."""
 
     rewards: Array
-    """[B], of whole rollouts."""
+    """[N]."""
+    owners: npt.NDArray[np.int64]
+    """[B], the rollout of each row."""
     earned: Array
     """[B, T]: the same, each part on the last trained token of the turn that earned it."""
     groups: npt.NDArray[np.int64]
-    """[B]."""
+    """[N]."""
     mask: Array
     """[B, T]."""
     truncated: Flags
-    """[B]: cut by a limit."""
+    """[N]: cut by a limit."""
     sampler: Array
     """[B, T], log-probabilities of the engine."""
     old: Array
@@ -47,14 +50,14 @@ class Step:
     now_values: Array
     """[B, T], before this update."""
     alpha: Array
-    """[B], of the task's success tracker."""
+    """[N], of the task's success tracker."""
     beta: Array
-    """[B], likewise."""
+    """[N], likewise."""
     end_values: Array
-    """[B], before the first update: of the state that a limit cut a rollout in; 0 if it ended."""
+    """[N], before the first update: of the state that a limit cut a rollout in; 0 if it ended."""
     max_tokens: float
     mini_batch: Callable[[list[int]], Flags]
-    """The groups that are kept, to the rows [B] of this update."""
+    """The groups that are kept, to the rollouts [N] of this update."""
 
     @property
     def lengths(self) -> Array:
@@ -72,7 +75,7 @@ class Step:
         trained = kept if loses is None else kept & ~loses
         names = [g for g in self.names if bool((trained & self.of(g)).any())]
         chosen = self.mini_batch(names) & trained
-        return self.mask * chosen[:, None]
+        return self.mask * chosen[self.owners][:, None]
 
 
 Slopes = tuple[Array, Array | None]
@@ -334,8 +337,10 @@ def olmo_rl(step: Step) -> Slopes:
 
 
 def supo(step: Step) -> Slopes:
-    """SUPO, equations 3 and 4 with its overlong mask; one row a rollout here."""
-    a = by_group_spread(step, step.rewards, 1e-6)
+    """SUPO, equations 3 and 4 with its overlong mask: statistics are over rollouts, and every row
+    of a rollout has its advantage.
+    """
+    a = by_group_spread(step, step.rewards, 1e-6)[step.owners]
     slope = ppo_slope(column(a), ratio(step), 0.2, 0.28)
     return over_tokens(slope, step.rows(everyone(step), loses=step.truncated)), None
 
