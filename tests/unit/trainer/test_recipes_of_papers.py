@@ -1,8 +1,4 @@
-"""The updates of every recipe, through the real trainer, against its paper's formula in NumPy.
-
-The policy is a softmax of a matrix times fixed features, so that its forward pass and gradient are
-a line of NumPy each, and so that every update moves the ratios of every later one.
-"""
+"""The updates of every recipe, through the real trainer, against its paper's formula in NumPy."""
 
 from __future__ import annotations
 
@@ -12,25 +8,21 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
-from ludus.envs import Task
+from ludus.agent import Stop, Trajectory
 from ludus.trainer.batch import Batch
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.experience import gather
 from ludus.trainer.learner import Learner
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
-from ludus.trainer.rollout import Group
 from ludus.trainer.tracker import SuccessTracker
 from ludus.trainer.update import Updater
-from ludus.verdict import Verdict
 
 
 def load(path: Path) -> Any:
@@ -43,97 +35,8 @@ def load(path: Path) -> Any:
     return module
 
 
-formulas = load(Path(__file__).parent / "recipes_reference" / "formulas.py")
-
-MAX_TOKENS = 10
-GROUPS = 24
-WIDTH, VOCABULARY, FEATURES = 24, 11, 6
-
-
-class LinearPolicy(nn.Module):
-    """Logits are a matrix times features of the last token and its place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        draw = torch.Generator().manual_seed(5)
-        self.lm_head = nn.Linear(FEATURES, VOCABULARY, bias=False)
-        weight = torch.randn(VOCABULARY, FEATURES, generator=draw)
-        self.lm_head.weight = nn.Parameter(weight.to(torch.get_default_dtype()))
-        self.tokens = torch.randn(VOCABULARY, FEATURES, generator=draw)
-        self.places = torch.randn(WIDTH, FEATURES, generator=draw)
-        self.config = SimpleNamespace(hidden_size=FEATURES)
-        self.device = torch.device("cpu")
-
-    def features(self, ids: Tensor) -> Tensor:
-        found = 0.5 * (self.tokens[ids] + self.places[: ids.shape[1]])
-        return found.to(torch.get_default_dtype())
-
-    def base_model(self, input_ids: Tensor, use_cache: bool) -> Any:
-        assert not use_cache
-        return SimpleNamespace(last_hidden_state=self.features(input_ids))
-
-
-# --- a batch that tells the recipes apart ---------------------------------------------------------
-
-
-def rollout(
-    draw: torch.Generator, reward: float, length: int, stop: Stop, *, rows: int = 1
-) -> Trajectory:
-    """Long ones have a tool's words between two turns, of which each earns half; the engine's
-    probabilities are a little off. With several rows, each is one of a summary's segments.
-    """
-
-    def words(count: int) -> list[int]:
-        return torch.randint(0, VOCABULARY, (count,), generator=draw).tolist()
-
-    def turn(count: int, seen: int) -> Turn:
-        noise = (-2.4 + 0.6 * torch.randn(count, generator=draw)).tolist()
-        return Turn(
-            obs_ids=words(seen),
-            out_ids=words(count),
-            logprobs=noise,
-            reward=reward / parts / rows,
-        )
-
-    parts = 2 if length > 3 else 1
-    first = length // parts
-
-    def segment() -> Segment:
-        turns = [turn(first, 0)] + ([turn(length - first, 2)] if parts == 2 else [])
-        return Segment(prompt_ids=words(3), turns=turns)
-
-    return Trajectory(
-        verdict=Verdict.of(reward),
-        stop=stop,
-        terminated=stop is Stop.TERMINATED,
-        segments=[segment() for _ in range(rows)],
-    )
-
-
-def groups(*, most_rows: int) -> list[Group]:
-    """Groups of four: mixed, solved, failed, with partial rewards, cut and overlong ones."""
-    draw = torch.Generator().manual_seed(11)
-    made: list[Group] = []
-    for number in range(GROUPS):
-        if number % 7 == 5:
-            rewards = [1.0] * 4
-        elif number % 7 == 6:
-            rewards = [0.0] * 4
-        elif number % 7 == 4:
-            rewards = [0.25, 1.0, 0.5, 0.0]
-        else:
-            rewards = [1.0, 0.0, 0.0, 1.0] if number % 2 else [1.0, 0.0, 0.0, 0.0]
-        played: list[Episode] = []
-        for place, reward in enumerate(rewards):
-            length = int(torch.randint(2, MAX_TOKENS + 1, (1,), generator=draw))
-            kind = (3 * number + place) % 8
-            stop = {0: Stop.LENGTH, 1: Stop.MAX_TURNS}.get(kind, Stop.TERMINATED)
-            rows = 1 + (number + 2 * place) % most_rows
-            one = rollout(draw, reward, length, stop, rows=rows)
-            played.append(Episode(task=str(number), trajectories=[one]))
-        made.append(Group(Task(id=str(number), split="train"), played, 0))
-    return made
-
+HERE = Path(__file__).parent / "recipes_reference"
+formulas, common = load(HERE / "formulas.py"), load(HERE / "rollouts.py")
 
 # --- the real trainer, watched --------------------------------------------------------------------
 
@@ -143,9 +46,9 @@ class Watched:
 
     def __init__(self, name: str, *, most_rows: int = 1) -> None:
         recipe = load_recipe(name)
-        self.algorithm = resolve(recipe, max_tokens=MAX_TOKENS)
-        self.plan = plan_updates(self.algorithm, groups=GROUPS).settings
-        self.policy: Any = LinearPolicy()
+        self.algorithm = resolve(recipe, max_tokens=common.MAX_TOKENS)
+        self.plan = plan_updates(self.algorithm, groups=common.GROUPS).settings
+        self.policy: Any = common.LinearPolicy()
         self.learner = Learner(
             self.policy,
             TrainerConfig(lr=0.05, max_grad_norm=1e9),
@@ -153,10 +56,10 @@ class Watched:
         )
         if self.learner.value_head is not None:
             draw = torch.Generator().manual_seed(7)
-            weight = 0.3 * torch.randn(1, FEATURES, generator=draw)
+            weight = 0.3 * torch.randn(1, common.FEATURES, generator=draw)
             self.learner.value_head.weight.data.copy_(weight)
         self.tracker = self._tracker(recipe.sampling.tracker)
-        self.groups = groups(most_rows=most_rows)
+        self.groups = common.groups(most_rows=most_rows)
         gathered = gather(self.groups)
         assert gathered is not None
         self.experience: Any = as_default(gathered)
@@ -179,7 +82,7 @@ class Watched:
         if settings is None:
             return None
         made = SuccessTracker(settings)
-        for number in range(GROUPS):
+        for number in range(common.GROUPS):
             made.begin(str(number), number % 5, 5)
         return made
 
@@ -254,7 +157,7 @@ class Reference:
             alpha=8 * (successes + 0.5) / 6,
             beta=8 * (5 - successes + 0.5) / 6,
             end_values=self.end_values(),
-            max_tokens=float(MAX_TOKENS),
+            max_tokens=float(common.MAX_TOKENS),
             mini_batch=partial(self.mini_batch, update),
         )
 
@@ -323,7 +226,7 @@ class Reference:
         """dL / d(matrix) and dL / d(value head), from dL / dlogp and dL / dvalue."""
         by_logp, by_value = slopes
         table = self.probabilities(self.watched.moments[update])
-        onehot = np.eye(VOCABULARY)[self.ids]
+        onehot = np.eye(common.VOCABULARY)[self.ids]
         by_logit = by_logp[..., None] * (onehot - table)
         policy = np.einsum("btv,btd->vd", by_logit, self.features)
         value = None if by_value is None else np.einsum("bt,btd->d", by_value, self.features)[None]
