@@ -140,7 +140,7 @@ class Reference:
         numbers = experience.groups.numpy()
         tasks = [int(task) for task in experience.tasks]
         successes = np.array([task % 5 for task in tasks], dtype=float)
-        return formulas.Step(
+        return formulas.PaperStep(
             rewards=experience.rewards.double().numpy(),
             owners=experience.rollouts.numpy(),
             earned=self.earned(),

@@ -1,6 +1,6 @@
 """One update of every recipe from its paper's formula, in NumPy float64 and without autograd.
 
-A function takes what a step knows (`Step`) and the mini-batches that are drawn from the groups its
+A function takes what a step knows (`PaperStep`) and the mini-batches that are drawn from the groups its
 filter keeps, and gives for each update the slope of the loss, dL / dlogp [B, T]. It knows nothing
 of `ludus`: means, spreads, clips and their derivatives are written out, each with its source.
 
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Step:
+class PaperStep:
     """What is known of a step before and while it learns."""
 
     rewards: Array
@@ -85,7 +85,7 @@ Slopes = tuple[Array, Array | None]
 # --- advantages ----------------------------------------------------------------------------------
 
 
-def centred(step: Step, r: Array) -> Array:
+def centred(step: PaperStep, r: Array) -> Array:
     """r_i - mean_g."""
     out = np.zeros_like(r)
     for g in step.names:
@@ -94,7 +94,7 @@ def centred(step: Step, r: Array) -> Array:
     return out
 
 
-def by_group_spread(step: Step, r: Array, eps: float) -> Array:
+def by_group_spread(step: PaperStep, r: Array, eps: float) -> Array:
     """(r_i - mean_g) / (std_g + eps), std with n - 1; equal rewards give 0."""
     out = centred(step, r)
     for g in step.names:
@@ -112,17 +112,17 @@ def whitened(x: Array, mask: Array) -> Array:
     return mask * (x - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)
 
 
-def differ(step: Step, r: Array) -> Flags:
+def differ(step: PaperStep, r: Array) -> Flags:
     """The rollouts of groups whose rewards are not all equal."""
     uneven = [g for g in step.names if len(set(r[step.of(g)].tolist())) > 1]
     return np.isin(step.groups, uneven)
 
 
-def everyone(step: Step) -> Flags:
+def everyone(step: PaperStep) -> Flags:
     return np.ones(len(step.rewards), dtype=np.bool_)
 
 
-def overlong(step: Step) -> Array:
+def overlong(step: PaperStep) -> Array:
     """DAPO, equation 13, with a fifth of the longest response as its cache."""
     cache = 0.2 * step.max_tokens
     free = step.max_tokens - cache
@@ -143,7 +143,7 @@ def dual_slope(a: Array, rho: Array, low: float, high: float, c: float) -> Array
     return np.where((a < 0) & (rho > c), 0.0, ppo_slope(a, rho, low, high))
 
 
-def sequence_slope(step: Step, a: Array, low: float, high: float) -> Array:
+def sequence_slope(step: PaperStep, a: Array, low: float, high: float) -> Array:
     """d/dlogp_t of -min(s A, clip(s) A), s = exp(mean_t log rho): PPO's slope in s, over n."""
     n = np.maximum(step.lengths, 1)
     s = np.exp(((step.now - step.old) * step.mask).sum(1) / n)
@@ -161,7 +161,7 @@ def over_answers(slope: Array, mask: Array) -> Array:
     return slope * mask / np.maximum(n, 1)[:, None] / (n > 0).sum()
 
 
-def ratio(step: Step) -> Array:
+def ratio(step: PaperStep) -> Array:
     return np.exp((step.now - step.old) * step.mask)
 
 
@@ -172,21 +172,21 @@ def column(x: Array) -> Array:
 # --- the recipes ----------------------------------------------------------------------------------
 
 
-def grpo(step: Step) -> Slopes:
+def grpo(step: PaperStep) -> Slopes:
     """DeepSeekMath, equation 3 without its KL term, section 4.1.2."""
     a = by_group_spread(step, step.rewards, 1e-6)
     slope = ppo_slope(column(a), ratio(step), 0.2, 0.2)
     return over_answers(slope, step.rows(everyone(step))), None
 
 
-def gspo(step: Step) -> Slopes:
+def gspo(step: PaperStep) -> Slopes:
     """GSPO, equations 5 to 7: the ratio of a sequence, the mean over sequences."""
     a = by_group_spread(step, step.rewards, 1e-6)
     mask = step.rows(everyone(step))
     return sequence_slope(step, a, 3e-4, 4e-4) * mask / (mask.sum(1) > 0).sum(), None
 
 
-def luspo(step: Step) -> Slopes:
+def luspo(step: PaperStep) -> Slopes:
     """TRL, loss_type luspo: GSPO's loss of a sequence times its length, the mean over all rows."""
     a = by_group_spread(step, step.rewards, 1e-4)
     mask = step.rows(everyone(step))
@@ -194,28 +194,28 @@ def luspo(step: Step) -> Slopes:
     return each * mask / (mask.sum(1) > 0).sum(), None
 
 
-def cispo(step: Step) -> Slopes:
+def cispo(step: PaperStep) -> Slopes:
     """MiniMax-M1, equations 4 and 5: sg[min(rho, 1.28)] A log pi, the token mean."""
     a = by_group_spread(step, step.rewards, 1e-6)
     weight = np.minimum(ratio(step), 1.28)
     return over_tokens(-weight * column(a), step.rows(everyone(step))), None
 
 
-def minimax_m1(step: Step) -> Slopes:
+def minimax_m1(step: PaperStep) -> Slopes:
     """The same, with DAPO's dynamic sampling and length penalty (section 3.1)."""
     a = by_group_spread(step, step.rewards + overlong(step), 1e-6)
     weight = np.minimum(ratio(step), 1.28)
     return over_tokens(-weight * column(a), step.rows(differ(step, step.rewards))), None
 
 
-def dapo(step: Step) -> Slopes:
+def dapo(step: PaperStep) -> Slopes:
     """DAPO, equations 8, 9, 11 (of right answers) and 13; the token mean of its script."""
     a = by_group_spread(step, step.rewards + overlong(step), 1e-6)
     slope = ppo_slope(column(a), ratio(step), 0.2, 0.28)
     return over_tokens(slope, step.rows(differ(step, step.rewards))), None
 
 
-def dler(step: Step) -> Slopes:
+def dler(step: PaperStep) -> Slopes:
     """dler_slurm.sh: what was cut earns 0, groups without a difference go, then
     reinforce_plus_plus_baseline: centred rewards, whitened over the tokens that are left.
     """
@@ -226,14 +226,14 @@ def dler(step: Step) -> Slopes:
     return over_tokens(slope, step.rows(kept)), None
 
 
-def dr_grpo(step: Step) -> Slopes:
+def dr_grpo(step: PaperStep) -> Slopes:
     """Understanding R1-Zero-like training: no spread; a sum over tokens by one constant length."""
     slope = ppo_slope(column(centred(step, step.rewards)), ratio(step), 0.2, 0.2)
     mask = step.rows(everyone(step))
     return slope * mask / (step.max_tokens * (mask.sum(1) > 0).sum()), None
 
 
-def rloo(step: Step) -> Slopes:
+def rloo(step: PaperStep) -> Slopes:
     """Back to basics: (r_i - mean of the others) times the score of the whole answer."""
     a = np.zeros_like(step.rewards)
     for i, g in enumerate(step.groups):
@@ -244,21 +244,21 @@ def rloo(step: Step) -> Slopes:
     return -column(a) * mask / (mask.sum(1) > 0).sum(), None
 
 
-def lite_ppo(step: Step) -> Slopes:
+def lite_ppo(step: PaperStep) -> Slopes:
     """Tricks or traps: the group's mean, the batch's spread, the token mean."""
     a = centred(step, step.rewards) / (step.rewards.std(ddof=1) + 1e-6)
     slope = ppo_slope(column(a), ratio(step), 0.2, 0.2)
     return over_tokens(slope, step.rows(everyone(step))), None
 
 
-def reinforce_pp(step: Step) -> Slopes:
+def reinforce_pp(step: PaperStep) -> Slopes:
     """REINFORCE++: returns-to-go, gamma 1, whitened over all tokens."""
     a = whitened(np.cumsum(step.earned[:, ::-1], axis=1)[:, ::-1] * step.mask, step.mask)
     slope = ppo_slope(a, ratio(step), 0.2, 0.2)
     return over_tokens(slope, step.rows(everyone(step))), None
 
 
-def ppo(step: Step) -> Slopes:
+def ppo(step: PaperStep) -> Slopes:
     """PPO, equations 7 and 11 (gamma 1, lambda .95; a sum that is cut ends in V(s_T)), whitened;
     the value's loss is .5 times half of the worse of two squared errors, the second within .2 of
     the old value.
@@ -282,7 +282,7 @@ def ppo(step: Step) -> Slopes:
     return over_tokens(slope, mask), over_tokens(0.5 * plain, mask)
 
 
-def spo(step: Step) -> Slopes:
+def spo(step: PaperStep) -> Slopes:
     """spo_ray_trainer.py: r - alpha / (alpha + beta), normalised over the batch; dual clip 10."""
     a = step.rewards - step.alpha / (step.alpha + step.beta)
     a = (a - a.mean()) / (a.std(ddof=1) + 1e-8)
@@ -290,7 +290,7 @@ def spo(step: Step) -> Slopes:
     return over_tokens(slope, step.rows(everyone(step))), None
 
 
-def otb(step: Step) -> Slopes:
+def otb(step: PaperStep) -> Slopes:
     """verl, the multi-turn optimal token baseline: B_t = sum_i r_i W_it / sum_i W_it over the rows
     of the group that have a t-th trained token, W_it the proxies summed up to it; beyond the second
     longest row, B = 0.
@@ -312,7 +312,7 @@ def otb(step: Step) -> Slopes:
     return over_tokens(slope, step.rows(everyone(step))), None
 
 
-def scale_rl(step: Step) -> Slopes:
+def scale_rl(step: PaperStep) -> Slopes:
     """ScaleRL, the objective of section 4: 0 < mean(r) < 1, A / std of all A that are left,
     sg[min(pi_train / pi_gen, 5)], the token mean of each prompt and the mean over prompts.
     """
@@ -328,7 +328,7 @@ def scale_rl(step: Step) -> Slopes:
     return slope, None
 
 
-def olmo_rl(step: Step) -> Slopes:
+def olmo_rl(step: PaperStep) -> Slopes:
     """open-instruct: centred rewards, min(old / mu, 2) times the clipped surrogate, token mean."""
     a = column(centred(step, step.rewards))
     rho_correction = np.minimum(np.exp((step.old - step.sampler) * step.mask), 2.0)
@@ -336,7 +336,7 @@ def olmo_rl(step: Step) -> Slopes:
     return over_tokens(slope, step.rows(differ(step, step.rewards))), None
 
 
-def supo(step: Step) -> Slopes:
+def supo(step: PaperStep) -> Slopes:
     """SUPO, equations 3 and 4 with its overlong mask: statistics are over rollouts, and every row
     of a rollout has its advantage.
     """
