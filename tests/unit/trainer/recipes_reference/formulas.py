@@ -1,8 +1,9 @@
 """One update of every recipe from its paper's formula, in NumPy float64 and without autograd.
 
-A function takes what a step knows (`PaperStep`) and the mini-batches that are drawn from the groups its
-filter keeps, and gives for each update the slope of the loss, dL / dlogp [B, T]. It knows nothing
-of `ludus`: means, spreads, clips and their derivatives are written out, each with its source.
+A function takes what a step knows (`PaperStep`) and the mini-batches that are drawn from the groups
+its filter keeps, and gives for each update the slope of the loss, dL / dlogp [B, T]. It knows
+nothing of `ludus`: means, spreads, clips and their derivatives are written out, each with its
+source.
 
 Axes: N rollouts, B rows, T tokens. A rollout is one row, but for SUPO's, which summaries cut into
 several; a row's `mask` has holes where a tool spoke.
