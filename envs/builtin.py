@@ -10,6 +10,7 @@ BUILTIN: dict[str, str] = {
     "ludus/ledger-v0": "ludus.envs.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.maths:Maths",
     "ludus/repair-v0": "ludus.envs.repair:CodeRepair",
+    "ludus/research-v0": "ludus.envs.research:Research",
     "ludus/search-v0": "ludus.envs.search:Search",
     "ludus/sql-v0": "ludus.envs.sql:Sql",
     "ludus/tally-v0": "ludus.envs.tally:Tally",

@@ -1,0 +1,117 @@
+"""Reports about a world whose truth is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from ludus.envs import make_async
+from ludus.envs.fiction import build_world
+from ludus.envs.research.reports import Reading, read_report
+from ludus.envs.research.topics import Topic, draw_topic, facts_of
+from ludus.errors import ConfigError
+from ludus.rewards.judge import read_rubric
+
+WORLD = build_world(0, 240)
+PERSON = next(one for one in WORLD.realm("train") if len(facts_of(one)) == 6)
+TOPIC = Topic(
+    f"Write a short report on what is known about {PERSON.name}.",
+    (PERSON.name,),
+    tuple(facts_of(PERSON)),
+)
+TOWN = PERSON.links["born_in"]
+ELSEWHERE = next(
+    one.name for one in WORLD.realm("train") if one.kind == "town" and one.name != TOWN
+    and one.name not in PERSON.links.values()
+)  # fmt: skip
+
+
+def read(text: str) -> Reading:
+    return read_report(text, TOPIC, WORLD)
+
+
+def test_a_fact_counts_where_its_subject_is_named_or_cited() -> None:
+    assert read(f"{PERSON.name} was born in {TOWN}.").stated == 1
+    assert read(f"Born in {TOWN} [{PERSON.name}].").stated == 1
+    assert read(f"Somebody was born in {TOWN}.").stated == 0
+
+
+def test_only_the_page_that_says_so_is_a_citation() -> None:
+    right = read(f"{PERSON.name} was born in {TOWN} [{PERSON.name}].")
+    wrong = read(f"{PERSON.name} was born in {TOWN} [{ELSEWHERE}].")
+    assert (right.cited, wrong.cited) == (1, 0)
+    assert right.truth(0.2) == pytest.approx(1 / 6)
+    assert wrong.truth(0.2) == pytest.approx(0.8 / 6)
+
+
+def test_a_false_claim_costs_a_fact() -> None:
+    said = read(f"{PERSON.name} was born in {TOWN}. {PERSON.name} lives in {ELSEWHERE}.")
+    assert (said.stated, said.false) == (1, 1)
+    assert said.truth(0.0) == 0.0
+    assert read(f"{PERSON.name} was born in 1234.").false == 1
+
+
+def test_naming_everything_earns_nothing() -> None:
+    everybody = ", ".join(WORLD.entities)
+    assert read(f"{PERSON.name} knows {everybody}.").truth(0.2) == 0.0
+
+
+def test_a_fact_may_be_said_the_other_way_round() -> None:
+    assert read(f"{TOWN} is where {PERSON.name} was born.").stated == 1
+
+
+def test_citing_everything_earns_nothing() -> None:
+    cited = "".join(f"[{name}]" for name in WORLD.entities)
+    said = f"{', '.join(PERSON.links.values())} {cited}."
+    assert read(said).cited == 0
+
+
+def test_saying_a_fact_twice_counts_once() -> None:
+    assert read(f"{PERSON.name} comes from {TOWN}. " * 5).stated == 1
+
+
+def test_a_report_is_read_up_to_its_limit() -> None:
+    late = "word " * 5000 + f"{PERSON.name} was born in {TOWN}."
+    assert read(late).stated == 0
+
+
+@pytest.mark.parametrize("pages", [1, 2, 4])
+def test_topics_lead_from_page_to_page(pages: int) -> None:
+    import random
+
+    for seed in range(50):
+        topic = draw_topic(WORLD, "test", random.Random(seed), pages=pages)
+        assert 1 <= len(topic.pages) <= pages
+        assert len(set(topic.pages)) == len(topic.pages)
+        assert {fact.subject for fact in topic.facts} == set(topic.pages)
+        assert all(WORLD.entities[page].split == "test" for page in topic.pages)
+
+
+async def test_the_gold_is_a_rubric_that_the_experts_report_meets() -> None:
+    env = make_async("ludus/research-v0", pages=1)
+    observation, _ = await env.reset(seed=3)
+    rubric = read_rubric(env.env.gold())
+    assert len(rubric.items) >= 3
+    assert "fact" not in str(observation)
+    await env.close()
+
+
+async def test_without_a_reward_of_its_own_the_truth_is_a_metric() -> None:
+    env = make_async("ludus/research-v0", reward="none")
+    await env.reset(seed=3)
+    _, reward, terminated, _, info = await env.step("It is not known.")
+    assert (reward, terminated) == (0.0, True)
+    assert info["verdict"].metrics["truth"] == 0.0
+    await env.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"pages": 0}, {"pages": 9}, {"reward": "rubric"}, {"cite_weight": 2.0}, {"topk": 0}],
+)
+async def test_settings_that_cannot_work_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        make_async("ludus/research-v0", **options)
+
+
+def test_facts_are_worded_for_a_judge() -> None:
+    assert f"the year of birth of {PERSON.name}" in {fact.about for fact in facts_of(PERSON)}
