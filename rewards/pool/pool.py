@@ -27,7 +27,6 @@ from .outcome import Fate, Outcome
 from .processes import Template, Worker
 
 logger = logging.getLogger(__name__)
-WALL_FACTOR = 3.0
 TRIES = 2
 ENDING_S = 1.0
 """How long a worker whose connection broke may take to be seen dead."""
@@ -43,7 +42,11 @@ class Limits:
     workers: int = 0
     """Requests scored at once; 0 means one per CPU, at most four."""
     cpu_s: float = 2.0
-    """CPU seconds for one item; its wall limit is three times that, over all tries."""
+    """CPU seconds for one item."""
+    wall_factor: float = 3.0
+    """Wall limit of an item, over all tries, as a multiple of its CPU seconds: how busy the machine
+    may be before an item is `late`.
+    """
     memory_bytes: int = 512 << 20
     """Memory of a worker above what the warm template uses."""
     spares: int = 1
@@ -60,12 +63,13 @@ class Limits:
     def __post_init__(self) -> None:
         if (
             self.cpu_s <= 0
+            or self.wall_factor < 1
             or self.memory_bytes < 16 << 20
             or min(self.workers, self.spares) < 0
             or self.chunk < 1
         ):
             raise ConfigError(
-                f"pool limits that cannot work: {self!r}; cpu_s > 0, "
+                f"pool limits that cannot work: {self!r}; cpu_s > 0, wall_factor >= 1, "
                 "memory_bytes >= 16 MiB, chunk >= 1"
             )
 
@@ -165,7 +169,7 @@ class WorkerPool:
             _settle(job, Outcome(Fate.REFUSED, reason="the pool was closed"))
         for lane in self._lanes:
             if lane is not threading.current_thread():
-                lane.join(timeout=WALL_FACTOR * self.limits.cpu_s + 5)
+                lane.join(timeout=self.limits.wall_factor * self.limits.cpu_s + 5)
         with self._starting:
             while self._spares:
                 self._spares.pop().close()
@@ -220,7 +224,7 @@ class WorkerPool:
 
     def _exchange(self, worker: Worker, pending: deque[_Job]) -> Worker | None:
         """Send the chunk, settle replies as they come; returns the worker if it is still good."""
-        worker.sock.settimeout(WALL_FACTOR * self.limits.cpu_s)
+        worker.sock.settimeout(self.limits.wall_factor * self.limits.cpu_s)
         try:
             channel.send(
                 worker.sock, [{"request": job.request, "cpu_s": job.cpu_s} for job in pending]
@@ -231,7 +235,7 @@ class WorkerPool:
         while pending:
             job = pending[0]
             if not job.wall_limit:
-                job.wall_limit = time.monotonic() + WALL_FACTOR * job.cpu_s
+                job.wall_limit = time.monotonic() + self.limits.wall_factor * job.cpu_s
             try:
                 outcome = _outcome(channel.receive(worker.sock, deadline=job.wall_limit), worker)
             except (TimeoutError, channel.ChannelClosed) as error:
@@ -268,7 +272,7 @@ class WorkerPool:
         if death.by_cpu_timer or (late and used >= 0.95 * job.cpu_s):
             end = Outcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time")
         elif late:
-            given = f"{WALL_FACTOR * job.cpu_s:g} s, of which it ran {used:.2f} s"
+            given = f"{self.limits.wall_factor * job.cpu_s:g} s, of which it ran {used:.2f} s"
             end = Outcome(Fate.LATE, reason=f"no answer in {given}: the machine is too busy")
         elif died_alone and death.signal == signal.SIGKILL:
             job.kills += 1

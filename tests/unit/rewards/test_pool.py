@@ -72,7 +72,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
     folder = tmp_path_factory.mktemp("scorer")
     (folder / "pool_scorer.py").write_text(SCORER)
     sys.path.insert(0, str(folder))
-    made = WorkerPool("pool_scorer:score", limits=Limits(workers=1, cpu_s=0.3))
+    # a wall limit that a busy machine keeps too
+    made = WorkerPool("pool_scorer:score", limits=Limits(workers=1, cpu_s=0.3, wall_factor=150))
     made.submit("start").result(timeout=60)
     yield made
     made.close()
@@ -81,7 +82,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
 
 def test_values_come_back_in_order(pool: WorkerPool) -> None:
     futures = [pool.submit({"n": n}) for n in range(200)]
-    assert [future.result(timeout=30).value for future in futures] == [{"n": n} for n in range(200)]
+    assert [future.result(timeout=120).value for future in futures] == [
+        {"n": n} for n in range(200)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,21 +100,20 @@ def test_values_come_back_in_order(pool: WorkerPool) -> None:
         ("kill -9", Fate.KILLED, "out of memory"),
         ("spin, then kill -9", Fate.KILLED, "out of memory"),
         ("bug", Fate.RAISED, "a bug"),
-        ("sleep", Fate.LATE, "too busy"),
     ],
 )
 def test_a_loss_is_laid_on_whoever_caused_it(
     request_: str, fate: Fate, reason: str, pool: WorkerPool
 ) -> None:
-    outcome = pool.submit(request_).result(timeout=30)
+    outcome = pool.submit(request_).result(timeout=120)
     assert outcome.fate is fate, outcome
     assert reason in outcome.reason
-    assert pool.submit("next").result(timeout=30).value == "next"
+    assert pool.submit("next").result(timeout=120).value == "next"
 
 
 def test_a_hung_item_costs_only_itself(pool: WorkerPool) -> None:
     futures = [pool.submit(item) for item in (1, "spin", 2, 3, "crash", 4)]
-    fates = [future.result(timeout=30).fate for future in futures]
+    fates = [future.result(timeout=120).fate for future in futures]
     assert fates == [Fate.DONE, Fate.LIMIT, Fate.DONE, Fate.DONE, Fate.CRASHED, Fate.DONE]
 
 
@@ -230,9 +232,13 @@ def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
 
 
 def test_a_late_item_is_not_run_again_past_its_wall_limit(pool: WorkerPool, tmp_path: Path) -> None:
+    """`pool` has put the scorer on the path."""
+    late = WorkerPool("pool_scorer:score", limits=Limits(workers=1, cpu_s=1.0, wall_factor=1.0))
     log = tmp_path / "starts"
-    assert pool.submit({"sleep, noted in": str(log)}).result(timeout=30).fate is Fate.LATE
-    assert pool.submit("next").result(timeout=30).value == "next"
+    outcome = late.submit({"sleep, noted in": str(log)}).result(timeout=60)
+    late.close()
+    assert outcome.fate is Fate.LATE
+    assert "too busy" in outcome.reason
     assert log.read_text() == "started\n"
 
 
