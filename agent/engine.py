@@ -5,10 +5,13 @@ Implementations live in `ludus.trainer.engines`; this page is all that the agent
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+
+from ludus.errors import BrokenGeneration
 
 from .trajectory import Finish
 
@@ -39,6 +42,36 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     finish: Finish
     versions: list[int]
     """The weight version behind each id."""
+
+
+def refuse_broken(generation: Generation, budget: int) -> None:
+    """Refuse an answer that no training row can be made from.
+
+    Args:
+        generation: of an engine.
+        budget: tokens that were asked for.
+
+    Raises:
+        BrokenGeneration: ids, log-probabilities and versions do not go together, a log-probability
+            is not finite, or the answer was cut though tokens were left.
+    """
+    ids, logprobs = len(generation.ids), len(generation.logprobs)
+    if ids != logprobs or ids != len(generation.versions):
+        raise BrokenGeneration(
+            f"the engine gave {ids} tokens with {logprobs} log-probabilities and "
+            f"{len(generation.versions)} versions; each token needs one of both"
+        )
+    broken = [one for one in generation.logprobs if not math.isfinite(one)]
+    if broken:
+        raise BrokenGeneration(
+            f"{len(broken)} of {ids} log-probabilities of the engine are not finite ({broken[0]}): "
+            "its weights may be broken"
+        )
+    if ids > budget or (generation.finish is Finish.LENGTH and ids < budget):
+        raise BrokenGeneration(
+            f"the engine stopped for length after {ids} tokens, and {budget} were asked for: its "
+            "own limit is another than the one it told (Engine.max_length)"
+        )
 
 
 class Engine(Protocol):

@@ -15,7 +15,7 @@ from statistics import fmean
 import msgspec
 
 from ludus.envs.gym import Playable
-from ludus.envs.tasks import Task
+from ludus.envs.tasks import Task, distinct
 from ludus.errors import ConfigError
 from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 
@@ -25,6 +25,8 @@ from .trajectory import Episode, Stop
 
 logger = logging.getLogger(__name__)
 PAGE = 500
+LOOKED = 16
+"""Tasks that are looked at for each that is wanted, where a set repeats its problems."""
 CLOSE_TIMEOUT_S = 5.0
 
 
@@ -48,22 +50,42 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
-    """The first `count` tasks of a split, or all.
+    """The first `count` tasks of a split that are different problems, or all. Fewer than `count`
+    are told by a warning: a set without end is looked through as far as `LOOKED` times `count`.
 
     Raises:
         UnknownTask: no such split.
         ConfigError: it has no tasks.
     """
     tasks: list[Task] = []
-    while len(tasks) < count:
+    seen: set[str] = set()
+    looked = 0
+    while len(tasks) < count and looked < LOOKED * count:
         limit = min(PAGE, count - len(tasks))
-        page = await session.task_page(split, offset=len(tasks), limit=limit)
-        tasks += page.tasks
+        page = await session.task_page(split, offset=looked, limit=limit)
+        tasks += distinct(page.tasks, seen)
+        looked += len(page.tasks)
         if len(page.tasks) < limit:
             break
     if not tasks:
         raise ConfigError(f"split {split!r} of {session.id} has no tasks")
+    if len(tasks) < count:
+        logger.warning(too_few(session.id, split, wanted=count, found=len(tasks), looked=looked))
     return tasks
+
+
+def too_few(env_id: str, split: str, *, wanted: int, found: int, looked: int) -> str:
+    """What is told where fewer tasks are played than were asked for.
+
+    >>> too_few("a-v0", "test", wanted=8, found=3, looked=3)
+    "split 'test' of a-v0 has 3 tasks, and 8 were asked for: each is played once"
+    """
+    has = f"split {split!r} of {env_id} has {found}"
+    if looked > found:
+        has = f"{looked} tasks of split {split!r} of {env_id} are {found} different problems"
+    else:
+        has += " tasks"
+    return f"{has}, and {wanted} were asked for: each is played once"
 
 
 async def evaluate(
@@ -79,7 +101,7 @@ async def evaluate(
     on_start: Callable[[int], None] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
-    """Play each of the first `tasks` tasks `samples` times.
+    """Play each of the first `tasks` different problems `samples` times.
 
     Args:
         open_session: a new session; each of the `concurrency` players has its own.

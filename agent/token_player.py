@@ -15,7 +15,7 @@ from ludus.messages import Message
 
 from .chat import ChatFormat
 from .context import ContextManager, History, Reopen, WriteSummary, read_summary
-from .engine import Generation
+from .engine import Generation, refuse_broken
 from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 
@@ -252,6 +252,7 @@ class TokenPlayer:
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
         span = Span(turn.kind, budget, seed, shows_newest)
         generation = await self._speaker.speak(self._ids, span)
+        refuse_broken(generation, budget)
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
         turn.versions, turn.finish = generation.versions, generation.finish
         complete = generation.finish is Finish.STOP

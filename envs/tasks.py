@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -29,6 +29,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
     """For generated tasks: the number everything about the task is drawn from."""
     difficulty: float | None = None
+    problem: str = ""
+    """Equal in two tasks that are the same problem under two ids, as a generator may draw the same
+    twice: an evaluation counts a problem once. Empty where the id already says which it is.
+    """
 
     def rng(self, seed: int | None = None) -> random.Random:
         """Randomness fixed by the task, or by the task and an episode's seed."""
@@ -36,6 +40,34 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             f"{self.split}\x00{self.id}" if seed is None else f"{self.split}\x00{self.id}\x00{seed}"
         )
         return random.Random(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+
+def distinct(tasks: Iterable[Task], seen: set[str] | None = None) -> Iterator[Task]:
+    """The tasks that are not a problem that came before.
+
+    Args:
+        tasks: in order.
+        seen: problems that came before; those that come now are added.
+
+    >>> twice = [Task(id=name, split="test", problem="1+1") for name in ("test/0", "test/1")]
+    >>> [task.id for task in distinct(twice)]
+    ['test/0']
+    """
+    met = set() if seen is None else seen
+    for task in tasks:
+        key = f"problem {task.problem}" if task.problem else f"id {task.id}"
+        if key not in met:
+            met.add(key)
+            yield task
+
+
+def digest_of(*parts: str) -> str:
+    """A short name for a problem made of `parts`.
+
+    >>> digest_of("1+1") == digest_of("1+1") != digest_of("1+2")
+    True
+    """
+    return hashlib.blake2b("\x00".join(parts).encode(), digest_size=8).hexdigest()
 
 
 class TaskSet(Protocol):

@@ -114,7 +114,7 @@ def passes(
     a number; they are never split.
     """
     part: list[int] = []
-    for unit in _units(lengths, rows, together):
+    for unit in units(lengths, rows, together):
         if part and (len(part) + len(unit)) * int(lengths[unit].max()) > tokens:
             yield torch.tensor(part)
             part = []
@@ -123,8 +123,8 @@ def passes(
         yield torch.tensor(part)
 
 
-def _units(lengths: Tensor, rows: Tensor, together: Tensor | None) -> list[list[int]]:
-    """What is not split, by its longest row."""
+def units(lengths: Tensor, rows: Tensor, together: Tensor | None) -> list[list[int]]:
+    """The rows that are not split from each other, by the longest of them; see `passes`."""
     ordered: list[int] = rows[lengths[rows].argsort()].tolist()
     if together is None:
         return [[row] for row in ordered]

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UpdateRefused
 
 from .engines.models import CausalLM, save_model
 
@@ -33,7 +33,17 @@ def save_checkpoint(
     *,
     keep: int,
 ) -> Path:
-    """Write the checkpoint of `step`, and remove all but the newest `keep`."""
+    """Write the checkpoint of `step`, and remove all but the newest `keep`.
+
+    Raises:
+        UpdateRefused: the weights are not finite; nothing is written, and nothing removed.
+    """
+    broken = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
+    if broken:
+        raise UpdateRefused(
+            f"the weights of step {step} are not finite ({', '.join(broken[:3])}"
+            f"{', ...' if len(broken) > 3 else ''}): no checkpoint is written, the older ones stay"
+        )
     target = folder / f"step-{step:06d}"
     partial = folder / f".partial-{step:06d}"
     shutil.rmtree(partial, ignore_errors=True)

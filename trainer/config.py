@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,13 +81,17 @@ class TrainerConfig:
     """Optimizer updates on each batch of rollouts, its groups shared out among them; 0 is what the
     recipe says (ludus recipes), with no more mini-batches than rollout.tasks_per_step.
     """
+    max_refused: int = 3
+    """Refused updates in a row that end the run: an update whose loss or gradient is not finite is
+    not made.
+    """
     tokens_per_pass: int = 16_384
     """Most padded tokens in one forward pass; smaller needs less memory, the gradient is the
     same.
     """
 
     def __post_init__(self) -> None:
-        for name in ("lr", "max_grad_norm", "tokens_per_pass"):
+        for name in ("lr", "max_grad_norm", "max_refused", "tokens_per_pass"):
             _positive(f"trainer.{name}", getattr(self, name))
         for name in ("weight_decay", "warmup_steps", "updates_per_step"):
             _not_negative(f"trainer.{name}", getattr(self, name))
@@ -125,6 +130,8 @@ class RewardConfig:
 
     def __post_init__(self) -> None:
         _positive("reward.timeout_s", self.timeout_s)
+        if not math.isfinite(self.weight) or not self.weight:
+            raise ConfigError(f"reward.weight must be finite and not 0, got {self.weight}")
         if self.token and "#" not in self.name:
             raise ConfigError(
                 f"reward {self.name!r} is a verifier of this process: reward.token would change "
@@ -307,6 +314,8 @@ def _require(env: str, model: ModelConfig) -> None:
 def _positive(name: str, value: float) -> None:
     if not value > 0:  # NaN too
         raise ConfigError(f"{name} must be positive, got {value}")
+    if math.isinf(value):
+        raise ConfigError(f"{name} must be finite, got {value}")
 
 
 def _not_negative(name: str, value: float) -> None:

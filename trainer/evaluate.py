@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ludus.agent import Episode
+from ludus.agent.evaluation import LOOKED, too_few
 from ludus.envs import Task
+from ludus.envs.tasks import distinct
 
 from .rollout.collect import Collector
 from .rollout.source import EnvSource
@@ -18,6 +21,8 @@ class Evaluation:
     """Scores of some tasks, with the failed episodes apart: they are nobody's zero."""
 
     episodes: list[Episode]
+    note: str = ""
+    """What a person should know of the tasks; empty is nothing."""
 
     @property
     def rewards(self) -> list[float]:
@@ -26,10 +31,10 @@ class Evaluation:
         return [verdict.reward for verdict in verdicts if verdict.reward is not None]
 
     @property
-    def mean(self) -> float:
-        """Mean reward; NaN if every episode failed."""
+    def mean(self) -> float | None:
+        """Mean reward; None if every episode failed."""
         rewards = self.rewards
-        return sum(rewards) / len(rewards) if rewards else math.nan
+        return sum(rewards) / len(rewards) if rewards else None
 
     @property
     def failed(self) -> int:
@@ -37,32 +42,73 @@ class Evaluation:
         return len(self.episodes) - len(self.rewards)
 
     @property
-    def standard_error(self) -> float:
-        """Of the mean; NaN below two episodes."""
-        rewards = self.rewards
-        if len(rewards) < 2:
-            return math.nan
-        spread = sum((reward - self.mean) ** 2 for reward in rewards) / (len(rewards) - 1)
+    def standard_error(self) -> float | None:
+        """Of the mean; None, unknown, below two episodes."""
+        rewards, mean = self.rewards, self.mean
+        if mean is None or len(rewards) < 2:
+            return None
+        spread = sum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)
         return math.sqrt(spread / len(rewards))
+
+    @property
+    def told(self) -> str:
+        """The mean with its standard error, in words: `0.500 ± 0.118 (18 episodes)`."""
+        count = len(self.rewards)
+        failed = f", {self.failed} failed" if self.failed else ""
+        if self.mean is None:
+            return f"unknown (0 episodes{failed})"
+        error = self.standard_error
+        spread = "error unknown from one episode" if error is None else f"± {error:.3f}"
+        return f"{self.mean:.3f} {spread} ({count} episode{'s' * (count != 1)}{failed})"
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """For `metrics.jsonl`: `eval/mean` and `eval/standard_error` where they are known,
+        `eval/episodes` (with a reward), `eval/failed`.
+        """
+        known = {"eval/mean": self.mean, "eval/standard_error": self.standard_error}
+        found = {name: value for name, value in known.items() if value is not None}
+        return found | {
+            "eval/episodes": float(len(self.rewards)),
+            "eval/failed": float(self.failed),
+        }
 
 
 async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 0) -> Evaluation:
-    """Play `count` tasks of `split`, once each.
+    """Play `count` different problems of `split`, once each.
 
     The same split and count are the same tasks, whatever the seed of the run: results compare
     across runs.
     """
-    tasks = await held_out(collector.source, split, count)
+    tasks, note = await held_out(collector.source, split, count)
     groups = await collector.collect(tasks, group_size=1, seed=seed)
-    return Evaluation([episode for group in groups for episode in group.episodes])
+    found = Evaluation([episode for group in groups for episode in group.episodes], note)
+    if not note and len(found.rewards) == 1:
+        note = "held-out tasks: the error of a mean is unknown from one episode; raise eval.tasks"
+    return Evaluation(found.episodes, note)
 
 
-async def held_out(source: EnvSource, split: str, count: int) -> Sequence[Task]:
-    """The first `count` tasks of a finite split, evenly spread over it; the first of an endless
-    one.
+async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[Task], str]:
+    """`count` tasks that are different problems: evenly spread over a finite split, the first of an
+    endless one. Fewer, where there are no more, and what to tell of it.
     """
     size = await source.size(split)
+    tasks: list[Task] = []
+    seen: set[str] = set()
+    looked = 0
+    for index in _order(size, count):
+        tasks += distinct(await source.tasks(split, [index]), seen)
+        looked += 1
+        if len(tasks) == count:
+            return tasks, ""
+    note = too_few(source.id, split, wanted=count, found=len(tasks), looked=looked)
+    return tasks, f"held-out tasks: {note}"
+
+
+def _order(size: int | None, count: int) -> Iterator[int]:
+    """Indices to look at: those spread evenly first, then the rest."""
     if size is None:
-        return await source.tasks(split, list(range(count)))
+        return iter(range(LOOKED * count))
     stride = max(1, size // count)
-    return await source.tasks(split, list(range(0, size, stride))[:count])
+    rest = (index for index in range(size) if index % stride)
+    return itertools.chain(range(0, size, stride), rest)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ludus.agent import Stop, Trajectory
+from ludus.agent import Episode, Stop, Trajectory
 from ludus.agent.trajectory import TRUNCATED
 
 from .batch import Batch, Row, pad
@@ -54,6 +54,8 @@ class Experience:
     """[M] int: the trajectory of each state."""
     tasks: tuple[str, ...] = ()
     """N ids: what each trajectory played."""
+    episodes: tuple[Episode, ...] = ()
+    """N: the episode of each trajectory."""
 
 
 def gather(groups: Sequence[Group]) -> Experience | None:
@@ -62,8 +64,8 @@ def gather(groups: Sequence[Group]) -> Experience | None:
     A trajectory that is out of the baseline is out altogether: without a reward there is nothing to
     credit.
     """
-    kept: list[tuple[int, Trajectory]] = [
-        (index, trajectory)
+    kept: list[tuple[int, Episode, Trajectory]] = [
+        (index, episode, trajectory)
         for index, group in enumerate(groups)
         for episode in group.episodes
         for trajectory in episode.trajectories
@@ -71,26 +73,29 @@ def gather(groups: Sequence[Group]) -> Experience | None:
     ]
     rows: list[RewardedRow] = []
     owners: list[int] = []
-    for number, (_, trajectory) in enumerate(kept):
+    for number, (_, _, trajectory) in enumerate(kept):
         made = rewarded_rows(trajectory)
         rows += made
         owners += [number] * len(made)
     if not rows:
         return None
     batch = pad([one.row for one in rows])
-    cut = {n: state for n, (_, one) in enumerate(kept) if (state := _state_after(one)) is not None}
+    cut = {
+        n: state for n, (_, _, one) in enumerate(kept) if (state := _state_after(one)) is not None
+    }
     return Experience(
-        rewards=torch.tensor([trajectory.verdict.unwrap() for _, trajectory in kept]),
-        groups=torch.tensor([index for index, _ in kept]),
-        truncated=torch.tensor([trajectory.stop in CUT for _, trajectory in kept]),
-        excluded=torch.tensor([trajectory.exclude_from_loss for _, trajectory in kept]),
+        rewards=torch.tensor([trajectory.verdict.unwrap() for _, _, trajectory in kept]),
+        groups=torch.tensor([index for index, _, _ in kept]),
+        truncated=torch.tensor([trajectory.stop in CUT for _, _, trajectory in kept]),
+        excluded=torch.tensor([trajectory.exclude_from_loss for _, _, trajectory in kept]),
         rollouts=torch.tensor(owners),
         batch=batch,
         turn_rewards=_padded([one.rewards for one in rows], 0),
         turns=_padded([one.turns for one in rows], UNTRAINED),
         states=pad(list(cut.values())) if cut else None,
         states_of=torch.tensor(list(cut), dtype=torch.long),
-        tasks=tuple(groups[index].task.id for index, _ in kept),
+        tasks=tuple(groups[index].task.id for index, _, _ in kept),
+        episodes=tuple(episode for _, episode, _ in kept),
     )
 
 

@@ -7,15 +7,19 @@ changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .batch import Batch, passes
+from ludus.errors import UpdateRefused
+
+from .batch import Batch, passes, units
 from .config import TrainerConfig
 from .engines.models import CausalLM
+from .guard import broken_units, is_finite, told
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
 from .precision import at_least_float32
 from .schedule import learning_rate
@@ -100,21 +104,44 @@ class Learner:
         Returns:
             `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
             weight no update is made.
+
+        Raises:
+            UpdateRefused: the loss or the gradient is not finite; weights and optimizer are as
+                before, and the error names the rows.
         """
-        self.optimizer.zero_grad(set_to_none=True)
         idle = torch.zeros(len(batch), dtype=torch.bool) if idle is None else idle
-        total, weight = self._resting(batch, rows[idle[rows]], loss)
         left = rows[~idle[rows]]
-        for part in passes(batch.lengths, left, self.config.tokens_per_pass, together):
-            one = batch.take(part).to(self.model.device)
-            part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
-            if part_sum.requires_grad:
-                part_sum.backward()
-            total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+
+        def backward(those: Tensor) -> tuple[float, float]:
+            """Leave the gradient of `those` rows in the parameters; the sum and the weight."""
+            self.optimizer.zero_grad(set_to_none=True)
+            total, weight = 0.0, 0.0
+            for part in passes(batch.lengths, those, self.config.tokens_per_pass, together):
+                one = batch.take(part).to(self.model.device)
+                part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
+                if part_sum.requires_grad:
+                    part_sum.backward()
+                total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+            return total, weight
+
+        resting, resting_weight = self._resting(batch, rows[idle[rows]], loss)
+        total, weight = backward(left)
+        total, weight = total + resting, weight + resting_weight
         made = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
         if weight == 0:
             return {"loss": 0.0, "grad_norm": 0.0, **made}
-        return {"loss": total / weight, "grad_norm": self._step(weight), **made}
+        norm = self._clipped_norm(weight)
+        if fault := told(total / weight, norm):
+
+            def breaks(those: list[int]) -> bool:
+                loss_sum, _ = backward(torch.tensor(those))
+                return not (math.isfinite(loss_sum) and is_finite(self._parameters()))
+
+            found = broken_units(units(batch.lengths, left, together), breaks)
+            self.optimizer.zero_grad(set_to_none=True)
+            raise UpdateRefused(fault, found)
+        self._step()
+        return {"loss": total / weight, "grad_norm": norm, **made}
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
         """Log-probabilities, and entropies if asked for, of the trained tokens; only their
@@ -239,17 +266,19 @@ class Learner:
         part_sum, part_weight = loss(one, Predicted(zero, zero))
         return float(part_sum), float(part_weight)
 
-    def _step(self, weight: float) -> float:
+    def _clipped_norm(self, weight: float) -> float:
+        """Divide the gradient by `weight` and clip it; its norm before that."""
         parameters = self._parameters()
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad /= weight
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
+        return float(torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm))
+
+    def _step(self) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
         self.optimizer.step()
         self.updates += 1
-        return float(norm)
 
 
 def _logp(every: Tensor, chosen: Tensor) -> Tensor:

@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ludus.agent import Episode
 
 from .evaluate import Evaluation
+from .notice_board import Told
 
 
 class ProgressWatcher:
@@ -65,11 +67,12 @@ class ProgressWatcher:
 
     def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
         """Say how held-out tasks went."""
-        failed = f", {evaluation.failed} failed" if evaluation.failed else ""
-        self.console.print(
-            f"held-out tasks after step {step}: [bold]{evaluation.mean:.3f}[/bold] "
-            f"± {evaluation.standard_error:.3f} ({len(evaluation.rewards)} episodes{failed})"
-        )
+        self.console.print(f"held-out tasks after step {step}: {evaluation.told}")
+
+    def on_notice(self, told: Told) -> None:
+        """Show what a person should hear."""
+        at = f" at step {told.step}" if told.step else ""
+        self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(told.text)}")
 
 
 def numbers_line(metrics: Mapping[str, float]) -> str:
@@ -78,7 +81,8 @@ def numbers_line(metrics: Mapping[str, float]) -> str:
     >>> numbers_line({"reward/mean": 0.5, "tokens_per_s": 1234.0})
     'reward 0.500  1,234 tok/s'
     """
-    parts = [f"reward {metrics.get('reward/mean', float('nan')):.3f}"]
+    reward = metrics.get("reward/mean")
+    parts = ["no reward" if reward is None else f"reward {reward:.3f}"]
     parts.append(f"{metrics.get('tokens_per_s', 0.0):,.0f} tok/s")
     if "wire/steps" in metrics:
         parts.append(

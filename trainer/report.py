@@ -14,7 +14,11 @@ from pathlib import Path
 from ludus.agent import Episode, Turn
 from ludus.metrics import read_metrics
 
+from .notice_board import counts_of, read_notices
 from .run_folder import read_episodes
+
+OF_STEPS = ("episode/count",)
+"""Metrics that every step has, and nothing else."""
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -53,6 +57,7 @@ def write_report(
         _numbers({**_held_out(rows), **(facts or {})}),
         "<h2>Reward of the training rollouts</h2>",
         _curve(rows),
+        _notices(folder, rows),
         _before_and_after(folder),
         "<h2>Settings</h2><details open><summary>config.toml</summary><pre>",
         html.escape(settings.read_text(encoding="utf-8")) if settings.exists() else "",
@@ -69,12 +74,38 @@ def write_report(
 
 
 def _held_out(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    steps = [row["step"] for row in rows if "eval/mean" in row]
-    known = dict(_series(rows, "eval/mean"))
-    ends = [("before", steps[0])] if steps else []
-    if len(steps) > 1:
-        ends.append(("after", steps[-1]))
-    return {f"held-out reward {name}": f"{known[at]:.3f}" for name, at in ends if at in known}
+    found = [row for row in rows if "eval/failed" in row or "eval/mean" in row]
+    ends = [("before", found[0])] if found else []
+    if len(found) > 1:
+        ends.append(("after", found[-1]))
+    return {
+        f"held-out reward {name}": _reward_told(row) for name, row in ends if "eval/mean" in row
+    }
+
+
+def _reward_told(row: Mapping[str, float]) -> str:
+    """A mean with its standard error, where they are known."""
+    mean, error = row["eval/mean"], row.get("eval/standard_error")
+    if error is None:
+        return f"{mean:.3f} (error unknown)" if row.get("eval/episodes") == 1 else f"{mean:.3f}"
+    return f"{mean:.3f} ± {error:.3f}"
+
+
+def _notices(folder: Path, rows: Sequence[Mapping[str, float]]) -> str:
+    """What the run was told, once each: the newest text, and in how many steps it held."""
+    newest = {told.name: told for told in read_notices(folder)}
+    if not newest:
+        return ""
+    counts, steps = counts_of(rows), sum(any(name in row for name in OF_STEPS) for row in rows)
+    lines = [
+        f"<li>{html.escape(told.text)} <b>{_held(counts.get(told.name, 0), steps)}</b></li>"
+        for told in newest.values()
+    ]
+    return f"<h2>Notices</h2><ul>{''.join(lines)}</ul>"
+
+
+def _held(count: int, steps: int) -> str:
+    return f"In {count} of {steps} steps." if count else ""
 
 
 def _series(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
@@ -98,7 +129,7 @@ def _curve(rows: Sequence[Mapping[str, float]]) -> str:
     """The mean reward by step as a line, held-out means as dots."""
     rewards, held_out = _series(rows, "reward/mean"), _series(rows, "eval/mean")
     if not rewards:
-        finished = any("reward/mean" in row for row in rows)
+        finished = any(row["step"] > 0 for row in rows)
         return f"<p>{'No step has a reward' if finished else 'No step was finished'}.</p>"
     values = [value for _, value in rewards + held_out]
     low, high = min(0.0, *values), max(1.0, *values)

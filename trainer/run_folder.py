@@ -2,23 +2,29 @@
 
 config.toml       the settings, whole
 metrics.jsonl     one line a step
+notices.jsonl     what a person was told; see `notices.py`
 episodes/         whole episodes, one a line
+refused/          the rows of updates that were not made
 checkpoints/      see `checkpoint.py`
 tensorboard/
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import torch
 
 from ludus.agent import Episode
 from ludus.config import as_table, to_toml
 from ludus.errors import ConfigError
 from ludus.metrics import MetricsLog, cut_back
+
+from .guard import Refusal
+from .notice_board import FILE as NOTICES
 
 
 class _Writer(Protocol):
@@ -47,6 +53,7 @@ class RunFolder:
         self.path = folder
         self.checkpoints = folder / "checkpoints"
         self.episodes = folder / "episodes"
+        self.refused = folder / "refused"
         _claim(folder, resume=resume_at is not None)
         try:
             self.episodes.mkdir(parents=True, exist_ok=True)
@@ -77,6 +84,27 @@ class RunFolder:
         path.write_bytes(b"".join(line + b"\n" for line in lines))
         return path
 
+    def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
+        """Write what updates that were not made would have been made from: the rows to
+        `refused/step-NNNNNN.pt`, their episodes to `episodes/refused-NNNNNN.jsonl`.
+        """
+        self.refused.mkdir(exist_ok=True)
+        rows = [
+            {
+                "reason": one.reason,
+                "episodes": one.names,
+                "ids": one.batch.ids,
+                "mask": one.batch.mask,
+                "sampler_logp": one.batch.sampler_logp,
+                "lengths": one.batch.lengths,
+                **one.batch.extra,
+            }
+            for one in refusals
+        ]
+        torch.save(rows, self.refused / f"step-{step:06d}.pt")
+        episodes = [episode for one in refusals for episode in one.episodes]
+        return self.keep_episodes(f"refused-{step:06d}", episodes)
+
     def has_episodes(self, name: str) -> bool:
         """Whether `episodes/NAME.jsonl` was written."""
         return (self.episodes / f"{name}.jsonl").exists()
@@ -84,7 +112,8 @@ class RunFolder:
     def _take_back(self, step: int) -> None:
         """Remove what belongs to steps after `step`."""
         cut_back(self.path / "metrics.jsonl", step)
-        for path in self.episodes.glob("*-*.jsonl"):
+        cut_back(self.path / NOTICES, step)
+        for path in [*self.episodes.glob("*-*.jsonl"), *self.refused.glob("*-*.pt")]:
             number = path.stem.rpartition("-")[2]
             if number.isdigit() and int(number) > step:
                 path.unlink()

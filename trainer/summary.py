@@ -6,7 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ludus.agent import Trajectory, TurnKind
+from ludus.agent import Finish, Trajectory, TurnKind
 from ludus.metrics import Stopwatch
 from ludus.rewards.pool import fates_of
 
@@ -20,8 +20,8 @@ def summarize_step(
     watch: Stopwatch,
     wire: Mapping[str, float],
 ) -> dict[str, float]:
-    """One flat table: `reward/*`, `episode/*`, `stop/*`, `kind/*` (act, summary, fold),
-    `context/*`, `update/*`, `time/*`, `wire/*`.
+    """One flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary, fold),
+    `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
     """
     trajectories = [
         trajectory
@@ -34,6 +34,7 @@ def summarize_step(
     return {
         **_rewards(trajectories),
         **_episodes(groups, trajectories),
+        **_groups(groups),
         **_kinds(trajectories),
         **_context(trajectories),
         **{f"update/{name}": value for name, value in update.items()},
@@ -97,13 +98,51 @@ def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> di
     return numbers | {f"episode/{name}": total / count for name, total in totals.items()}
 
 
+def _groups(groups: Sequence[Group]) -> dict[str, float]:
+    """How groups are: `group/count`, `group/tasks` (different ones), and shares: `group/lone`
+    (fewer than two rewards), `group/equal` (two or more, all the same), `group/identical` (two or
+    more rollouts, all of the same tokens).
+    """
+    lone, equal, identical = 0, 0, 0
+    for group in groups:
+        played = [one for episode in group.episodes for one in episode.trajectories]
+        rewards = [one.verdict.reward for one in played if one.verdict.reward is not None]
+        said = {tuple(tuple(turn.out_ids) for turn in one.turns) for one in played if one.turns}
+        lone += len(rewards) < 2
+        equal += len(rewards) > 1 and min(rewards) == max(rewards)
+        identical += len(played) > 1 and len(said) == 1
+    count = len(groups)
+    return {
+        "group/count": float(count),
+        "group/tasks": float(len({group.task.id for group in groups})),
+        "group/lone": lone / count,
+        "group/equal": equal / count,
+        "group/identical": identical / count,
+    }
+
+
+def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
+    """Why episodes have no reward, with how many, the commonest first."""
+    verdicts = [
+        one.verdict
+        for group in groups
+        for episode in group.episodes
+        for one in episode.trajectories
+    ]
+    said = (f"{one.status}: {one.detail:.120}" for one in verdicts if not one.ok)
+    return dict(Counter(said).most_common())
+
+
 def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Tokens an episode and entropy by kind of span.
 
     The entropy is the mean of `-logprob` over sampled tokens, in nats: without bias at the sampling
     temperature.
     """
+    acts = [turn for one in trajectories for turn in one.turns if turn.kind is TurnKind.ACT]
     numbers: dict[str, float] = {}
+    if acts:
+        numbers["turn/cut"] = statistics.fmean(turn.finish is Finish.LENGTH for turn in acts)
     for kind in TurnKind:
         spans = [turn for one in trajectories for turn in one.turns if turn.kind is kind]
         tokens = sum(len(turn.out_ids) for turn in spans)

@@ -6,7 +6,6 @@ The loop below is the whole algorithm; each line is one module of this folder.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,20 +15,20 @@ from typing import Protocol
 import torch
 
 from ludus.agent import Episode
-from ludus.errors import TrainingFailed
-from ludus.metrics import Stopwatch
+from ludus.errors import TrainingFailed, UpdateRefused
+from ludus.metrics import Stopwatch, read_metrics
 
 from .checkpoint import save_checkpoint
 from .config import TrainConfig
 from .evaluate import Evaluation, evaluate
 from .experience import gather
+from .notice_board import FILE as NOTICES_FILE, PREFIX, NoticeBoard, counts_of
+from .notices import StepFacts, notices_of
 from .pool import TaskPool
 from .rollout import Group
 from .setup import Parts, assemble
-from .summary import summarize_step, summarize_survey
+from .summary import reasons_without_reward, summarize_step, summarize_survey
 from .whole import whole
-
-logger = logging.getLogger(__name__)
 
 MAX_REFILLS = 4
 """Rounds of more tasks a recipe with `sampling.refill` may ask for in one step."""
@@ -70,8 +69,6 @@ async def train(config: TrainConfig, *, watcher: Watcher | None = None) -> Resul
         ConfigError: the settings cannot work; nothing has been spent.
     """
     parts = await assemble(config)
-    for note in parts.notes:
-        logger.warning(note)
     try:
         return await _Run(parts, watcher).loop()
     finally:
@@ -84,6 +81,9 @@ class _Run:
         self.config = parts.config
         self.watcher = watcher
         self.step = parts.first_step
+        metrics = parts.folder.path / "metrics.jsonl"
+        told = counts_of(read_metrics(metrics)) if metrics.exists() else {}
+        self.notices = NoticeBoard(parts.folder.path / NOTICES_FILE, watcher, told)
         self._stand = parts.tasks.state()
         """Of the task stream after the last finished step; a step that is cut short is
         played again.
@@ -92,6 +92,7 @@ class _Run:
     async def loop(self) -> Result:
         """The main loop."""
         interrupted = False
+        self.notices.post(self.step, {f"plan {n}": note for n, note in enumerate(self.parts.notes)})
         try:
             if self.due_evaluation():  # at the start, or where a run was cut off before it
                 await self.evaluate()
@@ -105,8 +106,11 @@ class _Run:
                 await self.keep(groups)
         except asyncio.CancelledError:
             interrupted = True
-        except Exception:
-            self.save()  # the weights stand at the last whole step
+        except Exception as error:
+            try:
+                self.save()  # the weights stand at the last whole step
+            except UpdateRefused as broken:
+                error.add_note(str(broken))
             raise
         return Result(self.parts.folder.path, self.save(), self.step, interrupted)
 
@@ -164,12 +168,48 @@ class _Run:
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
         self._stand = self.parts.tasks.state()
         numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
+        found = self.notice(groups, numbers)
+        numbers |= {f"{PREFIX}{name}": 1.0 for name in found}
         self.parts.folder.log(self.step, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
+        self.notices.post(self.step, found)
+        self.refuse_more()
+
+    def notice(self, groups: Sequence[Group], numbers: Mapping[str, float]) -> dict[str, str]:
+        """What a person should hear of this step, by name; refused updates are kept to look at."""
+        refusals, kept = self.parts.updater.refusals, ""
+        if refusals:
+            kept = str(self.parts.folder.keep_refused(self.step, refusals))
+        return notices_of(
+            StepFacts(
+                numbers=numbers,
+                config=self.config,
+                recipe=self.parts.updater.algorithm.recipe,
+                reasons=reasons_without_reward(groups),
+                refusals=tuple(one.told(kept) for one in refusals),
+            )
+        )
+
+    def refuse_more(self) -> None:
+        """Stop where updates are refused one after the other.
+
+        Raises:
+            UpdateRefused: `trainer.max_refused` in a row were.
+        """
+        updater = self.parts.updater
+        if updater.refused_in_a_row < self.config.trainer.max_refused:
+            return
+        raise UpdateRefused(
+            f"{updater.refused_in_a_row} updates in a row were refused, the last at step "
+            f"{self.step}: {updater.refusals[-1].reason}. The weights are those of the last update "
+            f"that was made; look at {self.parts.folder.refused}, and lower trainer.lr, or mend "
+            "what is not finite"
+        )
 
     def update(self, groups: list[Group]) -> dict[str, float]:
         """Learn from them; nothing is learned from a step in which every episode failed."""
+        self.parts.updater.refusals = []
         experience = gather(groups)
         if experience is None:
             return {}
@@ -204,8 +244,10 @@ class _Run:
         settings = self.config.eval
         found = await evaluate(self.parts.evaluator, settings.split, settings.tasks)
         refuse_failure(found.episodes)
-        self.parts.folder.log(self.step, {"eval/mean": found.mean, "eval/failed": found.failed})
+        self.parts.folder.log(self.step, found.numbers)
         self.parts.folder.keep_episodes(f"eval-{self.step:06d}", found.episodes)
+        if found.note:
+            self.notices.post(self.step, {"evaluation": found.note})
         if self.watcher:
             self.watcher.on_evaluation(self.step, found)
 

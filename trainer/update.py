@@ -11,16 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UpdateRefused
 
 from .algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
 from .batch import Batch
 from .experience import Experience, gather, prompt_tokens, responses_of
+from .guard import Refusal, refuse_broken
 from .learner import Learner, Predicted
 from .places import refuse_misplaced
 from .recipes import Algorithm, options_for
 from .rollout.collect import Group
 from .tracker import SuccessTracker
+from .update_numbers import dropped_shares, movement_numbers, sampler_gap, signal_shares
 
 PROVIDED = frozenset(
     {
@@ -104,6 +106,10 @@ class Updater:
         self.epochs = epochs
         self._moves: list[RatioStatistics] = []
         self._value_scale = 1.0
+        self.refusals: list[Refusal] = []
+        """Of the last step."""
+        self.refused_in_a_row = 0
+        """Updates since the last one that was made."""
 
     def kept_groups(self, groups: Sequence[Group]) -> int:
         """How many of `groups` pass the recipe's filter."""
@@ -114,49 +120,56 @@ class Updater:
         return len(experience.groups[kept].unique())
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
-        """Learn from the experience of one step.
+        """Learn from the experience of one step. What is not finite makes no update: see
+        `refusals`.
 
         Returns:
-            Metrics: those of `Learner.update` averaged over the updates, `updates` (how many were
-            made), `zero_advantage` (share of trajectories without a signal), `old_sampler_gap`
-            (mean distance in nats between learner and sampler) where both are known, and how far
-            the policy moved from the old one: `ratio_mean`, `ratio_min`, `ratio_max`, `clip_low`,
-            `clip_high`, `kl`.
+            Metrics: those of `Learner.update` averaged over the updates, `updates` and `refused`
+            (how many were made, and were not), `zero_advantage` (share of rows without a signal),
+            and those of `update_numbers`.
         """
-        batch, metrics = self._credited(experience, generator)
+        self.refusals = []
+        try:
+            batch, metrics = self._credited(experience, generator)
+        except UpdateRefused as error:
+            self._refuse(error, experience, experience.batch)
+            return {"refused": 1.0, "updates": 0.0}
         drift = self._drift(experience)
         idle = self._idle(batch)
         metrics["zero_advantage"] = float(idle.float().mean())
         made: list[dict[str, float]] = []
         for rows in self._shares(batch, generator):
-            made.append(
-                self.learner.update(
-                    batch,
-                    rows,
-                    self._loss,
-                    idle=idle,
-                    together=batch.extra["groups"] if self.algorithm.compares else None,
-                    entropy="entropy" in self.algorithm.needs,
+            moves = len(self._moves)
+            try:
+                made.append(
+                    self.learner.update(
+                        batch,
+                        rows,
+                        self._loss,
+                        idle=idle,
+                        together=batch.extra["groups"] if self.algorithm.compares else None,
+                        entropy="entropy" in self.algorithm.needs,
+                    )
                 )
-            )
-        for name in made[0]:
+                self.refused_in_a_row = 0
+            except UpdateRefused as error:
+                del self._moves[moves:]
+                self._refuse(error, experience, batch)
+        for name in made[0] if made else ():
             metrics[name] = sum(one[name] for one in made) / len(made)
-        metrics["tokens"] *= len(made)
-        metrics["updates"] = float(len(made))
-        return metrics | self._movement() | self._remember(experience, batch, drift)
+        if made:
+            metrics["tokens"] *= len(made)
+        metrics |= {"updates": float(len(made)), "refused": float(len(self.refusals))}
+        moved, self._moves = movement_numbers(self._moves), []
+        return metrics | moved | self._remember(experience, batch, drift)
 
-    def _movement(self) -> dict[str, float]:
-        """Ratio and clip statistics over the passes of a step: means, and the extremes."""
-        moves, self._moves = self._moves, []
-        if not moves:
-            return {}
-        numbers = {
-            name: sum(float(getattr(move, name)) for move in moves) / len(moves)
-            for name in ("ratio_mean", "clip_low", "clip_high", "kl")
-        }
-        numbers["ratio_min"] = min(float(move.ratio_min) for move in moves)
-        numbers["ratio_max"] = max(float(move.ratio_max) for move in moves)
-        return numbers
+    def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
+        """Keep what is needed to look at an update that was not made."""
+        self.refused_in_a_row += 1
+        rows = torch.tensor(error.rows or range(len(batch)))
+        rollouts = experience.rollouts[rows].unique().tolist()
+        episodes = [experience.episodes[rollout] for rollout in rollouts]
+        self.refusals.append(Refusal(str(error), batch.take(rows), episodes))
 
     def _credited(
         self, experience: Experience, generator: torch.Generator | None = None
@@ -167,6 +180,9 @@ class Updater:
         shaped = self._shaped(experience)
         kept = self._kept(experience, shaped)
         known = self._known(experience)
+        refuse_broken(
+            {**known, "rewards": experience.rewards, "shaped rewards": shaped}, batch, rollouts
+        )
         read = {name: known[name] for name in _CREDITED if name in known}
         by_sampler = {_SHORT.get(name, name): known[name] for name in _CORRECTED if name in known}
         if "weights" in algorithm.advantage_fn.optional:
@@ -184,6 +200,7 @@ class Updater:
             turns=experience.turns,
             **read,
         )
+        refuse_broken({"advantages": credit.advantages, "returns": credit.returns}, batch, rollouts)
         trained = kept & ~experience.excluded
         corrected = algorithm.correct(
             batch.mask * trained[rollouts].unsqueeze(1),
@@ -208,7 +225,17 @@ class Updater:
         )
         ready = ready.with_extra(**self._of_whole_batch(ready, known))
         self._value_scale = self._weight_of_values(ready)
-        return ready, _gap(known.get("old_logp"), batch)
+        refuse_broken({"weights": corrected.weights}, ready, rollouts)
+        return ready, {
+            **sampler_gap(known.get("old_logp"), batch),
+            **dropped_shares(
+                experience,
+                kept,
+                ready,
+                overlong_in_loss=algorithm.recipe.algorithm.overlong.in_loss,
+            ),
+            **signal_shares(ready),
+        }
 
     def _shaped(self, experience: Experience) -> Tensor:
         tokens = experience.batch.mask.sum(1)
@@ -369,10 +396,3 @@ class Updater:
             order = names[torch.randperm(len(names), generator=generator)]
             shares += [share for share in order.tensor_split(self.updates) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]
-
-
-def _gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
-    if old_logp is None:
-        return {}
-    gap = ((old_logp - batch.sampler_logp).abs() * batch.mask).sum() / batch.mask.sum()
-    return {"old_sampler_gap": float(gap)}

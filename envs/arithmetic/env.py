@@ -12,6 +12,7 @@ Splits share no expression: a digest of its text says which split one belongs to
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
@@ -20,7 +21,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 
 from ..protocol import TextEnv
-from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
+from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet, digest_of
 from ..tools import ToolResult, tool
 from .expressions import OPERATORS, Expression, evaluate, generate, split_of
 
@@ -47,15 +48,22 @@ class Fault(StrEnum):
 class ArithmeticTasks(GeneratedTasks):
     """One expression per seed; difficulty is its number of operations."""
 
-    def __init__(self, split: str, operations: tuple[int, int]) -> None:
+    def __init__(
+        self, split: str, operations: tuple[int, int], expression_of: Callable[[Task], Expression]
+    ) -> None:
         super().__init__(split)
         self.operations = operations
+        self._expression_of = expression_of
 
     def at(self, index: int) -> Task:
         """The task at `index`."""
         task = super().at(index)
         return Task(
-            id=task.id, split=task.split, seed=task.seed, difficulty=float(self.operations_of(task))
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=float(self.operations_of(task)),
+            problem=digest_of(self._expression_of(task).text),
         )
 
     def operations_of(self, task: Task) -> int:
@@ -117,18 +125,22 @@ class Arithmetic(TextEnv):
 
     def tasks(self, split: str) -> TaskSet:
         """Endless, disjoint by split."""
-        return ArithmeticTasks(split, self.operations)
+        return ArithmeticTasks(split, self.operations, self._expression_of)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Show the expression of the task."""
-        operations = ArithmeticTasks(self.task.split, self.operations).operations_of(self.task)
-        rng = random.Random(f"expression/{self.task.seed}")
-        self.expression = self._draw(rng, operations, self.task.split)
+        self.expression = self._expression_of(self.task)
         self.last_result = None
         self._slips = self.rng.random() < self.demo_fault_rate and self.demo_fault is not Fault.NONE
         return self.expression.text, {}
+
+    def _expression_of(self, task: Task) -> Expression:
+        """The expression of a task."""
+        tasks = ArithmeticTasks(task.split, self.operations, self._expression_of)
+        rng = random.Random(f"expression/{task.seed}")
+        return self._draw(rng, tasks.operations_of(task), task.split)
 
     def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
         """The first expression drawn that belongs to `split`."""

@@ -11,7 +11,7 @@ from ludus.errors import ConfigError
 from ludus.messages import user
 
 from ..splits import split_of
-from ..tasks import GeneratedTasks, Task
+from ..tasks import GeneratedTasks, Task, digest_of
 from ..tools import ToolSpec
 from .catalogue import FUNCTIONS, Function, Slot
 from .matching import OMITTED, Expected
@@ -82,7 +82,13 @@ class _Tasks(GeneratedTasks):
     def at(self, index: int) -> Task:
         """The task at `index`."""
         task = super().at(index)
-        return msgspec.structs.replace(task, difficulty=self._problems.problem(task).difficulty)
+        drawn = self._problems.problem(task)
+        offered = sorted(function.name for function in drawn.functions)
+        return msgspec.structs.replace(
+            task,
+            difficulty=drawn.difficulty,
+            problem=digest_of(drawn.messages[0].text, *offered),
+        )
 
 
 def _ask(function: Function, rng: random.Random) -> tuple[str, Expected]:

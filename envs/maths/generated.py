@@ -40,7 +40,14 @@ class _Tasks(GeneratedTasks):
     def at(self, index: int) -> Task:
         """The task at `index`."""
         task = super().at(index)
-        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=draw(task).difficulty)
+        drawn = draw(task)
+        return Task(
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=drawn.difficulty,
+            problem=digest(drawn.question),
+        )
 
 
 def draw(task: Task) -> Problem:

@@ -16,6 +16,7 @@ the token budget. Splits share no task: a digest of its text says which split on
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -33,15 +34,27 @@ MOST_DRAWS = 10_000
 class TallyTasks(GeneratedTasks):
     """One list of digits per seed; difficulty is its length."""
 
-    def __init__(self, split: str, items: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        split: str,
+        items: tuple[int, int],
+        digits_of: Callable[[Task], tuple[int, ...]],
+    ) -> None:
         super().__init__(split)
+        self._digits_of = digits_of
         self.items = items
 
     def at(self, index: int) -> Task:
         """The task at `index`."""
         task = super().at(index)
         difficulty = float(self.items_of(task))
-        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=difficulty)
+        return Task(
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=difficulty,
+            problem=labelled(self._digits_of(task)),
+        )
 
     def items_of(self, task: Task) -> int:
         """How many digits `task` has."""
@@ -95,14 +108,13 @@ class Tally(TextEnv):
 
     def tasks(self, split: str) -> TaskSet:
         """Endless, disjoint by split."""
-        return TallyTasks(split, self.items)
+        return TallyTasks(split, self.items, self._digits_of)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Show the letters with their digits."""
-        count = TallyTasks(self.task.split, self.items).items_of(self.task)
-        self.digits = self._draw(random.Random(f"digits/{self.task.seed}"), count, self.task.split)
+        self.digits = self._digits_of(self.task)
         return labelled(self.digits), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -127,6 +139,11 @@ class Tally(TextEnv):
         sums = [total % self.base for total in accumulate(self.digits)]
         steps = zip(LETTERS, self.digits, sums, strict=False)
         return "".join(f"{letter}{digit}{total}" for letter, digit, total in steps) + ","
+
+    def _digits_of(self, task: Task) -> tuple[int, ...]:
+        """The digits of a task."""
+        count = TallyTasks(task.split, self.items, self._digits_of).items_of(task)
+        return self._draw(random.Random(f"digits/{task.seed}"), count, task.split)
 
     def _draw(self, rng: random.Random, count: int, split: str) -> tuple[int, ...]:
         """The first digits drawn that belong to `split`."""

@@ -15,8 +15,10 @@
     + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
     + BudgetExceeded         (RuntimeError)     the tokens a model's client may use are spent
     + StaleWeights           (RuntimeError)     an engine does not sample from its weights
+    + BrokenGeneration       (RuntimeError)     an engine's answer cannot be trained on
     + TrainingFailed         (RuntimeError)     nothing can be learned: every episode of a step
     failed
+      - UpdateRefused                           an update would have spoilt the weights
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -157,10 +159,33 @@ class StaleWeights(LudusError, RuntimeError):
     """
 
 
+class BrokenGeneration(LudusError, RuntimeError):
+    """What an engine sampled cannot be trained on: its numbers are not finite, or do not go
+    together. The episode is played again, or left out.
+    """
+
+
 class TrainingFailed(LudusError, RuntimeError):
     """Every episode of a step or evaluation failed, each tried several times; the message says
     why most did.
     """
+
+
+class UpdateRefused(TrainingFailed):
+    """An update was not made, since its loss, its gradient or what it is made from is not finite.
+    The weights and the optimizer stand where they stood.
+
+    Args:
+        message: what is not finite.
+        rows: of the batch, those at fault; empty where nothing tells them apart.
+    """
+
+    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+        self.rows = tuple(rows)
+        super().__init__(message, self.rows)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class CheckFailed(LudusError, AssertionError):

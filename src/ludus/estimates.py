@@ -19,7 +19,9 @@ class Estimate(msgspec.Struct, frozen=True):
     high: float
 
     def cells(self) -> tuple[str, str]:
-        """The number and its interval, as a table shows them."""
+        """The number and its interval, as a table shows them; one of a single task is unknown."""
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return f"{self.value:.3f}", "unknown from one task"
         return f"{self.value:.3f}", f"{self.low:.3f} to {self.high:.3f}"
 
 

@@ -22,8 +22,9 @@ class MetricsLog:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Append the numbers of a step."""
-        line = msgspec.json.encode({"step": step, "time": round(time.time(), 3), **numbers})
+        """Append the numbers of a step; one that is not finite is left out, for JSON has none."""
+        known = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        line = msgspec.json.encode({"step": step, "time": round(time.time(), 3), **known})
         with self.path.open("ab") as file:
             file.write(line + b"\n")
 

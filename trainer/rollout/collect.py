@@ -98,7 +98,9 @@ class Collector:
             ]
         rollouts = [one.result() for one in playing]
         episodes = [episode for episode, _ in rollouts]
-        await self.scorer.score_group(episodes)
+        longest_s = max((episode.wall_s for episode in episodes), default=0.0)
+        left_s = self.limits.episode_timeout_s - longest_s
+        await self.scorer.score_group(episodes, left_s=left_s)
         return Group(task, episodes, sum(retries for _, retries in rollouts))
 
     async def _rollout(
@@ -120,7 +122,8 @@ class Collector:
             attempt += 1
             await asyncio.sleep(BACKOFF_S * 2**attempt)
         episode.group, episode.index, episode.split = group, index, task.split
-        await self.scorer.score(episode)
+        left_s = self.limits.episode_timeout_s - episode.wall_s
+        await self.scorer.score(episode, left_s=left_s)
         if done is not None:
             done(episode)
         return episode, attempt

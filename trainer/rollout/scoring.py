@@ -1,7 +1,8 @@
 """Rewards besides the environment's own: verifiers, as soon as an episode ends.
 
 The pieces are composed into one verdict whose `parts` show each. One piece that is not ok makes the
-whole not ok: half a reward would be a wrong reward.
+whole not ok: half a reward would be a wrong reward. A verifier that says it is unavailable is asked
+again, within the time of the episode.
 """
 
 from __future__ import annotations
@@ -9,17 +10,28 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
+import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ludus.agent import Episode, Trajectory
+from ludus.errors import Overloaded, RemoteError
 from ludus.messages import Message
 from ludus.rewards import GroupVerifier, Sample, Verifier
-from ludus.verdict import Verdict
+from ludus.verdict import Status, Verdict
 
 logger = logging.getLogger(__name__)
+
+MOST_ASKED_AGAIN = 2
+"""Times a verifier that is unavailable is asked again about one answer."""
+BACKOFF_S = 0.5
+"""The mean wait before it is asked the second time; twice that before the third."""
+RETRIES, GAVE_UP = "verifier_retries", "verifier_gave_up"
+"""Metrics of a trajectory: how often its verifiers were asked again, and whether in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +51,25 @@ class Scorer:
         self.single = [one for one in verifiers if not isinstance(one.verifier, GroupVerifier)]
         self.grouped = [one for one in verifiers if isinstance(one.verifier, GroupVerifier)]
 
-    async def score(self, episode: Episode) -> None:
-        """Add what each verifier that looks at one answer says."""
+    async def score(self, episode: Episode, *, left_s: float = math.inf) -> None:
+        """Add what each verifier that looks at one answer says.
+
+        Args:
+            episode: has been played.
+            left_s: of its time; a verifier is not asked again once that is over.
+        """
+        deadline = time.monotonic() + left_s
         for trajectory in episode.trajectories:
             for one in self.single:
                 if trajectory.verdict.ok:
-                    sample = as_sample(trajectory)
-                    _add(trajectory, one, await _ask(one, partial(one.verifier.score, sample)))
+                    call = partial(one.verifier.score, as_sample(trajectory))
+                    answer = await _insist(one, call, deadline)
+                    _count([trajectory], answer)
+                    _add(trajectory, one, _one_each(one, answer.said, 1)[0])
 
-    async def score_group(self, episodes: Sequence[Episode]) -> None:
-        """Add what each verifier that compares the answers of a group says."""
+    async def score_group(self, episodes: Sequence[Episode], *, left_s: float = math.inf) -> None:
+        """Add what each verifier that compares the answers of a group says; see `score`."""
+        deadline = time.monotonic() + left_s
         every = [trajectory for episode in episodes for trajectory in episode.trajectories]
         for one in self.grouped:
             trajectories = [trajectory for trajectory in every if trajectory.verdict.ok]
@@ -56,8 +77,9 @@ class Scorer:
                 return
             assert isinstance(one.verifier, GroupVerifier)
             samples = [as_sample(trajectory) for trajectory in trajectories]
-            judged = await _ask(one, partial(one.verifier.score_group, samples))
-            verdicts = _one_each(one, judged, len(trajectories))
+            answer = await _insist(one, partial(one.verifier.score_group, samples), deadline)
+            _count(trajectories, answer)
+            verdicts = _one_each(one, answer.said, len(trajectories))
             for trajectory, verdict in zip(trajectories, verdicts, strict=True):
                 _add(trajectory, one, verdict)
 
@@ -76,23 +98,80 @@ def as_sample(trajectory: Trajectory) -> Sample:
     return Sample(prompt=opening, response=said, gold=trajectory.gold)
 
 
-async def _ask(one: WeightedVerifier, call: Callable[[], Any]) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    said: Any
+    """A verdict, or one for each answer of a group."""
+    retries: int = 0
+    wait_s: float = 0.0
+    """Before it should be asked again, as it said itself."""
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether asking again may help."""
+        said: Any = [self.said] if isinstance(self.said, Verdict) else self.said
+        return any(one.status is Status.UNAVAILABLE and one.retryable for one in said)
+
+
+async def _insist(one: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
+    """Ask a verifier, and again while it is unavailable and there is time."""
+    answer = await _ask(one, call, one.timeout_s)
+    for again in range(1, MOST_ASKED_AGAIN + 1):
+        if not answer.unavailable:
+            break
+        wait_s = max(answer.wait_s, again * BACKOFF_S) * random.uniform(1.0, 1.5)
+        left_s = deadline - time.monotonic() - wait_s
+        if left_s <= 0:
+            break
+        await asyncio.sleep(wait_s)
+        answer = await _ask(one, call, min(one.timeout_s, left_s), retries=again)
+    return answer
+
+
+async def _ask(
+    one: WeightedVerifier, call: Callable[[], Any], timeout_s: float, *, retries: int = 0
+) -> _Answer:
     """Call a verifier and wait for it; what it raises, and lateness, are verdicts.
 
     A plain method runs on a thread, unless it says that it never blocks.
     """
+    clock = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(one.timeout_s):
+        async with clock:
             light = getattr(one.verifier, "never_blocks", False) or inspect.iscoroutinefunction(
                 getattr(one.verifier, "score", None)
             )
             made = call() if light else await asyncio.to_thread(call)
-            return await made if inspect.isawaitable(made) else made
-    except TimeoutError:
-        return Verdict.unavailable(f"{one.name}: no verdict within {one.timeout_s:g} s")
+            return _Answer(_read(one, await made if inspect.isawaitable(made) else made), retries)
     except Exception as error:
+        why = f"{one.name}: {type(error).__name__}: {error}"
+        if isinstance(error, RemoteError) and error.retryable:
+            wait_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
+            return _Answer(Verdict.unavailable(why), retries, wait_s)
+        if isinstance(error, TimeoutError):
+            late = f"{one.name}: no verdict within {timeout_s:g} s" if clock.expired() else why
+            return _Answer(Verdict.unavailable(late), retries)
         logger.exception("verifier %s failed", one.name)
-        return Verdict.error(f"{one.name}: {type(error).__name__}: {error}")
+        return _Answer(Verdict.error(why), retries)
+
+
+def _read(one: WeightedVerifier, said: Any) -> Any:
+    """What a verifier returned: a verdict, or a list of them; anything else is its bug."""
+    if isinstance(said, Verdict):
+        return said
+    if isinstance(said, Sequence) and all(isinstance(each, Verdict) for each in said):
+        return said
+    return Verdict.error(f"{one.name} gave {said!r:.80}, which is no verdict")
+
+
+def _count(trajectories: Sequence[Trajectory], answer: _Answer) -> None:
+    """Note how often a verifier was asked again, on the first of the trajectories it was about."""
+    first = trajectories[0].metrics
+    if answer.retries:
+        first[RETRIES] = first.get(RETRIES, 0.0) + answer.retries
+    if answer.unavailable:
+        for trajectory in trajectories:
+            trajectory.metrics[GAVE_UP] = 1.0
 
 
 def _one_each(one: WeightedVerifier, judged: Any, count: int) -> list[Verdict]:
@@ -109,13 +188,22 @@ def _one_each(one: WeightedVerifier, judged: Any, count: int) -> list[Verdict]:
 def _add(trajectory: Trajectory, one: WeightedVerifier, verdict: Verdict) -> None:
     before = trajectory.verdict
     if verdict.reward is None:
-        trajectory.verdict = verdict
-        trajectory.exclude_from_loss = trajectory.exclude_from_baseline = True
+        _leave_out(trajectory, verdict)
+        return
+    total = before.unwrap() + one.weight * verdict.reward
+    if not math.isfinite(total):
+        _leave_out(trajectory, Verdict.error(f"{one.name}: the reward of all parts is {total}"))
         return
     name = one.name if one.name not in before.parts else f"reward:{one.name}"
     trajectory.verdict = Verdict.of(
-        before.unwrap() + one.weight * verdict.reward,
+        total,
         verdict.detail or before.detail,
         parts={**before.parts, name: (verdict.reward, one.weight)},
         metrics={**before.metrics, **verdict.metrics},
     )
+
+
+def _leave_out(trajectory: Trajectory, verdict: Verdict) -> None:
+    """Nobody can say what it is worth."""
+    trajectory.verdict = verdict
+    trajectory.exclude_from_loss = trajectory.exclude_from_baseline = True

@@ -97,7 +97,7 @@ def test_lost_episodes_are_no_part_of_the_demos_numbers() -> None:
 
 def test_means_of_nothing_are_left_out_of_a_report(tmp_path: Path) -> None:
     run = folder(tmp_path)
-    run.log(0, {"eval/mean": math.nan})
+    run.log(0, {"eval/mean": math.nan, "eval/failed": 4.0})
     run.log(1, {"reward/mean": math.nan})
     assert "No step has a reward" in write_report(run.path).read_text()
     run.log(2, {"reward/mean": 0.5})

@@ -1,0 +1,121 @@
+"""Held-out tasks: different problems, and intervals that are known or said not to be."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ludus.agent import Episode, Trajectory
+from ludus.agent.estimates import mean_over_tasks
+from ludus.agent.evaluation import first_tasks
+from ludus.envs import make_async
+from ludus.trainer.demo import ENV, TASKS
+from ludus.trainer.evaluate import Evaluation, held_out
+from ludus.trainer.progress import ProgressWatcher, numbers_line
+from ludus.trainer.rollout import open_source
+from ludus.verdict import Verdict
+
+
+async def opening(env: Any, task: Any) -> str:
+    observation, _ = await env.reset(seed=0, options={"task": task.id})
+    return str(observation)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/maths-v0", "ludus/calls-v0"],
+)
+async def test_held_out_tasks_are_different_problems(env: str) -> None:
+    source = open_source(env)
+    tasks, note = await held_out(source, "test", 256)
+    assert (len(tasks), note) == (256, "")
+    assert len({task.id for task in tasks}) == 256
+    session = await source.open()
+    shown = {await opening(session, task) for task in tasks}
+    await source.close()
+    # calls: the same words with other functions on offer are another problem
+    assert len(shown) >= (256 if "calls" not in env else 250)
+
+
+async def test_the_first_tasks_as_they_come_repeat_problems() -> None:
+    """The positive control: why they are looked through."""
+    source = open_source(f"{ENV}?{TASKS}")
+    tasks = await source.tasks("test", range(256))
+    session = await source.open()
+    shown = {await opening(session, task) for task in tasks}
+    await source.close()
+    assert len(shown) < 150
+
+
+async def test_a_set_without_enough_problems_gives_what_it_has_and_says_so() -> None:
+    few = "ludus/arithmetic-v0?max_operations=1&max_number=5&operators=%2B"
+    source = open_source(few)
+    tasks, note = await held_out(source, "test", 40)
+    await source.close()
+    assert 0 < len(tasks) < 25
+    assert note == (
+        f"held-out tasks: 640 tasks of split 'test' of ludus/arithmetic-v0 are {len(tasks)} "
+        "different problems, and 40 were asked for: each is played once"
+    )
+    session = make_async("ludus/arithmetic-v0", max_operations=1, max_number=5, operators="+")
+    assert len(await first_tasks(session, "test", 40)) == len(tasks)
+    await session.close()
+
+
+def evaluation(*rewards: float | None) -> Evaluation:
+    verdicts = [Verdict.unavailable("lost") if r is None else Verdict.of(r) for r in rewards]
+    return Evaluation([Episode(task="a", trajectories=[Trajectory(verdict=v)]) for v in verdicts])
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "numbers"),
+    [
+        (
+            evaluation(1.0),
+            "1.000 error unknown from one episode (1 episode)",
+            {"eval/mean": 1.0, "eval/episodes": 1.0, "eval/failed": 0.0},
+        ),
+        (
+            evaluation(1.0, None),
+            "1.000 error unknown from one episode (1 episode, 1 failed)",
+            {"eval/mean": 1.0, "eval/episodes": 1.0, "eval/failed": 1.0},
+        ),
+        (
+            evaluation(None),
+            "unknown (0 episodes, 1 failed)",
+            {"eval/episodes": 0.0, "eval/failed": 1.0},
+        ),
+        # the sample variance of 0 and 1 is 1/2; of a mean of two, 1/4
+        (
+            evaluation(0.0, 1.0),
+            "0.500 ± 0.500 (2 episodes)",
+            {
+                "eval/mean": 0.5,
+                "eval/standard_error": 0.5,
+                "eval/episodes": 2.0,
+                "eval/failed": 0.0,
+            },
+        ),
+    ],
+)
+def test_what_is_not_known_is_said_so(
+    found: Evaluation, told: str, numbers: dict[str, float]
+) -> None:
+    assert found.told == told
+    assert found.numbers == numbers
+    console = Console(file=io.StringIO(), width=200)
+    ProgressWatcher(1, console).on_evaluation(0, found)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert told in shown
+    assert "nan" not in shown
+
+
+def test_a_step_without_a_reward_shows_none() -> None:
+    assert numbers_line({"tokens_per_s": 10.0}) == "no reward  10 tok/s"
+
+
+def test_the_interval_of_one_task_is_unknown_in_a_table() -> None:
+    assert mean_over_tasks([0.5]).cells() == ("0.500", "unknown from one task")

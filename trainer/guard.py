@@ -1,0 +1,124 @@
+"""What must never reach the weights: numbers that are not finite, and the rows they came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ludus.agent import Episode
+from ludus.errors import UpdateRefused
+
+from .batch import Batch
+
+MOST_NAMED = 8
+"""Rows that a refusal names; more are seldom needed to see what they have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An update that was not made, and what it would have been made from."""
+
+    reason: str
+    batch: Batch
+    """The rows at fault, or all, where nothing tells them apart."""
+    episodes: list[Episode]
+    """Theirs."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of the episodes: the group, and which of its rollouts."""
+        return [f"{one.group or one.task} rollout {one.index}" for one in self.episodes]
+
+    def told(self, where: str) -> str:
+        """In words, with the episodes by task and rollout, and the file they are in."""
+        shown = ", ".join(
+            f"task {one.task} (group {one.group}, rollout {one.index})"
+            for one in self.episodes[:MOST_NAMED]
+        )
+        more = len(self.episodes) - MOST_NAMED
+        return f"{self.reason}; from {shown}{f' and {more} more' if more > 0 else ''}; see {where}"
+
+
+def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: Tensor) -> None:
+    """Refuse a batch in which a number of a trained token is not finite.
+
+    Args:
+        tensors: by the name to tell, [B, T] one a token, or [N] one a rollout; None is left out.
+        batch: whose mask says what is trained.
+        rollouts: [B] int.
+
+    Raises:
+        UpdateRefused: with the names of the tensors and the rows.
+    """
+    trained = batch.mask.bool()
+    reasons: list[str] = []
+    rows: set[int] = set()
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        each = tensor[rollouts].unsqueeze(1) if tensor.dim() == 1 else tensor
+        broken = ~each.isfinite() & trained
+        if bool(broken.any()):
+            reasons.append(f"{name} of {int(broken.sum())} of {int(trained.sum())} trained tokens")
+            rows |= set(broken.any(1).nonzero().flatten().tolist())
+    if reasons:
+        raise UpdateRefused(f"not finite: {', '.join(reasons)}", sorted(rows))
+
+
+def is_finite(parameters: Sequence[torch.nn.Parameter]) -> bool:
+    """Whether every gradient is finite; a parameter without one has none to spoil."""
+    return all(bool(one.grad.isfinite().all()) for one in parameters if one.grad is not None)
+
+
+def broken_units(
+    units: Sequence[list[int]], breaks: Callable[[list[int]], bool], *, most: int = MOST_NAMED
+) -> list[int]:
+    """The rows at fault, found by halving.
+
+    Args:
+        units: rows that are never split.
+        breaks: whether a set of rows gives a loss or a gradient that is not finite.
+        most: units to find.
+
+    Returns:
+        The rows of at most `most` units that break alone. Where none does, of the smallest set
+        found that breaks together; empty if all of them together do not.
+    """
+    found: list[int] = []
+    count = 0
+
+    def search(part: Sequence[list[int]]) -> bool:
+        nonlocal count
+        rows = [row for unit in part for row in unit]
+        if count >= most or not breaks(rows):
+            return False
+        if len(part) == 1:
+            count += 1
+            found.extend(rows)
+            return True
+        middle = len(part) // 2
+        halves = [search(part[:middle]), search(part[middle:])]
+        if not any(halves):
+            count += 1
+            found.extend(rows)  # only together are they too large
+        return True
+
+    search(units)
+    return sorted(found)
+
+
+def told(loss: float, norm: float) -> str:
+    """What is wrong with an update, in words; empty if nothing is.
+
+    >>> told(0.5, float("nan"))
+    'the gradient is not finite (norm nan, loss 0.5)'
+    """
+    if not math.isfinite(loss):
+        return f"the loss is not finite ({loss:g})"
+    if not math.isfinite(norm):
+        return f"the gradient is not finite (norm {norm:g}, loss {loss:g})"
+    return ""
