@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from ludus.agent import Episode, Trajectory
-from ludus.agent.estimates import mean_over_tasks
 from ludus.agent.evaluation import first_tasks
 from ludus.envs import make_async
+from ludus.estimates import mean_over_tasks
 from ludus.trainer.demo import ENV, TASKS
 from ludus.trainer.evaluate import Evaluation, held_out
 from ludus.trainer.progress import ProgressWatcher, numbers_line
