@@ -4,14 +4,17 @@ and now.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ludus.verdict import Verdict
 
+from .comparing.approximations import written
 from .comparing.choices import choose
-from .comparing.compare import matches
+from .comparing.compare import compare
+from .comparing.formulas import formula
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -22,6 +25,13 @@ from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import points_for_commas, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 
+_TASK = re.compile(
+    r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
+)
+"""Golds that may be tasks: the same text is then no answer."""
+_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
+_ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
+_WORDS = frozenset({"text", "opaque"})
 CALLER_CHARACTERS = 240
 """Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
 character."""
@@ -74,7 +84,7 @@ def gold_meaning(gold: str, cleaned: str) -> Node | None:
     meaning = _read_gold(cleaned)
     if isinstance(meaning, str):
         raise BadGold(f"the gold {gold[:80]!r} cannot be read: {meaning}")
-    if meaning is not None and meaning.op == "text" and gold.count("{") != gold.count("}"):
+    if meaning is not None and meaning.op in _WORDS and gold.count("{") != gold.count("}"):
         raise BadGold(f"the gold {gold[:80]!r} cannot be read: its braces do not balance")
     return meaning
 
@@ -102,15 +112,21 @@ def decide(
     gold = unboxed(gold)
     if conventions.locale == "comma":
         answer = points_for_commas(answer)
-    if answer.strip() and gold.strip() == answer.strip():
+    task = _TASK.search(gold) is not None
+    if answer.strip() and gold.strip() == answer.strip() and not task:
         return Decision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
     wanted, said = clean(gold), clean(answer_alone(answer))
     if deep is None and len(wanted) + len(said) > CALLER_CHARACTERS:
         raise NeedsPool
-    if said and _same_writing(wanted, said):
+    if said and not task and _same_writing(wanted, said):
         return Decision(True, "text", "the same text", trace=[("text", "equal")])
+    if _CHEMICAL.search(wanted) and (known := formula(wanted)) and (other := formula(said)):
+        if known == other:
+            return Decision(True, "formula", "the same formula")
+        if "\\" in wanted:
+            return Decision(False, "formula", f"the formula {other} is not {known}")
     if conventions.choice_letters:
         choice = choose(wanted, said)
         if choice.equal is not None:
@@ -141,12 +157,14 @@ def _by_meaning(
         return Decision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return Decision(False, "unreadable", f"the answer cannot be read: {error}")
-    if answer.op == "text" and meaning.op != "text" and (statement := stated(said)):
+    if answer.op in _WORDS and meaning.op not in _WORDS and (statement := stated(said)):
         with suppress(Unreadable):
             answer = read_cleaned(clean(statement))
     judge = Judge(conventions, deep=deep)
+    if _ABOUT.match(gold) and (rounded := written(meaning)) is not None:
+        judge.approximate, meaning = True, rounded
     try:
-        equal = matches(meaning, answer, judge) or (
+        equal = compare(meaning, answer, judge) or (
             meaning.op == "text" and same_words(meaning, said, judge)
         )
     except RecursionError:

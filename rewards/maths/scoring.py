@@ -51,7 +51,7 @@ class MathsVerifier:
         preset: str = "default",
         thinking: str = "auto",
         pipeline: str = "",
-        timeout_s: float = 2.0,
+        timeout_s: float = 1.0,
         workers: int = 0,
         memory_mb: int = 512,
         pool: WorkerPool | None = None,
@@ -264,7 +264,7 @@ def verify(
     gold: str | list[str],
     response: str,
     *,
-    timeout_s: float = 2.0,
+    timeout_s: float = 1.0,
     truncated: bool = False,
     thinking: str = "auto",
     preset: str = "default",
@@ -288,7 +288,7 @@ def verify(
     return verifier.verify(gold, response, truncated=truncated)
 
 
-def equivalent(a: str, b: str, *, timeout_s: float = 2.0) -> bool:
+def equivalent(a: str, b: str, *, timeout_s: float = 1.0) -> bool:
     """Whether two answers say the same; symmetric, so no rule that favours a gold applies.
 
     >>> equivalent("2^{n+1}-2", "2(2^n-1)")

@@ -41,10 +41,14 @@ def score(request: object) -> dict[str, object]:
 
 
 def _deep(left: Node, right: Node) -> bool | str:
+    from .proving.calculator import OverBudget
     from .proving.precise import agree, limit_met
     from .proving.symbolic import simplifies_to_zero
 
-    outcome = agree(left, right)
+    try:
+        outcome = agree(left, right)
+    except OverBudget as error:
+        return str(error)
     if outcome is None:
         outcome = simplifies_to_zero(left, right)
     return limit_met(left, right) if outcome is None else outcome

@@ -11,7 +11,7 @@ _SEVERAL = re.compile(r"^[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){
 _ONE = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
 _WITH_TEXT = re.compile(r"^(?:\(([A-J])\)|([A-J])\)|([A-J])[.:](?=\s))\s*(?![-+*/=<>^_])(\S.*)$")
 _ANSWER = re.compile(
-    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)|\s*[.:](?=\s|$)|\s*$|\)?\s*[.:])",
+    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)(?![\w'*^+])|\s*[.:](?=\s|$)|\s*$)",
     re.IGNORECASE,
 )
 _LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
@@ -19,7 +19,7 @@ _TAKEN_BACK = re.compile(
     r"^[^,.;]*\b(?:wrong|incorrect|except|false)\b|^\(?[A-J]\)?(?:\s*[,/]?\s*\(?[A-J]\)?)+$"
 )
 """Letters that are denied, or several of them."""
-_MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!]")
+_MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!()\[\]]")
 _OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
 MAX_OPTION = 200
 
@@ -72,17 +72,29 @@ def _named(words: str, gold: str) -> tuple[str, str]:
 
 
 def chosen_letter(answer: str) -> str | None:
-    """The letter an answer picks: its first word, or the only one named in its first clause
-    (`for sure D, it can't be A`).
+    """The letter an answer picks: alone, before the text of its option, or the only one in a
+    short sentence that says nothing else about letters (`for sure D`). Anything written at the
+    letter (a bar, a prime, a sign) makes it another name.
     """
-    said = " ".join(bare(answer).replace("\\", "").split())
+    said = " ".join(bare(answer).split())
     if _TAKEN_BACK.search(said):
         return None
     if found := _ANSWER.match(said):
         return found[1].upper()
-    clause = re.split(r"[,.;]|\bnot\b|\bbecause\b", said, maxsplit=1)[0]
-    letters = set(re.findall(r"(?<![\w'=+*/^-])[A-J](?![\w'=+*/^-])", clause))
-    return letters.pop() if len(letters) == 1 and len(clause.split()) > 1 else None
+    if "\\" in said:
+        return None
+    clause = re.split(r"[,.;]|\bbecause\b", said, maxsplit=1)[0]
+    letters = set(re.findall(r"(?<![\w'=+*/^~-])[A-J](?![\w'=+*/^-])", clause))
+    plain = _SENTENCE.fullmatch(clause) and not _DENIED.search(clause)
+    return letters.pop() if plain and len(letters) == 1 and len(clause.split()) > 1 else None
+
+
+_SENTENCE = re.compile(r"[\w\s:'()]+")
+_DENIED = re.compile(
+    r"\b(?:not?|none|neither|nor|never|cannot|without|except|unless|if|or|either|maybe|perhaps|"
+    r"possibly|wrong|false|incorrect|but|than|complement|before|after|above|below|all|other)\b|n't",
+    re.IGNORECASE,
+)
 
 
 def bare(text: str) -> str:

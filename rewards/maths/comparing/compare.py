@@ -5,31 +5,69 @@ single values.
 from __future__ import annotations
 
 from ..proving.judge import EXACT, Judge
-from ..reading.nodes import SCALAR_OPS, Node, has, is_scalar, shape, symbols, walk
-from .definitions import aligned, assigned, true_chain
+from ..reading.nodes import SCALAR_OPS, Node, has, is_scalar, shape, symbols
+from .approximations import readings
+from .constants import apart_by_a_constant, is_antiderivative, same_constants
+from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
     aligned_family,
     generated,
     is_membership,
+    is_vacuous,
     residue_class,
+    same_kinds,
     same_parameter,
     without_membership,
 )
-from .matrices import in_components, worked_out
+from .matrices import in_components, same_bold, worked_out
+from .naming import (
+    about_one_variable,
+    branches,
+    by_letter,
+    is_claim,
+    is_curve,
+    may_agree,
+    names_fit,
+    one_residue_name,
+    spread,
+)
+from .products import in_order
 from .quantities import MARKS, same_number, same_value
 from .regions import is_regional, same_region, to_region
-from .relations import same_relation
+from .relations import FLIPPED, same_relation
 from .several import MAX_SIGNS, elements, signs
+from .tasks import is_open, unevaluated, worked
 from .wording import same_text
 
 MAX_ITEMS = 64
-_AXES = frozenset({"x", "y", "z"})
-"""Names that are never a matter of taste: `x = -3` is another line than `y = -3`."""
-_COMPOUND = frozenset({"add", "mul", "pow"})
+_SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
+_SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
+"""Words before a condition without which the answer would say more."""
+
+
+def compare(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether `answer` says what `gold` says; a gold that is a task is worked out first, one with
+    an approximation has two readings.
+
+    Raises:
+        NeedsPool: deciding it takes more than cheap means.
+    """
+    claimed = answer.args[1:] if answer.op == "rel" else (answer,)
+    if any(unevaluated(side) for side in claimed) and not is_open(gold):
+        return judge.decided("unevaluated", False, "it repeats a task that has to be worked out")
+    if gold.op == "call" and gold.note == "integral":
+        return is_antiderivative(gold, answer, judge)
+    exact, rounded = readings(worked(gold))
+    if exact is not None and matches(exact, answer, judge):
+        return True
+    if rounded is None:
+        return False
+    judge.approximate = True
+    return matches(rounded, answer, judge)
 
 
 def matches(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether `answer` says what `gold` says.
+    """Whether two readings say the same.
 
     Raises:
         NeedsPool: deciding it takes more than cheap means.
@@ -43,12 +81,18 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         if first.names != second.names:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
-            answer = same_parameter(gold, answer)
-        return same_number(gold, answer, judge)
+            answer = same_parameter(gold, same_constants(gold, same_bold(first.names, answer)))
+        gold, answer = in_order(gold, answer, first.names | second.names)
+        apart = apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
+        return same_number(gold, answer, judge) if apart is None else apart
+    if "opaque" in (gold.op, answer.op):
+        return judge.decided("opaque", False, "one side cannot be read, and they are written apart")
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
+    if not same_kinds(gold, answer):
+        return judge.decided("condition", False, "the parameter is in another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
     answer = same_parameter(gold, aligned(gold, answer))
     if _is_plural(gold) or _is_plural(answer):
@@ -56,30 +100,50 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     return _singular(gold, answer, judge)
 
 
+def _item(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether two items of collections agree: a set inside a collection is not its element."""
+    if "set" in (gold.op, answer.op) and gold.op != answer.op:
+        return judge.decided("set", False, "a set is not its element")
+    return matches(gold, answer, judge)
+
+
+def _as_written(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Whether two readings of one kind agree part by part. This is all that is known about
+    operators without a meaning: their parts stay in order, unless the operator is symmetric.
+    """
+    kind = (gold.op, gold.note, gold.value)
+    if kind != (answer.op, answer.note, answer.value) or not gold.args:
+        return judge.decided("structure", False, f"a {answer.op} is not a {gold.op}")
+    if len(gold.args) != len(answer.args):
+        return judge.decided("structure", False, "they have different parts")
+    if gold.op in _SYMMETRIC or gold.note in _SYMMETRIC:
+        return _unordered(list(gold.args), list(answer.args), judge)
+    return _in_order(list(gold.args), list(answer.args), judge)
+
+
 # --- conditions ---
 
 
 def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
-    """A condition that only names a set of numbers (`for all x in R`) says nothing new; others
-    must agree.
+    """The values, and then the conditions: which set a parameter is in may be left unsaid, but
+    not be said differently; any other condition of the answer must be in the gold.
     """
-    first, first_condition = _split(gold)
-    second, second_condition = _split(answer)
+    (first, wanted), (second, given) = _split(gold), _split(answer)
     if not matches(first, second, judge):
         return False
-    if first_condition is None or second_condition is None:
-        extra = first_condition or second_condition
-        return extra is None or judge.decided(
-            "condition", gold.op == "given", "it holds only under a condition"
-        )
-    return matches(first_condition, second_condition, judge)
+    if wanted is not None and given is not None:
+        if is_membership(wanted) and is_membership(given):
+            same = same_kinds(wanted, given)
+            return judge.decided("condition", same, "the parameter is in another set")
+        return matches(wanted, given, judge)
+    if wanted is None and given is None:
+        return True
+    free = is_vacuous(given) if given else gold.note not in _SPLITTING
+    return judge.decided("condition", free, "it holds only under a condition")
 
 
 def _split(node: Node) -> tuple[Node, Node | None]:
-    if node.op != "given":
-        return node, None
-    inner, condition = node.args
-    return inner, None if is_membership(condition) else condition
+    return (node.args[0], node.args[1]) if node.op == "given" else (node, None)
 
 
 # --- several values ---
@@ -94,6 +158,8 @@ def _is_plural(node: Node) -> bool:
 def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     if generated(gold) or generated(answer):
         return _described(gold, answer, judge)
+    if "list" in (gold.op, answer.op):
+        gold, answer = spread(gold), spread(answer)
     if _both_regions(gold, answer):
         return _same_regions(gold, answer, judge)
     if "such" in (gold.op, answer.op):
@@ -101,15 +167,17 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     if signs(gold) > MAX_SIGNS or signs(answer) > MAX_SIGNS:
         return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
     first, second = elements(gold), elements(answer)
-    if gold.op == "bracket" and answer.op == "list":
+    if gold.op == "bracket" and answer.op == "list" and not has(gold, "pm"):
         return _tuple_as_list(gold, answer, judge)
-    if gold.op == "list" and gold.note == "," and answer.op == "bracket" and answer.note == "()":
-        return _in_order(list(gold.args), list(answer.args), judge)
+    if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
+        return _list_as_tuple(gold, answer, judge)
     if len(first) > MAX_ITEMS or len(second) > MAX_ITEMS:
         return judge.decided("too many items", False, f"more than {MAX_ITEMS} items")
     named = _by_name(gold, answer, judge)
     if named is not None:
         return named
+    if {gold.note, answer.note} == {"and", "or"} and not any(map(is_claim, first)):
+        return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
     if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
         return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
     return _unordered(first, second, judge)
@@ -136,33 +204,39 @@ def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
     """A point given by its coordinates: `x = 3, y = -4` for (3, -4)."""
     if answer.note == "or" or is_regional(gold):
         return judge.decided("structure", False, "a tuple is wanted")
-    items = list(answer.args)
-    pairs = [assigned(item, judge) for item in items]
-    if all(pair is not None for pair in pairs):
-        items = [
-            pair[1]
-            for pair in sorted((pair for pair in pairs if pair), key=lambda pair: pair[0].note)
-        ]
-    return _in_order(list(gold.args), items, judge)
+    return _in_order(list(gold.args), by_letter(answer, judge), judge)
+
+
+def _list_as_tuple(gold: Node, answer: Node, judge: Judge) -> bool:
+    """`x = 1, y = 2` or `1, 2` answered by (1, 2)."""
+    if gold.note == "or" or is_regional(answer):
+        return judge.decided("structure", False, "only one side is a tuple")
+    return _in_order(by_letter(gold, judge), list(answer.args), judge)
 
 
 def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:
     if len(first) != len(second):
         return judge.decided("length", False, f"{len(second)} values, the gold has {len(first)}")
-    return all(matches(a, b, judge) for a, b in zip(first, second, strict=True))
+    return all(_item(a, b, judge) for a, b in zip(first, second, strict=True))
 
 
 def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
-    """`a=2, b=3` against `b=3, a=2`: by name, when both sides name every value."""
+    """`a=2, b=3` against `b=3, a=2`: by name, when both sides name every value; in order against
+    values without names, unless the names differ in an index only.
+    """
     if gold.op != "list" or answer.op != "list":
         return None
     mine = [assigned(item, judge) for item in gold.args]
-    theirs = [assigned(item, judge) for item in answer.args]
-    if None in mine or None in theirs:
+    if None in mine:
         return None
     first = {pair[0]: pair[1] for pair in mine if pair}
+    theirs = [assigned(item, judge) for item in answer.args]
+    if len(first) != len(mine):
+        return None
+    if not any(theirs) and len({name.note[:1] for name in first}) == len(first):
+        return _in_order(list(first.values()), list(answer.args), judge)
     second = {pair[0]: pair[1] for pair in theirs if pair}
-    if first.keys() != second.keys() or len(first) != len(mine) or len(second) != len(theirs):
+    if None in theirs or first.keys() != second.keys() or len(second) != len(theirs):
         return None
     return all(matches(first[name], second[name], judge) for name in first)
 
@@ -180,7 +254,7 @@ def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
             (
                 i
                 for i, given in enumerate(left)
-                if _may_agree(wanted, given) and matches(wanted, given, judge)
+                if may_agree(wanted, given) and _item(wanted, given, judge)
             ),
             None,
         )
@@ -195,17 +269,9 @@ def _distinct(items: list[Node], judge: Judge) -> list[Node]:
     for item in {
         (item.op in EXACT, item.value) if item.op in EXACT else item: item for item in items
     }.values():
-        if not any(_may_agree(other, item) and matches(other, item, judge) for other in kept):
+        if not any(may_agree(other, item) and _item(other, item, judge) for other in kept):
             kept.append(item)
     return kept
-
-
-def _may_agree(first: Node, second: Node) -> bool:
-    """Not two different exact numbers, which is most of a long list."""
-    return first.op not in EXACT or second.op not in EXACT or first.value == second.value
-
-
-# --- sets of reals ---
 
 
 def _both_regions(gold: Node, answer: Node) -> bool:
@@ -224,14 +290,16 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
     ):
         return judge.decided("set of reals", False, "an interval is not an inequality")
     if gold.op == answer.op == "rel" and len(symbols(gold)) > 1:
+        if len(gold.args) > 2:
+            return _same_chain(gold, answer, judge)
         return same_relation(gold, answer, judge)
+    if not about_one_variable(gold, answer):
+        return judge.decided("set of reals", False, "it is about another variable")
     first, second = to_region(gold), to_region(answer)
     if first is None or second is None:
         if gold.op == answer.op == "rel":
             return same_relation(gold, answer, judge)
-        if gold.op == answer.op and len(gold.args) == len(answer.args):
-            return _unordered(list(gold.args), list(answer.args), judge)
-        return judge.decided("set of reals", False, "the sets could not be compared")
+        return _as_written(gold, answer, judge)
     return same_region(first, second, judge)
 
 
@@ -242,7 +310,10 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
     if _both_regions(gold, answer):
         return _same_regions(gold, answer, judge)
     if "mod" in (gold.op, answer.op) and residue_class(gold) and residue_class(answer):
-        return same_value(gold, answer, judge)
+        named = one_residue_name(gold, answer)
+        return named and same_value(gold, answer, judge)
+    if answer.op == "mod" and gold.op == "rel":
+        return judge.decided("congruence", False, "a class of numbers where one is wanted")
     if "rel" in (gold.op, answer.op):
         return _related(gold, answer, judge)
     if gold.op in MARKS or answer.op in MARKS:
@@ -264,17 +335,10 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         if components != (gold, answer):
             return matches(*components, judge)
     if gold.op == answer.op == "cases":
-        return _unordered(_branches(gold), _branches(answer), judge)
+        return _unordered(branches(gold), branches(answer), judge)
     if is_scalar(gold) and is_scalar(answer):
         return same_value(gold, answer, judge)
-    return judge.decided("structure", False, f"a {answer.op} is not a {gold.op}")
-
-
-def _branches(node: Node) -> list[Node]:
-    return [
-        Node("bracket", (value, condition), 0, "()")
-        for value, condition in zip(node.args[::2], node.args[1::2], strict=True)
-    ]
+    return _as_written(gold, answer, judge)
 
 
 def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -294,14 +358,14 @@ def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
 
 def _related(gold: Node, answer: Node, judge: Judge) -> bool:
     mine, theirs = assigned(gold, judge), assigned(answer, judge)
-    if mine and theirs:
-        if matches(mine[1], theirs[1], judge):
-            return _names_fit(mine[0], theirs[0], theirs[1], judge)
-        return (
-            same_relation(gold, answer, judge) if _is_curve(gold) and _is_curve(answer) else False
-        )
+    if mine and theirs and matches(mine[1], theirs[1], judge):
+        return names_fit(mine[0], theirs[0], judge)
+    if mine and theirs and not (is_curve(gold) and is_curve(answer)):
+        return False
     if gold.op == answer.op == "rel":
-        return same_relation(gold, answer, judge)
+        if len(gold.args) == 2 and all(map(is_scalar, (*gold.args, *answer.args))):
+            return same_relation(gold, answer, judge)
+        return _same_chain(gold, answer, judge)
     if not judge.conventions.bare_value:
         return judge.decided("bare value", False, "only one side names its value")
     if answer.op == "rel":
@@ -311,27 +375,19 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
                 "relation", False, "an equation or inequality where a value is wanted"
             )
         return matches(gold, value, judge)
-    if mine is None or _is_equation_side(mine[0]):
+    if mine is None or not is_one_name(mine[0]):
         return judge.decided("relation", False, "a value where an equation or inequality is wanted")
     return matches(mine[1], answer, judge)
 
 
-def _is_equation_side(name: Node) -> bool:
-    """`x^2 + y^2` names nothing: with it on the left, a curve is wanted and not a value."""
-    return name.op == "add" and any(
-        part.op == "pow" and part.args[1].op == "num" and part.args[1].value > 1
-        for part in walk(name)
-    )
-
-
-def _names_fit(mine: Node, theirs: Node, value: Node, judge: Judge) -> bool:
-    """`y = f(x)` is not `x = f(y)`; other names of the same value are a matter of taste."""
-    if mine != theirs and {mine.op, theirs.op} <= _COMPOUND:
-        return judge.equal(mine, theirs)
-    axes = mine != theirs and {mine.note, theirs.note} <= _AXES
-    swapped = mine != theirs and mine.op == theirs.op == "sym" and mine in walk(value)
-    return judge.decided("named value", not (swapped or axes), "it is about another variable")
-
-
-def _is_curve(node: Node) -> bool:
-    return node.op == "rel" and len(node.args) == 2 and all(is_scalar(side) for side in node.args)
+def _same_chain(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Relations side by side, from the left or from the right; `a = b = c` in any order."""
+    signs, others = gold.note.split(), answer.note.split()
+    turned = [FLIPPED.get(sign, "") for sign in reversed(signs)]
+    if signs == others and set(signs) == {"="}:
+        return _unordered(list(gold.args), list(answer.args), judge)
+    if signs == others:
+        return _in_order(list(gold.args), list(answer.args), judge)
+    if turned == others:
+        return _in_order(list(gold.args[::-1]), list(answer.args), judge)
+    return judge.decided("relation", False, "they are not relations of one kind")

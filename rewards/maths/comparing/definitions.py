@@ -5,12 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proving.judge import Judge
-from ..reading.nodes import Node, is_scalar, rename
+from ..reading.nodes import Node, is_scalar, rename, text
 from .quantities import MARKS, same_value
 
 TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
 """Functions that a task asks to be worked out."""
-_EQUALS = frozenset({"=", "~=", "->"})
+_EQUALS = frozenset({"=", "~=", "mapsto"})
+
+
+def is_one_name(node: Node) -> bool:
+    """Whether `node` is one unknown: `x`, `f(2)`, `AB`, `\\sin A`, `(x, y)`, words. Only these may
+    stand left of a gold whose right side alone is the answer: `x = 5` pays 5, `x + y = 5` and
+    `2x = 10` do not.
+    """
+    if node.op in {"sym", "call", "text"}:
+        return True
+    if node.op in {"bracket", "ratio", "list"}:
+        return all(is_one_name(item) for item in node.args)
+    if node.op == "func":
+        return node.note.startswith(TASKS) or all(is_one_name(item) for item in node.args)
+    if node.op == "pow" and node.args[0].note in {"sigma", "chi"}:
+        return True
+    if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
+        return is_one_name(node.args[0])
+    if node.op == "pow" and node.args[1].op == "num" and node.args[1].value == -1:
+        return node.args[0].op == "mul" and is_one_name(node.args[0])
+    return node.op == "mul" and all(
+        (part.op == "sym" and part.note.isupper() and len(part.note) == 1)
+        or (part.op in {"pow", "mul"} and is_one_name(part))
+        for part in node.args
+    )
 
 
 def is_name(node: Node) -> bool:
@@ -23,6 +47,8 @@ def is_name(node: Node) -> bool:
         return True
     if node.op in {"bracket", "ratio", "list", "func"}:
         return all(is_name(item) for item in node.args)
+    if node.op == "pow" and node.args[0].note in {"sigma", "chi"}:
+        return True
     if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
         return is_name(node.args[0])
     parts = list(_parts(node))
@@ -52,10 +78,14 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
     """
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
+    if node.note == "mapsto":
+        return text("a map"), node.args[1]
     *heads, value = exact_sides(node)
     if len(heads) == 1 and value.op == "sym" and not is_name(heads[0]):
         return value, heads[0]
     if not heads or not is_name(heads[0]):
+        return None
+    if len(heads) > 1 and value.op == "sym":
         return None
     true = all(is_name(head) or _same_side(head, value, judge) for head in heads[1:])
     return (heads[0], value) if true else None

@@ -16,19 +16,36 @@ _LINE_PRODUCTS = 40
 
 
 def is_membership(condition: Node) -> bool:
-    """Whether a condition only says what its variables are: `k in Z`, `real x`, plain words."""
-    if condition.op == "text":
-        return True
+    """Whether a condition only says what its variables are: `k in Z`, `real x`."""
     if condition.op in {"sym", "list"}:
         return all(part.op in {"sym", "list"} for part in (condition, *condition.args))
-    return condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
+    member = condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
+    return member and condition.args[1].note.startswith("set ")
+
+
+def is_vacuous(condition: Node) -> bool:
+    """Whether a condition excludes nothing: `for all x`, `x in R`, `k in Z`."""
+    return is_membership(condition)
+
+
+def same_kinds(first: Node, second: Node) -> bool:
+    """Whether both say of their parameters that they are in the same sets, or one does not say."""
+    mine, theirs = _kinds(first), _kinds(second)
+    return not mine or not theirs or mine == theirs
+
+
+def _kinds(node: Node) -> set[str]:
+    items = node.args if node.op == "list" else (node,)
+    return {item.args[1].note for item in items if item.op == "rel" and is_membership(item)}
 
 
 def without_membership(node: Node) -> Node:
     """`k pi, k in Z` without its last item."""
     if node.op != "list":
         return node
-    kept = tuple(item for item in node.args if not (item.op == "rel" and is_membership(item)))
+    said = [item for item in node.args if item.op == "rel" and is_membership(item)]
+    rest = {name for item in node.args if item not in said for name in symbols(item)}
+    kept = tuple(item for item in node.args if item not in said or not symbols(item) & rest)
     if len(kept) == len(node.args) or not kept:
         return node
     return kept[0] if len(kept) == 1 else node._replace(args=kept)

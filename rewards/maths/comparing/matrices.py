@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ..reading import nodes
 from ..reading.nodes import Node, is_scalar
 
 MAX_CELLS = 64
+MAX_TREE = 2000
+"""Nodes of a product of matrices with variables; each product multiplies them."""
 _AXES = {"i": 0, "j": 1, "k": 2, "x": 0, "y": 1, "z": 2}
 
 
@@ -72,16 +76,19 @@ def _matrix_product(left: Node, right: Node) -> Node | None:
     if inner != height or rows * inner * columns > MAX_CELLS:
         return None
     cells = tuple(
-        nodes.add(
-            *(
-                nodes.mul(left.args[r * inner + k], right.args[k * columns + c])
-                for k in range(inner)
-            )
-        )
+        _dot([(left.args[r * inner + k], right.args[k * columns + c]) for k in range(inner)])
         for r in range(rows)
         for c in range(columns)
     )
-    return Node("matrix", cells, columns, left.note)
+    made = Node("matrix", cells, columns, left.note)
+    return made if sum(1 for _ in islice(nodes.walk(made), MAX_TREE)) < MAX_TREE else None
+
+
+def _dot(pairs: list[tuple[Node, Node]]) -> Node:
+    """A row times a column; numbers are multiplied at once, so that long products stay small."""
+    if all(cell.op == "num" for pair in pairs for cell in pair):
+        return nodes.num(sum(one.value * other.value for one, other in pairs))
+    return nodes.add(*(nodes.mul(one, other) for one, other in pairs))
 
 
 def in_components(vector: Node, other: Node) -> Node:
@@ -98,6 +105,19 @@ def in_components(vector: Node, other: Node) -> Node:
             return vector
         cells[axes[0]] = nodes.add(cells[axes[0]], nodes.mul(*(rest or [nodes.num(1)])))
     return Node("bracket", tuple(cells), 0, "()")
+
+
+def same_bold(names: set[str], answer: Node) -> Node:
+    """`answer` with its bold letters written as the gold writes them: with an arrow or plain."""
+    renamed: dict[str, str] = {}
+    for name in nodes.symbols(answer) - names:
+        letter = name.removeprefix("bold ")
+        written = (f"bold {letter}", f"vec {letter}", f"hat {letter}", letter)
+        if name.startswith("bold "):
+            renamed[name] = next((other for other in written if other in names), name)
+        elif f"bold {name.removeprefix('vec ').removeprefix('hat ')}" in names:
+            renamed[name] = f"bold {name.removeprefix('vec ').removeprefix('hat ')}"
+    return nodes.rename(answer, renamed)
 
 
 def _axis(node: Node) -> int | None:

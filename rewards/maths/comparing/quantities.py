@@ -111,11 +111,15 @@ def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
     decimals.
     """
     decimals = len(gold.note.partition(".")[2])
-    if not judge.conventions.rounded_gold or (significant(gold.note) < 3 and decimals < 2):
+    if not judge.conventions.rounded_gold:
         return False
-    if answer.op == "dec" and significant(answer.note) < max(
-        judge.conventions.decimal_digits, significant(gold.note) + 3
-    ):
+    if not judge.approximate:
+        if significant(gold.note) < 3 and decimals < 2:
+            return False
+        wanted = max(judge.conventions.decimal_digits, significant(gold.note) + 3)
+        if answer.op == "dec" and significant(answer.note) < wanted:
+            return False
+    if answer.op == "dec" and len(answer.note.partition(".")[2]) < decimals:
         return False
     value = float(answer.value) if answer.op in {"num", "dec"} else approximate(answer)
     if value is None or (answer.op == "num" and isinstance(answer.value, int)):
@@ -180,6 +184,8 @@ def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
 def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op != answer.op:
         marked, plain = (gold, answer) if gold.op == "quantity" else (answer, gold)
+        if plain.op in {"percent", "mod", "based"}:
+            return judge.decided("units", False, f"{marked.note!r} is no {plain.op}")
         if is_scalar(plain) and symbols(plain) and not symbols(marked.args[0]):
             return judge.equal(mul(marked.args[0], _unit_letters(marked.note)), plain)
         if marked.note == "rad" or judge.conventions.missing_unit:
@@ -240,9 +246,19 @@ def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
             f"{answer.note} base {answer.value} is not {gold.note} base {gold.value}",
         )
     based, plain = (gold, answer) if gold.op == "based" else (answer, gold)
+    if based is gold and plain.op == "num" and plain.value == _in_base(gold.note, int(gold.value)):
+        return judge.decided("number base", True)
     digits = plain.op == "num" and str(plain.value) == based.note
     same = digits and (not judge.conventions.base_subscript or based.value == 10)
     return judge.decided("number base", same, f"the base {based.value} is on one side only")
+
+
+def _in_base(digits: str, base: int) -> int | None:
+    """The number that `digits` are in a base."""
+    try:
+        return int(digits, base) if 2 <= base <= 36 else None
+    except ValueError:
+        return None
 
 
 def _same_residue(gold: Node, answer: Node, judge: Judge) -> bool:

@@ -9,7 +9,14 @@ from ..proving.judge import Judge, NeedsPool
 from ..proving.sums import Sum
 from ..reading.nodes import Node, TooBig, add, is_scalar, neg, walk
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FLIPPED = {
+    "<": ">", "<=": ">=", ">": "<", ">=": "<=", "subset": "supset", "subseteq": "supseteq",
+    "supset": "subset", "supseteq": "subseteq", "in": "ni", "ni": "in", "ll": "gg", "gg": "ll",
+    "prec": "succ", "succ": "prec",
+    **{sign: sign for sign in ("=", "!=", "~=", "==", "||", "perp", "cong", "sim", "asymp")},
+}  # fmt: skip
+"""Signs as they read from the right."""
+_PROPORTIONAL = frozenset({"=", "!=", "<", "<="})
 
 
 def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -19,6 +26,12 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
     first, second = _oriented(gold), _oriented(answer)
     if first is None or second is None or first[0] != second[0]:
         return judge.decided("relation", False, "they are not relations of one kind")
+    if first[0] not in _PROPORTIONAL:
+        pairs = [second[1], second[1][::-1]] if FLIPPED.get(first[0]) == first[0] else [second[1]]
+        return any(
+            judge.equal(first[1][0], left) and judge.equal(first[1][1], right)
+            for left, right in pairs
+        )
     if first[0] in {"=", "!="} and gold.args == answer.args[::-1]:
         return judge.decided("relation", True)
     try:
@@ -58,8 +71,8 @@ def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:
     if node.op != "rel" or len(node.args) != 2 or not all(is_scalar(side) for side in node.args):
         return None
     sign, (left, right) = node.note.replace("~=", "="), node.args
-    if sign in {">", ">="}:
-        sign, left, right = _FLIPPED[sign], right, left
+    if sign in {">", ">=", "supset", "supseteq", "ni", "gg", "succ"}:
+        sign, left, right = FLIPPED[sign], right, left
     return sign, (left, right)
 
 

@@ -11,6 +11,8 @@ def elements(node: Node) -> list[Node]:
     """The values of a list, set or plus-minus; others stand alone."""
     if node.op == "rel" and node.note == "=" and has(node.args[1], "pm", "list", "set"):
         return elements(node.args[1])
+    if node.op == "list" and node.note == ";":
+        return list(node.args)
     if node.op in {"list", "set"}:
         items = _carry_name(node.args)
         return [v for item in items for v in ([item] if item.op == "set" else elements(item))]

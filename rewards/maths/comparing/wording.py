@@ -11,14 +11,15 @@ from ..reading.notation import as_words
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _LEAD = re.compile(
     r"^(?:it|this|that|there|they|the (?:limit|answer|equation|system|value|function|series|"
-    r"sequence|statement|problem|integral|graph|curve|figure|shape|triangle|day))?\s*"
-    r"(?:is|are|was|falls on|has|have|will be|must be|on)\s+"
+    r"sequence|statement|problem|integral|graph|curve|figure|shape|triangle|day|expression|sum|"
+    r"relation|set|matrix|map|argument|claim|number))?\s*"
+    r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
 )
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
-        (r"(?:there (?:is|are) )?no (?:\w+ )?(?:solutions?|roots?)(?: exists?)?"
+        (r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?"
          r"|(?:the )?empty set|无(?:实数)?解",
          "no solution"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o']t exist|does not exist)|不存在", "does not exist"),
@@ -29,7 +30,18 @@ _SAME = tuple(
 )  # fmt: skip
 """Ways to say the same without a number."""
 _TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m)")
-_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_OPPOSITES = frozenset({"yes", "no", "true", "false"})
+_REASON = re.compile(
+    r"\s*(?:because|since|as|for|by|due to|so|therefore|it|they|he|she|this|that|these|the|there|"
+    r"we|i|both|all|each|every|\w+ (?:is|are|has|have|can|does|do))\b"
+)
+"""How a reason after yes or no begins."""
+_CONDITION = re.compile(
+    r"\b(?:if|unless|when|whenever|provided|providing|only|but|except|assuming|suppose|depends?|"
+    r"depending|given that|as long as|so long as|in case|or|yes|no|true|false|maybe|perhaps|"
+    r"although|though|however|sometimes|usually|mostly|almost|partly)\b"
+)
+"""Words that make a yes or no depend on something."""
 
 
 def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -58,7 +70,7 @@ def same_words(gold: Node, said: str, judge: Judge) -> bool:
     first, _, rest = words.partition(",")
     same = wanted == folded(words) or wanted == folded(_LEAD.sub("", words))
     if wanted in _OPPOSITES and first.strip() == wanted:
-        same = _OPPOSITES[wanted] not in re.findall(r"[a-z]+", rest)
+        same = bool(_REASON.match(rest)) and not _CONDITION.search(rest)
     return judge.decided("text", same, f"the words {said[:80]!r} are not {gold.note!r}")
 
 
@@ -104,4 +116,7 @@ def _spoken(node: Node) -> str | None:
         return "".join(part.note for part in node.args)
     if node.op not in {"text", "sym"}:
         return None
-    return " ".join(node.note.replace("-", " ").split())
+    return " ".join(_HYPHEN.sub(" ", node.note).split())
+
+
+_HYPHEN = re.compile(r"(?<=[^\W\d])-(?=[^\W\d])")

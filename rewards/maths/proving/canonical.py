@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from ..reading.nodes import Exact, Node, TooBig, magnitude
+from ..reading.nodes import Exact, Node, TooBig, magnitude, symbols
 from .primes import prime_exponents
 from .sums import (
     MAX_PRODUCTS,
@@ -106,6 +106,8 @@ def _power(base: Node, exponent: Node, meter: Meter) -> Sum:
 def _function(node: Node, meter: Meter) -> Sum:
     arguments = [normal(arg, meter) for arg in node.args]
     meter.spend(1 + sum(map(len, arguments)))
+    if node.note == "×" and all(map(_is_vector, node.args)):
+        return _crossed(arguments)
     exact = _exact_function(node.note, arguments, meter) if node.op == "func" else None
     return _opaque(node.note, arguments) if exact is None else exact
 
@@ -118,13 +120,41 @@ def _opaque(name: str, arguments: list[Sum]) -> Sum:
         return atom(("f", name, *sorted((frozen(argument) for argument in arguments), key=repr)))
     if name in _ODD | _EVEN and len(arguments) == 1 and arguments[0]:
         content, rest = primitive_part(arguments[0], signed=True)
+        if name == "abs":
+            return scaled(atom(("f", name, frozen(rest))), abs(content))
         positive = scaled(rest, abs(content))
         sign = -1 if content < 0 and name in _ODD else 1
         return scaled(atom(("f", name, frozen(positive))), sign)
     return atom(("f", name, *(frozen(argument) for argument in arguments)))
 
 
-_SYMMETRIC = frozenset({"max", "min", "gcd", "lcm"})
+def _crossed(arguments: list[Sum]) -> Sum:
+    """a x b = -(b x a), numbers in front taken out."""
+    sign: Exact = 1
+    sides: list[Sum] = []
+    for argument in arguments:
+        if not argument:
+            return {}
+        content, rest = primitive_part(argument, signed=True)
+        sign *= content
+        sides.append(rest)
+    first, second = (frozen(side) for side in sides)
+    if first == second:
+        return {}
+    if repr(first) > repr(second):
+        first, second, sign = second, first, -sign
+    return scaled(atom(("f", "×", first, second)), sign)
+
+
+def _is_vector(node: Node) -> bool:
+    """Whether every name in it has an arrow or is bold; for plain names a cross may be the
+    product of sets.
+    """
+    return all(name.startswith(("vec ", "bold ", "hat ", "overr")) for name in symbols(node))
+
+
+_SYMMETRIC = frozenset({"max", "min", "gcd", "lcm", "land", "lor", "iff", "oplus", "·"})
+"""Functions and operators whose arguments may come in any order."""
 _ODD = frozenset({"sin", "tan", "cot", "csc", "arcsin", "arctan", "sinh", "tanh"})
 _EVEN = frozenset({"cos", "sec", "cosh", "abs"})
 _QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin")}

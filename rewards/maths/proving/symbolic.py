@@ -8,8 +8,12 @@ from typing import Any, cast
 
 import sympy
 
-from ..reading.nodes import Node
+from ..reading.nodes import Node, magnitude, walk
 
+MAX_NODES = 80
+"""Nodes of both formulas together; sympy's work grows steeply with them."""
+LARGEST = 1000
+"""Numbers beyond it make integrals and limits slow, and everything else was tried with digits."""
 Expression = Any  # sympy ships no types strict checkers accept
 
 
@@ -21,8 +25,14 @@ def simplifies_to_zero(left: Node, right: Node) -> bool | None:
     """True if sympy simplifies the difference to zero, False if to another number; None if it
     cannot say.
     """
+    parts = [part for node in (left, right) for part in walk(node)]
+    if len(parts) > MAX_NODES or any(magnitude(part.value) > LARGEST for part in parts):
+        return None
     try:
-        difference = sympy.simplify((build(left) - build(right)).doit())
+        first, second = build(left), build(right)
+        if first.is_infinite or second.is_infinite:
+            return bool(first == second)
+        difference = sympy.simplify((first - second).doit())
     except MemoryError:
         raise
     except Exception:  # sympy has no bound on what it raises where it gives up
@@ -54,10 +64,16 @@ def build(node: Node) -> Expression:
             return _power(build(node.args[0]), build(node.args[1]))
         case "func" if node.note in {"sum", "prod"}:
             body, variable, low, high = map(build, node.args)
-            if low.is_number and high.is_number and high.is_finite:
-                raise Unsupported("a sum over a fixed range: it was too long to add up already")
+            if low.is_number and high.is_number:
+                raise Unsupported("a sum over a fixed range: it was tried with numbers already")
             made = sympy.Sum if node.note == "sum" else sympy.Product
             return made(body, (variable, low, high))
+        case "func" if node.note == "int":
+            body, variable, low, high = map(build, node.args)
+            return sympy.integrate(body, (variable, low, high))
+        case "func" if node.note.startswith("lim"):
+            body, variable, target = map(build, node.args)
+            return sympy.limit(body, variable, target, node.note.removeprefix("lim") or "+-")
         case "func":
             return _function(node)
         case _:

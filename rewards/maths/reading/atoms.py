@@ -5,13 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from . import nodes
-from .literals import based
-from .nodes import Node, Unreadable
+from .brackets import close, closing, items_inside
+from .nodes import Node
 from .numerals import exact_numeral
 from .operators import argument, exponent, starts_factor, subscript
-from .powers import POWER, PRODUCT, SUM
+from .powers import POWER, PRODUCT
 from .pratt import Parser
-from .vocabulary import CONNECTIVES
 
 _FUNCTION_LETTERS = frozenset({"f", "g", "h", "F", "G", "H", "phi", "varphi", "psi"})
 _EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
@@ -20,10 +19,8 @@ _LISTING = frozenset({"sep", "setop"})
 _SAME_LETTER = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
-_CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
-
-
-# --- names ---
+_ANGLES = frozenset({"theta", "alpha", "beta", "gamma", "phi", "varphi", "psi"})
+"""Letters that are a whole angle: what follows them is outside the function."""
 
 
 def constant(parser: Parser) -> Node:
@@ -41,6 +38,8 @@ def name(parser: Parser) -> Node:
         letter += "_" + subscript(parser)
     if letter in {"angle", "triangle"}:
         return _geometric(parser, letter)
+    if letter in {"Delta", "nabla"} and parser.here.kind == "sym" and len(parser.here.value) == 1:
+        return nodes.sym(f"{letter} {name(parser).note}")
     if letter.startswith("C_") and letter[2:].isdigit() and parser.accept("op", "^"):
         return _combinations(parser, int(letter[2:]))
     while parser.accept("prime"):
@@ -83,17 +82,17 @@ def _application(parser: Parser, letter: str) -> Node:
     if letter == "Gamma":
         argument = parser.inside(POWER)
         return nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE))
+    if letter == "zeta":
+        return nodes.func("zeta", parser.inside(POWER))
     inside, bare = _kinds_inside(parser), letter.split("_")[0].rstrip("'").removesuffix("^-1")
     event = bare in _EVENT_LETTERS and (inside == ["sym"] or "bar" in inside)
     if not (bare in _FUNCTION_LETTERS or event or _LISTING.intersection(inside)):
         return nodes.sym(letter)
     parser.take()
-    arguments = _items(parser, bar_ends=event)
+    arguments = items_inside(parser, bar_ends=event)
     if event and parser.accept("bar"):
-        arguments = [*arguments, nodes.sym("|"), *_items(parser)]
+        arguments = [*arguments, nodes.sym("|"), *items_inside(parser)]
     closing(parser, "(")
-    if letter == "zeta" and len(arguments) == 1:
-        return nodes.func("zeta", *arguments)
     if letter == "C" and len(arguments) == 2:
         return nodes.func("binom", *arguments)
     return Node("call", tuple(arguments), 0, letter)
@@ -165,8 +164,8 @@ def _log_base(parser: Parser) -> Node:
 def _arguments(parser: Parser, called: str) -> list[Node]:
     if parser.here.kind == "open" and parser.here.value in "({[":
         opened = parser.take().value
-        items = _items(parser)
-        _close(parser, opened)
+        items = items_inside(parser)
+        close(parser, opened)
         return items
     if parser.at("op", "-"):
         parser.take()
@@ -181,6 +180,7 @@ def _bare_argument(parser: Parser, called: str) -> Node:
         starts_factor(parser, factors[-1])
         and parser.here.kind != "func"
         and not (parser.here.kind == "open" and factors[-1].op != "num")
+        and not (parser.here.kind == "sym" and factors[-1].note in _ANGLES)
     ):
         factors.append(parser.inside(PRODUCT))
     node = nodes.mul(*factors)
@@ -192,188 +192,6 @@ def _bare_argument(parser: Parser, called: str) -> Node:
 
 
 # --- brackets ---
-
-
-def _items(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
-    """What stands between commas; with `bar_ends` a bar does not start a value."""
-    kept, parser.bar_ends = parser.bar_ends, bar_ends
-    items = [parser.inside()]
-    while parser.accept("sep"):
-        if parser.here.kind in {"close", "dots"}:
-            break
-        items.append(parser.inside())
-    parser.bar_ends = kept
-    return items
-
-
-def closing(parser: Parser, opened: str) -> str:
-    """Consume the bracket that closes `opened`; half-open intervals mix kinds."""
-    token = parser.here
-    if token.kind == "close" and token.value in _CLOSING:
-        parser.take()
-        return token.value
-    if (token.kind, token.value) == ("open", "["):
-        parser.take()
-        return ")"
-    if token.kind == "end":
-        return _CLOSING[opened]
-    raise Unreadable(f"a bracket is not closed before {token.value or token.kind!r}")
-
-
-def _close(parser: Parser, opened: str) -> None:
-    if opened == "{":
-        if not parser.accept("close", "}") and not parser.accept("endgroup"):
-            parser.expect("close")
-    else:
-        closing(parser, opened)
-
-
-def bracket(parser: Parser) -> Node:
-    """Grouping, a tuple or an interval; braces and floors go their own ways."""
-    token = parser.take()
-    if token.value == "{":
-        return _braces(parser)
-    if token.value in {"floor", "ceil"}:
-        node = parser.inside(SUM - 1)
-        parser.expect("close", token.value)
-        return nodes.func(token.value, node)
-    opened = "(" if token.value in "(]" else "["
-    if parser.accept("close"):
-        return Node("bracket", (), 0, "()")
-    french, parser.french = (
-        parser.french,
-        token.kind == "close" or (parser.french and token.value != "("),
-    )
-    items = _items(parser)
-    parser.french = french
-    closed = closing(parser, opened)
-    if len(items) > 1:
-        return Node("bracket", tuple(items), 0, opened + closed)
-    if parser.here.kind == "sub" and items[0].op == "num":
-        parser.take()
-        return based(parser, str(items[0].value))
-    if items[0].op == "list":
-        return Node("bracket", items[0].args, 0, opened + closed)
-    if opened + closed in {"[)", "(]"}:
-        raise Unreadable("a half-open bracket around one value")
-    return items[0]
-
-
-def closing_first(parser: Parser) -> Node:
-    """`]0, 1[`."""
-    if parser.here.value != "]":
-        raise Unreadable(f"{parser.here.value!r} where a value should be")
-    return bracket(parser)
-
-
-def _braces(parser: Parser) -> Node:
-    if parser.accept("close", "}"):
-        return Node("set")
-    items = _elements(parser)
-    if _such_that(parser):
-        node = Node("such", (items[0], parser.deeper(condition)))
-    else:
-        node = Node("set", tuple(items))
-    if parser.here.kind == "dots":
-        raise Unreadable("a set with dots")
-    parser.expect("close")
-    return node
-
-
-def _elements(parser: Parser) -> list[Node]:
-    """Items in braces, where a bar or a colon ends them (`{x | x > 0}`)."""
-    kept, parser.colon_ends = parser.colon_ends, True
-    items = _items(parser, bar_ends=True)
-    parser.colon_ends = kept
-    return items
-
-
-def _such_that(parser: Parser) -> bool:
-    if parser.here.kind != "bar" and not parser.at("sign", ":"):
-        return False
-    parser.take()
-    return True
-
-
-def condition(parser: Parser) -> Node:
-    """What follows the bar in a set-builder: relations joined by commas or words."""
-    return listed(parser)
-
-
-def listed(parser: Parser) -> Node:
-    """Items joined by commas and words: one item, or a list with the word that joins it."""
-    items, joint = [parser.expression()], ""
-    while is_separator(parser):
-        word = ","
-        while is_separator(parser):
-            token = parser.take()
-            if token.kind == "word":
-                word = CONNECTIVES[token.value]
-        joint = joint if joint not in {"", ","} else word
-        if parser.here.kind in {"end", "endgroup"}:
-            break
-        items.append(parser.expression())
-    return items[0] if len(items) == 1 else Node("list", tuple(items), 0, joint or ",")
-
-
-def is_separator(parser: Parser) -> bool:
-    """Whether a comma, a row's end, or a connecting word is in front."""
-    token = parser.here
-    return token.kind in {"sep", "row"} or (token.kind == "word" and token.value in CONNECTIVES)
-
-
-def group(parser: Parser) -> Node:
-    """Plain braces: LaTeX grouping; with separators or a bar inside, a set whose backslashes
-    were lost.
-    """
-    parser.take()
-    if parser.accept("endgroup"):
-        if parser.here.kind in {"end", "sep", "endgroup"}:
-            return Node("set")
-        return prescripted(parser)
-    items = _elements(parser)
-    if parser.accept("cmd", "choose"):
-        items = [nodes.func("binom", items[0], parser.inside())]
-    elif _such_that(parser):
-        items = [Node("such", (items[0], parser.deeper(condition)))]
-    parser.expect("endgroup")
-    return items[0] if len(items) == 1 else Node("set", tuple(items))
-
-
-_CHOICES = frozenset("CP")
-
-
-def prescripted(parser: Parser) -> Node:
-    """`{}^{10}C_3`: marks before a name; before anything else they keep it apart."""
-    before = ""
-    upper: Node | None = None
-    while parser.here.kind == "sub" or parser.at("op", "^"):
-        mark = parser.take().value
-        start = parser.position
-        upper = argument(parser)
-        parser.position = start
-        before += mark + subscript(parser)
-    if upper is None:
-        return parser.expression(POWER)
-    symbol = parser.here
-    if symbol.kind in {"sym", "word"} and symbol.value in _CHOICES and parser.ahead().kind == "sub":
-        parser.position += 2
-        lower = argument(parser)
-        if symbol.value == "C":
-            return nodes.func("binom", upper, lower)
-        left = nodes.add(upper, nodes.neg(lower))
-        return nodes.over(nodes.func("factorial", upper), nodes.func("factorial", left))
-    return Node("call", (parser.expression(POWER),), 0, before)
-
-
-def absolute(parser: Parser) -> Node:
-    """`|x|`; double bars are a norm, which is another thing."""
-    bars = parser.take().value
-    kept, parser.bar_ends = parser.bar_ends, True
-    node = parser.inside(SUM - 1)
-    parser.bar_ends = kept
-    parser.expect("bar", bars)
-    return nodes.func("abs", node) if bars == "|" else Node("call", (node,), 0, "norm")
 
 
 def empty_set(parser: Parser) -> Node:

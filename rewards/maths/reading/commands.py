@@ -61,9 +61,12 @@ def _derivative(parser: Parser) -> Node | None:
     under = subscript(parser)
     if body is None:
         body = parser.inside(PRODUCT) if parser.here.kind in STARTS else nodes.sym("")
-    if order == "1" and plain:
+    if body.op == "sym" and order in {"1", "2", "3"} and under in {"dx", f"dx^{order}"}:
+        return nodes.sym(body.note + "'" * int(order))
+    worked = nodes.sym(variable.value) in nodes.walk(body) or letter.value == "d"
+    if order == "1" and plain and worked:
         return nodes.func("derivative", body, nodes.sym(variable.value))
-    return call(f"derivative {order} {under}", body)
+    return call(f"{letter.value} {order} {under}", body)
 
 
 def _after_group(tokens: list[Token], position: int) -> int:

@@ -135,7 +135,11 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
     elif kind == "dots":
         tokens.append(Token("dots", "", spaced))
     else:
-        tokens.append(_command(value[1:].rstrip("*"), spaced))
+        name = value[1:].rstrip("*")
+        if name == "Omega" and tokens and tokens[-1].kind == "num":
+            tokens.append(Token("word", "ohm", spaced))
+        else:
+            tokens.append(_command(name, spaced))
 
 
 def _command(name: str, spaced: bool) -> Token:
@@ -162,10 +166,17 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
         tokens.append(Token(*SPELLED[lowered], spaced))
     elif not worded and (run in FUNCTIONS or run in ALIASES):
         tokens.append(Token("func", ALIASES.get(run, run), spaced))
+    elif run in _GLUED_UNITS and not worded and tokens and tokens[-1].kind in _LETTERS:
+        _product(run, spaced, tokens)
     elif worded or is_word(run):
         tokens.append(Token("word", run if len(run) < 3 else lowered, spaced))
     else:
         _product(run, spaced, tokens)
+
+
+_GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
+_LETTERS = frozenset({"sym", "const", "endgroup"})
+"""After letters, these are products of variables: `2\\pi hr`, `\\mu mg`."""
 
 
 def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
@@ -180,6 +191,10 @@ def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
         spaced = False
 
 
+_UPRIGHT_FUNCTIONS = frozenset(
+    {"sin", "cos", "tan", "cot", "ln", "log", "cis", "gcd", "lcm", "arcsin", "arccos", "arctan"}
+)
+"""Functions that are also set with `\\mathrm` and `\\text`."""
 _STYLING = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|mathrm)(?![A-Za-z])|\\(?=[ij]math)|(?<=[ij])math|[{} ]"
 )
@@ -202,7 +217,7 @@ def _text_command(
         return after
     if name == "mathbf" and plain in {"R", "Z", "N", "Q"}:
         name, inside = "", rf"\mathbb{{{plain}}}"
-    if name == "operatorname" and inside.strip() in FUNCTIONS:
+    if inside.strip() in (FUNCTIONS if name == "operatorname" else _UPRIGHT_FUNCTIONS):
         tokens.append(Token("func", inside.strip(), spaced))
         return after
     if (name in BOLD and len(plain) == 1 and plain.isalpha()) or (name in LETTERED and plain):

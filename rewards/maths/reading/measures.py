@@ -10,7 +10,7 @@ from .numerals import exact_numeral
 from .powers import SUM
 from .pratt import Parser
 from .units import dimension, read_unit
-from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS
+from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS, unit_symbol
 
 EXACT = frozenset({"num", "dec"})
 _TEMPERATURES = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "degF"}
@@ -37,6 +37,23 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
         return nodes.mul(node, nodes.const("i"))
     parser.position, unit = read_unit(parser.tokens, parser.position)
     return _compound(parser, Node("quantity", (node,), 0, unit))
+
+
+def per_unit_ahead(parser: Parser) -> bool:
+    """Whether a slash in front divides by a unit: `10^{23}/mol`."""
+    after = parser.ahead()
+    return (
+        parser.here.value == "/" and after.kind == "word" and unit_symbol(after.value) is not None
+    )
+
+
+def per_unit(parser: Parser, node: Node) -> Node | None:
+    """`6.02 \\cdot 10^{23} /mol`."""
+    if not per_unit_ahead(parser):
+        return None
+    parser.take()
+    parser.position, unit = read_unit(parser.tokens, parser.position)
+    return Node("quantity", (node,), 0, f"/{unit}")
 
 
 def counted(parser: Parser, node: Node) -> Node | None:

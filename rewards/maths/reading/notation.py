@@ -35,10 +35,16 @@ _SYMBOLS: dict[str, str] = {
     "ℂ": r"\mathbb{C}",
     "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
     "⌉": r"\rceil ",
-    "∧": r"\land ", "∨": r"\lor ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "∶": ":",
+    "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ",
+    "⊕": r"\oplus ", "⊗": r"\otimes ", "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ",
+    "⊇": r"\supseteq ",
+    "⊥": r"\perp ", "≅": r"\cong ", "∝": r"\propto ", "↦": r"\mapsto ",
+    "←": r"\leftarrow ", "∇": r"\nabla ", "∂": r"\partial ", "⇌": r"\rightleftharpoons ",
+    "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "∶": ":",
     "（": "(",
     "）": ")",
-    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'", "⟨": "(", "⟩": ")",
+    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'",
+    "⟨": r"\langle ", "⟩": r"\rangle ",
     "∥": r"\parallel ",
     "或": " or ", "和": " and ", "与": " and ", "及": " and ", "且": " and ",
     "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ",
@@ -103,9 +109,14 @@ _ORDINAL = re.compile(
 _DOLLARS = re.compile(r"(?<!\\)\$")
 _AMOUNT = re.compile(r"(?<!\\)\$(?=\s?-?\d[\d,]*(?:\.\d+)?[A-Za-z ]*[.!]?$)")
 _DELIMITERS = re.compile(r"\\[()\[\]]")
-_ORNAMENT = re.compile(
-    r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}|\\(?:checkmark|square|blacksquare|qed|Box|therefore|implies|Rightarrow)(?![a-zA-Z])"
+_ORNAMENT = re.compile(r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}")
+_LEAD_IN = re.compile(
+    r"^(?:\s|\$|\\(?:therefore|implies|Rightarrow|Longrightarrow|to|checkmark)(?![a-zA-Z]))+"
 )
+_LEAD_OUT = re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)(?![a-zA-Z])[\s$.]*$")
+"""Signs before and after an answer that say "hence" and "done"."""
+_GLUED = re.compile(r"\\q?quad(?=[a-z])")
+_NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _SPACES = re.compile(r"\s+")
@@ -143,6 +154,11 @@ def strip_delimiters(text: str) -> str:
         text = _DELIMITERS.sub(" ", text)
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
+        text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
+        if "quad" in text:
+            text = _GLUED.sub(" ", text)
+    if "~" in text:
+        text = _NEGATED.sub(r"\\neg ", text)
     if "**" in text:
         text = _EMPHASIS.sub(r"\1", text.removeprefix("> "))
     if "d" in text or "t" in text:
@@ -187,5 +203,5 @@ def as_words(text: str) -> str:
     text = re.sub(
         r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox|operatorname)[a-z]*\s*\*?", " ", text
     )
-    text = re.sub(r"\\[,;:!> ]|[{}$*~`\"]", " ", text)
+    text = re.sub(r"\\[,;:!>$ ]|[{}$*~`\"]", " ", text)
     return _SPACES.sub(" ", text).strip(" .,;:!()")

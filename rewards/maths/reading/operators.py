@@ -11,14 +11,18 @@ from fractions import Fraction
 from itertools import pairwise
 
 from . import nodes
-from .measures import arc_minutes, ends_in_unit, lettered, temperature, words_in_brackets
-from .nodes import Exact, Node, TooBig, Unreadable
-from .powers import ARROW, BINARY, LAND, LOR, POWER, PRODUCT, RATIO, RELATION, SET, SUM
+from .measures import (
+    arc_minutes,
+    ends_in_unit,
+    lettered,
+    per_unit_ahead,
+    temperature,
+    words_in_brackets,
+)
+from .nodes import Exact, Node, Unreadable
+from .powers import BINARY, POWER, PRODUCT, SUM
 from .pratt import Parser
-from .spellings import OPPOSITE
-from .vocabulary import NUMBER_WORDS
 
-MAX_SIDES = 24
 EXACT = frozenset({"num", "dec"})
 SETS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
 STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})
@@ -27,7 +31,6 @@ STOPS = frozenset(
     {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
 )
 """Commands that are no operator."""
-_CLAIMS = frozenset({"rel", "num", "dec", "given"})
 _ARROWED = ("vec ", "bold ", "hat ", "overrightarrow ", "set ")
 
 
@@ -116,7 +119,7 @@ def product_of(parser: Parser, left: Node) -> Node | None:
     factors, start = [left], parser.position
     while True:
         token = parser.here
-        if token.kind == "op" and token.value in "*·×/":
+        if token.kind == "op" and token.value in "*·×/" and not per_unit_ahead(parser):
             _explicit_factor(parser, factors)
         elif starts_factor(parser, factors[-1]) and not ends_in_unit(parser, factors):
             factors.append(parser.expression(PRODUCT))
@@ -136,21 +139,38 @@ def _explicit_factor(parser: Parser, factors: list[Node]) -> None:
     negative = parser.here.kind == "op" and parser.here.value in "+-"
     factor = _signed(parser, PRODUCT) if negative else parser.expression(PRODUCT)
     last = factors[-1]
+    if operator in "·×" and factor.op in EXACT and _has_direction(last):
+        while starts_factor(parser, factor):
+            factor = nodes.mul(factor, parser.expression(PRODUCT))
     if operator == "/":
         if last.op == factor.op == "num" and factor.value != 0:
             factors[-1] = nodes.num(Fraction(last.value) / factor.value)
         else:
             factors.append(nodes.power(factor, nodes.MINUS_ONE))
-    elif operator in "·×" and _is_directed(last, factor):
+    elif operator != "*" and _is_directed(parser, operator, last, factor):
         factors[-1] = call(operator, last, factor)
     else:
         factors.append(factor)
 
 
-def _is_directed(left: Node, right: Node) -> bool:
-    """Whether a cross or a dot between these is the product of vectors or sets."""
+def _is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool:
+    """Whether a cross or a dot between these is the product of vectors or sets: one of them has
+    a direction, or a cross stands between capitals, or both operators are used.
+    """
     nabla = nodes.sym("nabla")
-    return nabla in {left, right} or (_has_direction(left) and _has_direction(right))
+    if nabla in {left, right} or (_has_direction(left) and _has_direction(right)):
+        return True
+    names = [left, right]
+    if not all(side.op in {"sym", "call"} for side in names):
+        return False
+    capitals = all(side.note.isupper() for side in names)
+    return (capitals and operator == "×") or _uses_both(parser)
+
+
+def _uses_both(parser: Parser) -> bool:
+    """Whether letters are joined by crosses and by dots: `(u \\times v) \\cdot w`."""
+    kinds = {token.value for token in parser.tokens if token.kind == "op"}
+    return {"·", "×"} <= kinds and not any(token.kind == "num" for token in parser.tokens)
 
 
 def _has_direction(node: Node) -> bool:
@@ -200,7 +220,9 @@ def raised(parser: Parser, base: Node) -> Node:
     if parser.here.kind == "op" and parser.here.value in "*·×":
         parser.take()
         return call("^*", base)
-    return nodes.power(base, parser.deeper(exponent))
+    made = nodes.power(base, parser.deeper(exponent))
+    inverse = made.args[1] == nodes.MINUS_ONE and base.op in {"sym", "mul"}
+    return made._replace(note="inverse") if inverse else made
 
 
 def exponent(parser: Parser) -> Node:
@@ -315,91 +337,6 @@ def subscript(parser: Parser) -> str:
 # --- sets, relations, logic ---
 
 
-def set_operation(parser: Parser, left: Node) -> Node:
-    """Unions, intersections and differences, from left to right."""
-    name = parser.take().value
-    return Node("union" if name == "U" else name, (left, parser.expression(SET)))
-
-
-def plain_union(parser: Parser, left: Node) -> Node | None:
-    """`[0,1] U [2,3]`."""
-    if left.op not in SETS or parser.here.value != "U" or parser.ahead().kind != "open":
-        return None
-    return set_operation(parser, left)
-
-
-def ratio(parser: Parser, left: Node) -> Node | None:
-    """Expressions joined by colons or by "to"."""
-    parts = [left]
-    while not parser.colon_ends and (parser.at("sign", ":") or parser.at("word", "to")):
-        parser.take()
-        parts.append(parser.expression(RATIO))
-    return None if len(parts) == 1 else Node("ratio", tuple(parts))
-
-
-def relation(parser: Parser, left: Node) -> Node | None:
-    """A chain of relations."""
-    sides, signs = [left], list[str]()
-    while (sign := _relation_sign(parser)) is not None:
-        signs.append(sign)
-        words = right_side_in_words(parser)
-        sides.append(parser.expression(RELATION) if words is None else words)
-        if len(sides) > MAX_SIDES:
-            raise TooBig(f"a chain of more than {MAX_SIDES} sides")
-    return Node("rel", tuple(sides), 0, " ".join(signs)) if signs else None
-
-
-def _relation_sign(parser: Parser) -> str | None:
-    struck = parser.at("cmd", "not") and parser.ahead().kind == "rel"
-    if parser.here.kind != "rel" and not struck:
-        return None
-    if struck:
-        parser.take()
-    sign = parser.take().value
-    if parser.here == ("rel", "=", False):
-        parser.take()
-        sign += "=" if sign in "<>" else ""
-    return OPPOSITE.get(sign, f"not-{sign}") if struck else sign
-
-
-def right_side_in_words(parser: Parser) -> Node | None:
-    """`\\text{shape} = \\text{a circle}`."""
-    word = parser.here
-    if word.kind != "word" or word.value.lower() in NUMBER_WORDS or len(word.value) == 1:
-        return None
-    words: list[str] = []
-    while parser.here.kind == "word":
-        words.append(parser.take().value)
-    return nodes.text(" ".join(words).casefold())
-
-
-def logic(parser: Parser, left: Node) -> Node:
-    """`x<1 \\lor x>2` joins claims like the words do; anything else is an operator."""
-    name = parser.take().value
-    right = parser.expression(LAND if name == "land" else LOR)
-    joint = {"land": "and", "lor": "or"}[name]
-    if left.op in _CLAIMS and right.op in _CLAIMS:
-        return Node("list", (left, right), 0, joint)
-    if left.op == "list" and left.note == joint and right.op in _CLAIMS:
-        return left._replace(args=(*left.args, right))
-    return call(name, left, right)
-
-
-def negation(parser: Parser) -> Node:
-    """`\\neg p`."""
-    return call(parser.take().value, parser.expression(LAND))
-
-
-def arrow(parser: Parser, left: Node) -> Node | None:
-    """`p \\Rightarrow q`."""
-    return call(parser.take().value, left, parser.expression(ARROW))
-
-
-def binary(parser: Parser, left: Node) -> Node:
-    """An operator without a meaning here: `a \\oplus b`."""
-    return call(parser.take().value, left, parser.expression(BINARY))
-
-
 def composition(parser: Parser, left: Node) -> Node:
     """`f \\circ g`; after a number and with nothing behind it, a degree sign."""
     if left.op in EXACT and parser.ahead().kind not in STARTS:
@@ -417,15 +354,3 @@ def unknown_command(parser: Parser, left: Node) -> Node | None:
     following = parser.here.kind in STARTS or parser.here.kind in {"bar", "op"}
     sides = (left, parser.expression(BINARY)) if following else (left,)
     return call(f"\\{name}", *sides)
-
-
-def modulus(parser: Parser, left: Node) -> Node | None:
-    """`3 \\pmod 7`, `3 (mod 7)`."""
-    opened = parser.here.kind == "open"
-    if opened and parser.ahead().kind != "mod":
-        return None
-    parser.position += 1 + opened
-    divisor = argument(parser)
-    if opened:
-        parser.expect("close")
-    return Node("mod", (left, divisor))

@@ -9,11 +9,11 @@ import re
 from fractions import Fraction
 
 from . import nodes
-from .atoms import listed
+from .brackets import listed
 from .grammar import GRAMMAR
 from .lexer import tokenize
 from .nodes import Node, TooBig, Unreadable
-from .notation import as_words, strip_delimiters, to_latex
+from .notation import as_words, squeeze, strip_delimiters, to_latex
 from .numerals import exact_numeral
 from .pratt import Parser
 
@@ -21,7 +21,7 @@ MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
 _BASED = re.compile(
-    r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d)([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
+    r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
 _BASE = re.compile(
     r"(?<=[0-9A-Za-z}])\s*+(?:\\(?:text|mathrm)\s*+\{)?[\s(]*+(?:in\s+)?base[\s-]*+(\w{1,9})[\s)}]*+$"
@@ -112,7 +112,14 @@ def read_words(cleaned: str) -> Node:
     words = as_words(cleaned)
     if not any(letter.isalnum() for letter in words):
         raise Unreadable("the answer has neither letters nor digits")
+    if _PROSE.fullmatch(words) is None:
+        return Node("opaque", (), 0, squeeze(cleaned))
     return _NAMED.get(words.casefold()) or nodes.text(words)
+
+
+_PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
+"""What stands in plain language; anything else in an answer that cannot be read is kept as it is
+written."""
 
 
 def read_formula(cleaned: str) -> Node:
@@ -127,6 +134,21 @@ def read_formula(cleaned: str) -> Node:
         cleaned = _BASE.sub(r"_{\1}", cleaned)
     if "_" in cleaned and (digits := _BASED.match(cleaned)):
         return Node("based", (), int(digits[2]), digits[1].upper())
+    try:
+        return _parsed(cleaned)
+    except TooBig:
+        raise
+    except Unreadable:
+        if _SHORT_UNITS.search(cleaned) is None:
+            raise
+    return _parsed(_SHORT_UNITS.sub(lambda found: " ".join(found[0]), cleaned))
+
+
+_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])[a-z]{2}(?![A-Za-z}])")
+"""`mg` may be milligrams, and where that makes no sense the product of a mass and g."""
+
+
+def _parsed(cleaned: str) -> Node:
     parser = Parser(tokenize(cleaned), GRAMMAR)
     try:
         node = listed(parser)

@@ -33,7 +33,14 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
         position += 1
     if denied := DENIALS.intersection(words):
         raise Unreadable(f"the word {min(denied)!r} after a value")
+    for word in words:
+        if len(word) < 3 and word not in _LINKS:
+            raise Unreadable(f"{word!r} after a value is no unit known here")
     return position, " ".join(words)
+
+
+_LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
+"""Short words in what a value counts (`5 games in a row`); other letters may change the value."""
 
 
 def _stops(word: str) -> bool:
@@ -50,16 +57,37 @@ def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
         position, unit = found
         parts.append(sign + unit)
         token = tokens[position]
-        if (token.kind == "op" and token.value == "/") or (
+        if token[:2] == ("op", "/") and tokens[position + 1][:2] == ("open", "("):
+            divided = _divisor(tokens, position + 2)
+            if divided is None:
+                return position, "".join(parts)
+            position, unit = divided
+            parts.append(unit)
+            sign = ""
+        elif (token.kind == "op" and token.value == "/") or (
             token.kind == "word" and token.value in {"per", "a", "each"}
         ):
             sign, position = "/", position + 1
-        elif token.kind == "op" and token.value == "*":
+        elif token.kind == "op" and token.value in "*·×":
             sign, position = "*", position + 1
         elif token.kind == "word" and _one_unit(tokens, position) is not None:
             sign = "*"
         else:
             return position, "".join(parts)
+
+
+def _divisor(tokens: list[Token], position: int) -> tuple[int, str] | None:
+    """(position after the bracket, units) of `(kg K)` after a slash: each of them divides."""
+    parts: list[str] = []
+    while tokens[position].kind != "close":
+        if tokens[position].kind == "op" and tokens[position].value in "*·×":
+            position += 1
+        found = _one_unit(tokens, position)
+        if found is None:
+            return None
+        position = found[0]
+        parts.append("/" + found[1])
+    return (position + 1, "".join(parts)) if parts else None
 
 
 def _one_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
@@ -113,7 +141,7 @@ def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
             return None
         factor, base = UNITS[name]
         exponent = int(raised or 1) * (-1 if sign == "/" else 1)
-        total *= Fraction(factor).limit_denominator(10**12) ** exponent
+        total *= Fraction(str(factor)) ** exponent
         _add_powers(powers, base, exponent)
     return total, tuple(sorted((name, power) for name, power in powers.items() if power))
 

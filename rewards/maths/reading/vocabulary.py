@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 
 def words(written: str) -> frozenset[str]:
     """The words of a text, as a set."""
@@ -49,7 +51,10 @@ CONNECTIVES = {"and": "and", "or": "or", "lor": "or", "land": "and"}
 QUALIFIERS = words("for where if when with given whenever such otherwise as")
 DENIALS = words(
     "not is are was isn't than least most unless else wrong incorrect maybe perhaps possibly but "
-    "except instead false fail fails cannot never"
+    "except instead false fail fails cannot never hundreds thousands millions billions dozens "
+    "squared cubed factorial plus minus over divided mod modulo double triple twice half halves "
+    "third thirds quarters fourths fifths sixths sevenths eighths ninths tenths negative "
+    "inclusive exclusive tens hundredths thousandths"
 )
 """Words after a value that take it back."""
 SHORT_WORDS = words(
@@ -84,7 +89,7 @@ _UNIT_WORDS = {
     "radian": "rad", "unit": "unit", "celsius": "degC", "fahrenheit": "degF",
 }  # fmt: skip
 # symbol -> (factor to the base unit, base dimension)
-UNITS: dict[str, tuple[float, str]] = {
+UNITS: dict[str, tuple[float | Fraction, str]] = {
     **{name: (factor, "m") for name, factor in _LENGTH.items()},
     "s": (1.0, "s"), "ms": (1e-3, "s"), "min": (60.0, "s"), "h": (3600.0, "s"),
     "day": (86400.0, "s"),
@@ -97,15 +102,27 @@ UNITS: dict[str, tuple[float, str]] = {
     "dollar": (1.0, "dollar"), "cent": (0.01, "dollar"), "euro": (1.0, "euro"),
     "pound-sterling": (1.0, "gbp"),
     "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"),
-    "N": (1.0, "N"), "kN": (1e3, "N"), "J": (1.0, "J"), "kJ": (1e3, "J"), "W": (1.0, "W"),
-    "kW": (1e3, "W"),
-    "V": (1.0, "V"), "kV": (1e3, "V"), "mV": (1e-3, "V"), "ohm": (1.0, "ohm"), "A": (1.0, "A"),
-    "mA": (1e-3, "A"),
-    "Hz": (1.0, "Hz"), "kHz": (1e3, "Hz"), "MHz": (1e6, "Hz"), "K": (1.0, "K"), "Pa": (1.0, "Pa"),
-    "kPa": (1e3, "Pa"),
-    "C": (1.0, "C"), "mol": (1.0, "mol"), "eV": (1.0, "eV"), "rad": (1.0, "rad"),
-    "unit": (1.0, "unit"), "degC": (1.0, "degC"), "degF": (1.0, "degF"),
-    "mph": (1609.344 / 3600, "m/s"), "kph": (1000 / 3600, "m/s"),
+    "rad": (1.0, "rad"), "unit": (1.0, "unit"), "degC": (1.0, "degC"), "degF": (1.0, "degF"),
+    "mol": (1.0, "mol"), "mmol": (1e-3, "mol"), "kmol": (1e3, "mol"), "K": (1.0, "K"),
+    "mK": (1e-3, "K"), "cal": (4184.0, "g*m^2/s^2"), "kcal": (4184e3, "g*m^2/s^2"),
+    "eV": (1.602176634e-16, "g*m^2/s^2"), "keV": (1.602176634e-13, "g*m^2/s^2"),
+    "MeV": (1.602176634e-10, "g*m^2/s^2"), "atm": (101325e3, "g/m/s^2"),
+    "bar": (1e8, "g/m/s^2"), "Wh": (3.6e6, "g*m^2/s^2"), "kWh": (3.6e9, "g*m^2/s^2"),
+    "ha": (1e4, "m^2"), "ug": (1e-6, "g"), "us": (1e-6, "s"), "ns": (1e-9, "s"),
+    "dL": (1e-4, "m^3"), "cL": (1e-5, "m^3"),
+    **{
+        prefix + name: (factor * scale, base)
+        for name, scale, base in (
+            ("N", 1e3, "g*m/s^2"), ("J", 1e3, "g*m^2/s^2"), ("W", 1e3, "g*m^2/s^3"),
+            ("Pa", 1e3, "g/m/s^2"), ("V", 1e3, "g*m^2/s^3/A"), ("ohm", 1e3, "g*m^2/s^3/A^2"),
+            ("A", 1.0, "A"), ("C", 1.0, "A*s"), ("Hz", 1.0, "/s"), ("F", 1e-3, "A^2*s^4/g/m^2"),
+            ("H", 1e3, "g*m^2/s^2/A^2"), ("T", 1e3, "g/s^2/A"), ("Wb", 1e3, "g*m^2/s^2/A"),
+        )
+        for prefix, factor in (
+            ("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9),
+        )
+    },
+    "mph": (0.44704, "m/s"), "kph": (Fraction(5, 18), "m/s"),
 }  # fmt: skip
 
 

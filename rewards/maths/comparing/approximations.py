@@ -1,0 +1,45 @@
+"""Golds with an approximation: `2\\pi \\approx 6.28` is answered by either side."""
+
+from __future__ import annotations
+
+from ..proving.probe import approximate
+from ..reading.nodes import Node, is_scalar
+from .definitions import is_one_name
+
+_SIGNS = frozenset({"=", "~="})
+_CLOSE = 0.02
+"""How far, relatively, an approximation may be from the exact side to be taken for one."""
+
+
+def readings(gold: Node) -> tuple[Node | None, Node | None]:
+    """(exact reading, rounded reading) of a gold; the second is None for a gold without an
+    approximation, the first where there is nothing but the approximation.
+    """
+    if gold.op != "rel" or "~=" not in gold.note.split() or not set(gold.note.split()) <= _SIGNS:
+        return gold, None
+    place = gold.note.split().index("~=") + 1
+    heads, rounded = gold.args[:place], written(gold.args[-1])
+    if rounded is None or not is_scalar(heads[-1]):
+        return gold, None
+    named = is_one_name(heads[0])
+    if named and place == 1:
+        return None, _named(heads, rounded)
+    exact, value = approximate(heads[-1]), float(rounded.value)
+    if exact is None or abs(exact - value) > _CLOSE * max(abs(exact), abs(value)):
+        return gold, None
+    values = heads[1:] if named else heads
+    name = heads[:1] if named else ()
+    return _named(name, values[-1]), _named(name, rounded)
+
+
+def _named(name: tuple[Node, ...], value: Node) -> Node:
+    return Node("rel", (*name, value), 0, "=") if name else value
+
+
+def written(node: Node) -> Node | None:
+    """A number as a decimal of its written digits, which is how an approximation is judged."""
+    if node.op == "dec":
+        return node
+    if node.op == "num" and isinstance(node.value, int):
+        return Node("dec", (), node.value, str(node.value))
+    return None

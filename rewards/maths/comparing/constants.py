@@ -1,0 +1,104 @@
+"""Constants that an answer may choose: the C of an antiderivative, those of a general solution."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations
+
+from ..proving.calculus import derivative
+from ..proving.judge import Judge
+from ..proving.probe import Undefined, evaluate
+from ..reading import nodes
+from ..reading.nodes import Node, neg, num, rename, symbols, walk
+
+_BARE = frozenset({"C", "c", "K", "k"})
+_NUMBERED = frozenset(f"{letter}_{index}" for letter in "CcKk" for index in range(5))
+_CONSTANTS = _BARE | _NUMBERED
+_OF_INTEGRALS = _NUMBERED | {"C", "K"}
+"""Names that say in a gold that the constant is free; c and k may be coefficients."""
+_ALSO = frozenset({"A", "B", "D"})
+"""Names that an answer may give to constants that the gold calls C."""
+_POINTS = (nodes.HALF, num(3), num(Fraction(7, 5)), num(-2))
+_VARIABLES = "xtuyzsvw"
+_GENERIC = (1.3704, 2.6181, 0.7323, 3.1727)
+
+
+def same_constants(gold: Node, answer: Node) -> Node:
+    """`answer` with its arbitrary constants named as in the gold: `A e^x + B e^{-x}` is
+    `C_1 e^x + C_2 e^{-x}`. Constants that stand next to the same thing have the same name.
+    """
+    mine, theirs = sorted(symbols(answer) - symbols(gold)), sorted(symbols(gold) - symbols(answer))
+    if not 0 < len(mine) == len(theirs) <= 2 or not set(theirs) <= _CONSTANTS:
+        return answer
+    if not symbols(gold) & symbols(answer):
+        return answer
+    if not set(mine) <= _CONSTANTS | _ALSO:
+        return answer
+    renamings = [
+        rename(answer, dict(zip(mine, order, strict=True))) for order in permutations(theirs)
+    ]
+    wanted = [_beside(gold, name) for name in theirs]
+    fitting = (made for made in renamings if [_beside(made, name) for name in theirs] == wanted)
+    return next(fitting, renamings[0])
+
+
+def _beside(node: Node, name: str) -> frozenset[Node]:
+    """What the constant multiplies."""
+    symbol = nodes.sym(name)
+    for part in walk(node):
+        if part.op == "mul" and symbol in part.args:
+            return frozenset(arg for arg in part.args if arg != symbol)
+    return frozenset()
+
+
+def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
+    """Whether two antiderivatives, each with its constant, differ by a number; None if one of
+    them has no constant.
+    """
+    first, second = _without_constant(gold), _without_constant(answer)
+    if first is None or second is None or not symbols(gold) & _OF_INTEGRALS:
+        return None
+    names = symbols(first) | symbols(second)
+    variable = next((name for name in _VARIABLES if name in names), min(names, default=""))
+    slopes = [derivative(side, variable) for side in (first, second)]
+    if slopes[0] is not None and slopes[1] is not None:
+        same = judge.equal(slopes[0], slopes[1])
+        return judge.decided("up to a constant", same, "their derivatives differ")
+    for point in _POINTS if variable else ():
+        start, other = (
+            nodes.replaced(side, nodes.sym(variable), point) for side in (first, second)
+        )
+        if _is_defined(start) and _is_defined(other):
+            same = judge.equal(nodes.add(first, neg(start)), nodes.add(second, neg(other)))
+            return judge.decided("up to a constant", same, "they differ by more than a constant")
+    return None
+
+
+def is_antiderivative(integral: Node, answer: Node, judge: Judge) -> bool:
+    """Whether `answer`, which must have its constant, is what the indefinite integral asks for."""
+    body, variable = integral.args
+    value = answer.args[-1] if answer.op == "rel" else answer
+    plain = _without_constant(value)
+    slope = None if plain is None else derivative(plain, variable.note)
+    if slope is None:
+        return judge.decided("antiderivative", False, "it is no antiderivative with its constant")
+    return judge.equal(body, slope)
+
+
+def _without_constant(node: Node) -> Node | None:
+    if node.op != "add":
+        return None
+    constants = [term for term in node.args if term.op == "sym" and term.note in _CONSTANTS]
+    rest = [term for term in node.args if term not in constants]
+    if len(constants) != 1 or not rest or constants[0].note in symbols(nodes.add(*rest)):
+        return None
+    return nodes.add(*rest)
+
+
+def _is_defined(node: Node) -> bool:
+    names = sorted(symbols(node))
+    try:
+        evaluate(node, dict(zip(names, _GENERIC, strict=False)), False)
+    except (Undefined, ZeroDivisionError, OverflowError, ValueError):
+        return False
+    return True

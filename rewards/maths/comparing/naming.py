@@ -1,0 +1,91 @@
+"""Which name a value has, and the order that names give to values."""
+
+from __future__ import annotations
+
+from ..proving.judge import EXACT, Judge
+from ..reading.nodes import Node, is_scalar, sym, symbols
+from .definitions import assigned, is_one_name
+
+
+def spread(node: Node) -> Node:
+    """`(x, y) = (1, 2)` as `x = 1, y = 2`."""
+    if node.op != "rel" or node.note != "=" or len(node.args) != 2:
+        return node
+    names, values = node.args
+    tuples = names.op == values.op == "bracket" and len(names.args) == len(values.args)
+    if not tuples or not is_one_name(names):
+        return node
+    pairs = zip(names.args, values.args, strict=True)
+    return Node("list", tuple(Node("rel", pair, 0, "=") for pair in pairs), 0, ",")
+
+
+def is_claim(node: Node) -> bool:
+    """Whether `node` is a value or `x = value`: "1 and 2" and "1 or 2" list the same values."""
+    return node.note == "=" if node.op == "rel" else node.op not in {"sym", "text", "call"}
+
+
+def by_letter(node: Node, judge: Judge) -> list[Node]:
+    """The values of `y=2, x=1` in the order of their names where those are letters or have
+    indices, else as they are written.
+    """
+    pairs = [assigned(item, judge) for item in node.args]
+    named = [pair for pair in pairs if pair is not None]
+    if len(named) != len(pairs):
+        return list(node.args)
+    names = [name.note for name, _ in named]
+    letters = "".join(sorted(names)) in _ALPHABET or len({name[:1] for name in names}) == 1
+    if letters:
+        named.sort(key=lambda pair: pair[0].note)
+    return [value for _, value in named]
+
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Neighbours in it are coordinates: x, y, z or a, b."""
+
+
+def may_agree(first: Node, second: Node) -> bool:
+    """Not two different exact numbers, which is most of a long list."""
+    return first.op not in EXACT or second.op not in EXACT or first.value == second.value
+
+
+def one_residue_name(gold: Node, answer: Node) -> bool:
+    """Whether `t = 3 (mod 7)` and its answer name one variable, where both name one."""
+    sides = [node.args[0] for node in (gold, answer) if node.op == "mod"]
+    names = {side.args[0] for side in sides if side.op == "rel"}
+    return len(names) < 2
+
+
+def branches(node: Node) -> list[Node]:
+    return [
+        Node("bracket", (value, condition), 0, "()")
+        for value, condition in zip(node.args[::2], node.args[1::2], strict=True)
+    ]
+
+
+def names_fit(mine: Node, theirs: Node, judge: Judge) -> bool:
+    """Whether two values of one size are also about one thing: another name is another answer,
+    unless it is in words (`Area` for A) or `y` stands for `f(x)`.
+    """
+    if mine == theirs or "text" in (mine.op, theirs.op):
+        return judge.decided("named value", True)
+    plots = {mine.op, theirs.op} == {"sym", "call"} and _Y in {mine, theirs}
+    if plots:
+        return judge.decided("named value", True)
+    both = is_scalar(mine) and is_scalar(theirs) and mine.op not in {"sym", "call"}
+    same = both and judge.equal(mine, theirs)
+    return judge.decided("named value", same, "it is about another variable")
+
+
+_Y = sym("y")
+
+
+def is_curve(node: Node) -> bool:
+    return node.op == "rel" and len(node.args) == 2 and all(is_scalar(side) for side in node.args)
+
+
+def about_one_variable(gold: Node, answer: Node) -> bool:
+    """Whether two inequalities, or lists of them, are about the same letters."""
+    if not {gold.op, answer.op} <= {"rel", "list"}:
+        return True
+    mine, theirs = symbols(gold), symbols(answer)
+    return not mine or not theirs or bool(mine & theirs)

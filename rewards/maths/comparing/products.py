@@ -1,0 +1,95 @@
+"""Products whose order counts: matrices and other letters that do not commute.
+
+Letters are numbers until something says otherwise: an inverse or a transpose next to another
+capital, bold capitals, or the same two capitals in both orders (`MN - NM`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ..reading import nodes
+from ..reading.nodes import Node, mul, num, walk
+
+_TRANSPOSES = frozenset({"T", "t", "top", "dagger", "\\dagger", "H", "\\intercal"})
+PRODUCT = "product"
+MAX_EXPANDED = 4
+
+
+def in_order(gold: Node, answer: Node, names: set[str]) -> tuple[Node, Node]:
+    """Both formulas with the products of letters that do not commute as calls, whose arguments
+    stay in order.
+    """
+    capitals = {name for name in names if _is_capital(name)}
+    if len(capitals) < 2 or not (_do_not_commute(gold) or _do_not_commute(answer)):
+        return gold, answer
+    return _ordered(gold, capitals), _ordered(answer, capitals)
+
+
+def _is_capital(name: str) -> bool:
+    letter = name.removeprefix("bold ").partition("_")[0]
+    return len(letter) == 1 and letter.isupper()
+
+
+def _do_not_commute(node: Node) -> bool:
+    pairs = set[tuple[str, str]]()
+    for part in walk(node):
+        if part.op == "pow" and (part.note == "inverse" or _is_transpose(part)):
+            return True
+        if part.op == "mul":
+            letters = [factor.note for factor in _factors(part) if factor.op == "sym"]
+            letters = [letter for letter in letters if _is_capital(letter)]
+            if len(letters) > 1 and all(letter.startswith("bold ") for letter in letters):
+                return True
+            pairs |= set(pairwise(letters))
+    return any(one != other and (other, one) in pairs for one, other in pairs)
+
+
+def _is_transpose(node: Node) -> bool:
+    base, exponent = node.args
+    matrix = base.op == "mul" or (base.op == "sym" and _is_capital(base.note))
+    return matrix and exponent.op == "sym" and exponent.note in _TRANSPOSES
+
+
+def _factors(node: Node) -> Iterator[Node]:
+    """The factors of a product, nested products opened."""
+    for factor in node.args:
+        if factor.op == "mul":
+            yield from _factors(factor)
+        else:
+            yield factor
+
+
+def _ordered(node: Node, capitals: set[str]) -> Node:
+    if not node.args:
+        return node
+    if node.op == "pow" and node.args[0].op == "mul" and _turns_round(node):
+        turned = [node._replace(args=(factor, node.args[1])) for factor in _factors(node.args[0])]
+        return _ordered(mul(*reversed(turned)), capitals)
+    if node.op != "mul":
+        return node._replace(args=tuple(_ordered(arg, capitals) for arg in node.args))
+    kept: list[Node] = []
+    ordered: list[Node] = []
+    for factor in _factors(node):
+        holds = bool(nodes.symbols(factor) & capitals)
+        (ordered if holds else kept).extend(
+            _repeated(_ordered(factor, capitals)) if holds else [factor]
+        )
+    if len(ordered) > 1:
+        ordered = [Node("call", tuple(ordered), 0, PRODUCT)]
+    return mul(*kept, *ordered)
+
+
+def _turns_round(node: Node) -> bool:
+    """Whether this power of a product is the product of the powers in the other order."""
+    return _is_transpose(node) or node.args[1] == num(-1)
+
+
+def _repeated(factor: Node) -> list[Node]:
+    """`M^2` as M M, so that it meets `M M`."""
+    if factor.op == "pow" and factor.args[1].op == "num" and factor.args[0].op == "sym":
+        times = factor.args[1].value
+        if isinstance(times, int) and 1 < times <= MAX_EXPANDED:
+            return [factor.args[0]] * times
+    return [factor]

@@ -1,0 +1,133 @@
+r"""Tasks: integrals, limits, derivatives, determinants, sums of numbers.
+
+A gold that is a task is worked out, and its value is the gold. An answer that still holds a task
+where the gold has a value only repeats the question, and is not equal to it.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ..proving.calculus import derivative
+from ..reading import nodes
+from ..reading.nodes import Node, is_scalar, symbols, walk
+
+MAX_EXPANDED = 4
+"""Rows of a determinant with variables: it is expanded into 24 products at most."""
+MAX_ROWS = 8
+_ALWAYS = ("int", "lim")
+_OF_NUMBERS = frozenset({"sum", "prod", "gcd", "lcm"})
+
+
+def unevaluated(node: Node) -> bool:
+    r"""Whether anything in `node` still has to be worked out.
+
+    >>> from ..reading.reader import read
+    >>> unevaluated(read(r"\gcd(4,6)")), unevaluated(read(r"\frac{dy}{dx}"))
+    (True, False)
+    """
+    return any(_is_task(part) for part in walk(node))
+
+
+def _is_task(node: Node) -> bool:
+    if node.op == "matrix":
+        return node.note == "||"
+    if node.op == "call":
+        return node.note == "integral"
+    if node.op != "func":
+        return False
+    if node.note == "derivative":
+        return node.args[1] in walk(node.args[0]) and not nodes.has(node, "call")
+    if node.note in _OF_NUMBERS:
+        return not symbols(node)
+    return node.note == "det" or node.note.startswith(_ALWAYS)
+
+
+def is_open(node: Node) -> bool:
+    """Whether a task in `node` has no value of its own: it holds functions that are only names,
+    or is a function of its bounds.
+    """
+    return any(
+        _is_task(part)
+        and (any(map(_is_unknown, walk(part))) or (part.note == "int" and bool(symbols(part))))
+        for part in walk(node)
+    )
+
+
+def _is_unknown(node: Node) -> bool:
+    return node.op == "call" and node.note != "integral"
+
+
+def needs_evaluation(node: Node) -> bool:
+    """Whether a gold is a task whose value is wanted."""
+    return (unevaluated(node) and not is_open(node)) or _remainder(node) is not None
+
+
+def worked(node: Node) -> Node:
+    """`node` with its determinants, derivatives and remainders worked out; integrals and limits
+    are left to numbers of many digits.
+    """
+    remainder = _remainder(node)
+    if remainder is not None:
+        return remainder
+    if not node.args:
+        return node
+    node = node._replace(args=tuple(worked(arg) for arg in node.args))
+    if node.op == "func" and node.note == "derivative" and _is_task(node):
+        found = derivative(node.args[0], node.args[1].note)
+        return node if found is None else found
+    if node.op == "func" and node.note == "det" and node.args[0].op == "matrix":
+        return determinant(node.args[0])
+    if node.op == "matrix" and node.note == "||":
+        return determinant(node)
+    return node
+
+
+def _remainder(node: Node) -> Node | None:
+    if node.op != "mod" or node.note != "bmod":
+        return None
+    number, modulus = node.args
+    if number.op != "num" or modulus.op != "num" or modulus.value <= 0:
+        return None
+    return nodes.num(number.value % modulus.value)
+
+
+def determinant(matrix: Node) -> Node:
+    """The determinant of a square matrix of formulas; `matrix` itself where that is too much."""
+    size = int(matrix.value)
+    cells = matrix.args
+    if size * size != len(cells) or not all(is_scalar(cell) for cell in cells):
+        return matrix
+    rows = [list(cells[row * size : row * size + size]) for row in range(size)]
+    if size <= MAX_ROWS and all(cell.op in {"num", "dec"} for cell in cells):
+        value = _eliminated([[Fraction(cell.value) for cell in row] for row in rows])
+        return nodes.num(value.numerator if value.denominator == 1 else value)
+    return matrix if size > MAX_EXPANDED else _expanded(rows)
+
+
+def _eliminated(rows: list[list[Fraction]]) -> Fraction:
+    value = Fraction(1)
+    for place in range(len(rows)):
+        pivot = next((r for r in range(place, len(rows)) if rows[r][place]), None)
+        if pivot is None:
+            return Fraction(0)
+        if pivot != place:
+            rows[place], rows[pivot] = rows[pivot], rows[place]
+            value = -value
+        value *= rows[place][place]
+        for lower in rows[place + 1 :]:
+            factor = lower[place] / rows[place][place]
+            for column in range(place, len(rows)):
+                lower[column] -= factor * rows[place][column]
+    return value
+
+
+def _expanded(rows: list[list[Node]]) -> Node:
+    if len(rows) == 1:
+        return rows[0][0]
+    terms: list[Node] = []
+    for column, factor in enumerate(rows[0]):
+        minor = _expanded([row[:column] + row[column + 1 :] for row in rows[1:]])
+        term = nodes.mul(factor, minor)
+        terms.append(nodes.neg(term) if column % 2 else term)
+    return nodes.add(*terms)

@@ -1,0 +1,318 @@
+"""Values of formulas at a point, in the digits that mpmath is set to, under a bound on the work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, cast
+
+import mpmath
+
+from ..reading.nodes import Node, walk
+from .judge import infinity
+
+MAX_SUM = 20_000
+MAX_WORK = 40_000
+"""Nodes evaluated for one question, those of many digits counted more: about half a second."""
+LARGEST_ANGLE = 1e300
+Number = Any  # mpmath has no types: mpf or mpc
+
+
+class Undefined(ArithmeticError):
+    """No value at this point."""
+
+
+class Beyond(Undefined):
+    """A value too large to compute; the message names the limit."""
+
+
+class Work:
+    """Counts the nodes that are evaluated, so that the cost is bounded whatever the formula."""
+
+    def __init__(self) -> None:
+        self.left = MAX_WORK
+
+    def spend(self, amount: int) -> None:
+        """Raise OverBudget once the allowance is used up."""
+        self.left -= amount
+        if self.left < 0:
+            raise OverBudget(f"more than {MAX_WORK} steps")
+
+
+class OverBudget(Exception):
+    """The allowance of one question is used up; the message names it."""
+
+
+ROUGH_DIGITS = 40
+
+
+class Calculator:
+    """Evaluates nodes at one point with mpmath's current precision."""
+
+    def __init__(self, point: dict[str, Fraction], work: Work) -> None:
+        self.point = {
+            name: mpmath.mpf(value.numerator) / value.denominator for name, value in point.items()
+        }
+        self.spread = 0.0
+        self.terms = 0
+        self.work = work
+        self.imaginary = False
+        self.vanishing = False
+        """Inside an integral, a power too small to compute is zero."""
+
+    def value(self, node: Node) -> Number:
+        """The value of `node`; complex results are allowed only once an `i` was met."""
+        self.imaginary = self.imaginary or any(
+            part.op == "const" and part.note == "i" for part in walk(node)
+        )
+        return self._value(node)
+
+    def extended(self, node: Node) -> Number:
+        """`value`, where infinity is one."""
+        sign = infinity(node)
+        return sign * mpmath.inf if sign else self.value(node)
+
+    def _value(self, node: Node) -> Number:
+        self.work.spend(1 + mpmath.mp.prec // 400)
+        match node.op:
+            case "num" | "dec":
+                exact = Fraction(node.value)
+                return mpmath.mpf(exact.numerator) / exact.denominator
+            case "sym":
+                if node.note not in self.point:
+                    raise Undefined(node.note)
+                return self.point[node.note]
+            case "const":
+                return self._constant(node.note)
+            case "add":
+                return self._sum([self._value(arg) for arg in node.args])
+            case "mul":
+                return mpmath.fprod([self._value(arg) for arg in node.args])
+            case "pow":
+                return self._power(node)
+            case "func" if node.note in {"sum", "prod"}:
+                return self._series(node)
+            case "func" if node.note == "int":
+                return self._integral(node)
+            case "func" if node.note.startswith("lim"):
+                return self._limit(node)
+            case "func":
+                return self._function(node.note, [self._value(arg) for arg in node.args])
+            case _:
+                raise Undefined(node.op)
+
+    def _constant(self, name: str) -> Number:
+        if name == "inf":
+            raise Undefined(name)
+        return {"pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.mpc(0, 1)}[name]
+
+    def _sum(self, terms: list[Number]) -> Number:
+        sizes = [float(mpmath.log10(abs(term))) for term in terms if term]
+        if len(sizes) > 1:
+            self.spread = max(self.spread, max(sizes) - min(sizes))
+        return mpmath.fsum(terms)
+
+    def _power(self, node: Node) -> Number:
+        base, exponent = self._value(node.args[0]), self._value(node.args[1])
+        if base == 0 and (isinstance(exponent, mpmath.mpc) or exponent <= 0):
+            raise Undefined("a power of zero")
+        size = mpmath.re(exponent) * mpmath.log10(abs(base)) if base else 0
+        if abs(exponent) > 1e6 or abs(size) > 1e6:
+            if self.vanishing and size < -1e6:
+                return mpmath.mpf(0)
+            raise Beyond("a power beyond 10^1000000")
+        if (
+            isinstance(base, mpmath.mpc)
+            or base >= 0
+            or exponent == mpmath.floor(mpmath.re(exponent))
+        ):
+            return base**exponent
+        fraction = node.args[1].value if node.args[1].op == "num" else 0
+        if isinstance(fraction, Fraction) and fraction.denominator % 2 and not self.imaginary:
+            root = (-base) ** exponent
+            return -root if fraction.numerator % 2 else root
+        if not self.imaginary:
+            raise Undefined("a root of a negative number")
+        return mpmath.power(base, exponent)
+
+    def _series(self, node: Node) -> Number:
+        body, variable, low, high = node.args
+        if infinity(high) == 1:
+            return self._endless(node)
+        first, last = self._value(low), self._value(high)
+        if first != int(first) or last != int(last):
+            raise Undefined("bounds that are not whole")
+        if last - first > MAX_SUM:
+            raise Beyond(_LONG_SUM)
+        self.terms += max(0, int(last - first)) + 1
+        if self.terms > MAX_SUM:
+            raise Beyond(_LONG_SUM)
+        kept = self.point.get(variable.note)
+        total = mpmath.mpf(0 if node.note == "sum" else 1)
+        for index in range(int(first), int(last) + 1):
+            self.point[variable.note] = mpmath.mpf(index)
+            term = self._value(body)
+            total = total + term if node.note == "sum" else total * term
+        self.point.pop(variable.note)
+        if kept is not None:
+            self.point[variable.note] = kept
+        return total
+
+    def _endless(self, node: Node) -> Number:
+        """A sum or product without end, by extrapolation with its own estimate of the error."""
+        body, variable, low, _ = node.args
+        first = self._value(low)
+        if first != mpmath.floor(first):
+            raise Undefined("bounds that are not whole")
+        self.work.spend(1000)
+        made = mpmath.nsum if node.note == "sum" else mpmath.nprod
+        value = made(self._along(body, variable), [first, mpmath.inf])
+        with mpmath.workdps(ROUGH_DIGITS + 10):
+            again = made(self._along(body, variable), [first, mpmath.inf])
+        if abs(value - again) > 1e-18 * max(1, abs(value)):
+            raise Undefined("a sum without enough digits")
+        return value
+
+    def _integral(self, node: Node) -> Number:
+        """By quadrature, with its own estimate of the error; poles and kinks leave it undefined."""
+        body, variable, low, high = node.args
+        first, last = self._end(low), self._end(high)
+        kept, self.vanishing = self.vanishing, True
+        for method, pieces in _QUADRATURES:
+            finite = mpmath.isfinite(first) and mpmath.isfinite(last)
+            if not finite and (method != "tanh-sinh" or pieces > 1):
+                continue
+            cuts = [first + (last - first) * cut / pieces for cut in range(1, pieces)]
+            value, error = mpmath.quad(
+                self._along(body, variable),
+                [first, *cuts, last],
+                error=True,
+                maxdegree=6 if method == "tanh-sinh" else 5,
+                method=method,
+            )
+            if error <= 1e-18 * max(1, abs(value)):
+                self.vanishing = kept
+                return value
+        raise Undefined("an integral without enough digits")
+
+    def _end(self, node: Node) -> Number:
+        sign = infinity(node)
+        return sign * mpmath.inf if sign else self._value(node)
+
+    def _along(self, body: Node, variable: Node) -> Callable[[Number], Number]:
+        def value(at: Number) -> Number:
+            return self._inside(body, variable, at)
+
+        return value
+
+    def _inside(self, body: Node, variable: Node, at: Number) -> Number:
+        kept = self.point.get(variable.note)
+        self.point[variable.note] = at
+        try:
+            return self._value(body)
+        finally:
+            self.point.pop(variable.note)
+            if kept is not None:
+                self.point[variable.note] = kept
+
+    def _limit(self, node: Node) -> Number:
+        """The value very near, at two distances and on the sides that count, where they agree."""
+        body, variable, target = node.args
+        sign = infinity(target)
+        sides = {"lim+": (1,), "lim-": (-1,)}.get(node.note, (1, -1))
+        with mpmath.workdps(300):
+            centre = 0 if sign else self._value(target)
+            for distances in (FAR, LESS_FAR) if sign else (LIMIT_DISTANCES,):
+                try:
+                    values = [
+                        self._inside(body, variable, centre + side * mpmath.mpf(10) ** distance)
+                        for distance in distances
+                        for side in ((sign,) if sign else sides)
+                    ]
+                except Beyond:
+                    continue
+                if (found := _settled(values)) is not None:
+                    return found
+        raise Undefined("a limit that the values do not settle to")
+
+    def _function(self, name: str, arguments: list[Number]) -> Number:
+        if name in {"ln", "log"}:
+            return self._logarithm(name, arguments)
+        if name in {"gcd", "lcm", "max", "min"}:
+            return _of_several(name, arguments)
+        if name == "binom" and len(arguments) == 2:
+            return mpmath.binomial(*arguments)
+        function = _FUNCTIONS.get(name)
+        if function is None or len(arguments) != 1:
+            raise Undefined(name)
+        if name == "factorial" and abs(arguments[0]) > 1e6:
+            raise Beyond("a factorial beyond a million")
+        if name in _ANGLES and abs(arguments[0]) > LARGEST_ANGLE:
+            raise Beyond(f"an angle beyond {LARGEST_ANGLE:g}")
+        if name == "zeta":
+            self.work.spend(2000)
+            if abs(arguments[0]) > 1000:
+                raise Beyond("zeta beyond 1000")
+        result = function(arguments[0])
+        if isinstance(result, mpmath.mpc) and not self.imaginary:
+            raise Undefined(name)
+        return result
+
+    def _logarithm(self, name: str, arguments: list[Number]) -> Number:
+        if not self.imaginary and (isinstance(arguments[0], mpmath.mpc) or arguments[0] <= 0):
+            raise Undefined("a logarithm of something not positive")
+        top = mpmath.log(arguments[0])
+        if len(arguments) == 2:
+            return top / mpmath.log(arguments[1])
+        return top / mpmath.log(10) if name == "log" else top
+
+
+def _of_several(name: str, arguments: list[Number]) -> Number:
+    if name in {"max", "min"}:
+        return max(arguments) if name == "max" else min(arguments)
+    if any(abs(argument) > LARGEST_ANGLE for argument in arguments):
+        raise Beyond(f"a {name} beyond {LARGEST_ANGLE:g}")
+    whole = [int(argument) for argument in arguments]
+    if any(value != argument for value, argument in zip(whole, arguments, strict=True)):
+        raise Undefined(name)
+    return mpmath.mpf(math.gcd(*whole) if name == "gcd" else math.lcm(*whole))
+
+
+_ANGLES = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "erf"})
+_LONG_SUM = f"sums of more than {MAX_SUM} terms, those inside sums counted each time"
+_QUADRATURES = (
+    ("gauss-legendre", 1), ("tanh-sinh", 1), ("tanh-sinh", 2), ("tanh-sinh", 3), ("tanh-sinh", 4),
+)  # fmt: skip
+"""Ways to integrate, and into how many pieces the interval is cut: kinks lie at simple places."""
+LIMIT_DISTANCES = (-60, -50)
+FAR, LESS_FAR = (60, 50), (5, 4)
+"""Powers of ten at which a limit is looked at: near its point, and far out."""
+
+
+def _settled(values: list[Number]) -> Number | None:
+    """The number that values nearer and nearer stand for, or an infinity they grow to."""
+    if any(isinstance(value, mpmath.mpc) for value in values):
+        return None
+    smallest, nearest = min(abs(value) for value in values), values[0]
+    if max(abs(value - nearest) for value in values) <= 1e-18 * max(1, abs(nearest)):
+        return +nearest
+    growing = abs(values[0]) > 1e9 * abs(values[-1])
+    same_sign = len({mpmath.sign(value) for value in values}) == 1
+    return mpmath.sign(nearest) * mpmath.inf if smallest > 1e9 and growing and same_sign else None
+
+
+_FUNCTIONS = cast(
+    "dict[str, Callable[[Number], Number]]",
+    {
+        "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "cot": mpmath.cot,
+        "sec": mpmath.sec, "csc": mpmath.csc,
+        "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "arcsin": mpmath.asin,
+        "arccos": mpmath.acos,
+        "arctan": mpmath.atan, "arccot": mpmath.acot, "abs": abs, "floor": mpmath.floor,
+        "ceil": mpmath.ceil,
+        "factorial": mpmath.factorial, "sign": mpmath.sign, "Re": mpmath.re, "Im": mpmath.im,
+        "arg": mpmath.arg,
+        "erf": mpmath.erf, "zeta": mpmath.zeta,
+    },
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Derivatives of formulas, by the rules of the textbook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..reading import nodes
+from ..reading.nodes import Node, func, mul, neg, num, over, power
+
+MAX_NODES = 200
+
+
+def derivative(node: Node, variable: str) -> Node | None:
+    """The derivative of a formula; None where a function in it has no rule here.
+
+    >>> from ..reading.reader import read
+    >>> derivative(read("x"), "x").value, derivative(read("y"), "x").value
+    (1, 0)
+    """
+    if sum(1 for _ in nodes.walk(node)) > MAX_NODES:
+        return None
+    try:
+        return _derived(node, variable)
+    except LookupError:
+        return None
+
+
+def _derived(node: Node, variable: str) -> Node:
+    """The derivative; LookupError for a node without a rule."""
+    if variable not in nodes.symbols(node):
+        return num(0)
+    match node.op:
+        case "sym":
+            return num(1)
+        case "add":
+            return nodes.add(*(_derived(term, variable) for term in node.args))
+        case "mul":
+            return nodes.add(
+                *(
+                    mul(*node.args[:place], _derived(factor, variable), *node.args[place + 1 :])
+                    for place, factor in enumerate(node.args)
+                )
+            )
+        case "pow":
+            return _of_power(node.args[0], node.args[1], variable)
+        case "func" if len(node.args) == 1:
+            inner = node.args[0]
+            return mul(_OUTER[node.note](inner), _derived(inner, variable))
+        case _:
+            raise LookupError(node.op)
+
+
+def _of_power(base: Node, exponent: Node, variable: str) -> Node:
+    """d(b^e) = e b^(e-1) b' + b^e ln(b) e', each part only where it is not zero."""
+    parts: list[Node] = []
+    if variable in nodes.symbols(base):
+        lowered = power(base, nodes.add(exponent, nodes.MINUS_ONE))
+        parts.append(mul(exponent, lowered, _derived(base, variable)))
+    if variable in nodes.symbols(exponent):
+        natural = base.op == "const" and base.note == "e"
+        factor = num(1) if natural else func("ln", base)
+        parts.append(mul(power(base, exponent), factor, _derived(exponent, variable)))
+    return nodes.add(*parts)
+
+
+def _square(node: Node) -> Node:
+    return power(node, num(2))
+
+
+def _circular(inner: Node) -> Node:
+    """1 / sqrt(1 - x^2)."""
+    return power(nodes.add(num(1), neg(_square(inner))), neg(nodes.HALF))
+
+
+_OUTER: dict[str, Callable[[Node], Node]] = {
+    "sin": lambda x: func("cos", x),
+    "cos": lambda x: neg(func("sin", x)),
+    "tan": lambda x: power(func("cos", x), num(-2)),
+    "cot": lambda x: neg(power(func("sin", x), num(-2))),
+    "sec": lambda x: mul(func("sec", x), func("tan", x)),
+    "csc": lambda x: neg(mul(func("csc", x), func("cot", x))),
+    "ln": lambda x: power(x, nodes.MINUS_ONE),
+    "log": lambda x: over(num(1), mul(x, func("ln", num(10)))),
+    "arcsin": _circular,
+    "arccos": lambda x: neg(_circular(x)),
+    "arctan": lambda x: over(num(1), nodes.add(num(1), _square(x))),
+    "sinh": lambda x: func("cosh", x),
+    "cosh": lambda x: func("sinh", x),
+    "tanh": lambda x: power(func("cosh", x), num(-2)),
+    "abs": lambda x: over(x, func("abs", x)),
+}

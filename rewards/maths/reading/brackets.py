@@ -1,0 +1,240 @@
+"""Brackets, braces, bars, and the lists inside them."""
+
+from __future__ import annotations
+
+from . import nodes
+from .literals import based
+from .nodes import Node, Unreadable
+from .operators import argument, subscript
+from .powers import POWER, SUM
+from .pratt import Parser
+from .vocabulary import CONNECTIVES
+
+_CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
+
+
+def items_inside(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
+    """What stands between commas; with `bar_ends` a bar does not start a value."""
+    kept, parser.bar_ends = parser.bar_ends, bar_ends
+    items = [parser.inside()]
+    while parser.accept("sep"):
+        if parser.here.kind in {"close", "dots"}:
+            break
+        items.append(parser.inside())
+    parser.bar_ends = kept
+    return items
+
+
+def closing(parser: Parser, opened: str) -> str:
+    """Consume the bracket that closes `opened`; half-open intervals mix kinds."""
+    token = parser.here
+    if token.kind == "close" and token.value in _CLOSING:
+        parser.take()
+        return token.value
+    if (token.kind, token.value) == ("open", "["):
+        parser.take()
+        return ")"
+    if token.kind == "end":
+        return _CLOSING[opened]
+    raise Unreadable(f"a bracket is not closed before {token.value or token.kind!r}")
+
+
+def close(parser: Parser, opened: str) -> None:
+    if opened == "{":
+        if not parser.accept("close", "}") and not parser.accept("endgroup"):
+            parser.expect("close")
+    else:
+        closing(parser, opened)
+
+
+def bracket(parser: Parser) -> Node:
+    """Grouping, a tuple or an interval; braces and floors go their own ways."""
+    token = parser.take()
+    if token.value == "{":
+        return _braces(parser)
+    if token.value in {"floor", "ceil"}:
+        node = parser.inside(SUM - 1)
+        parser.expect("close", token.value)
+        return nodes.func(token.value, node)
+    if token.value == "⟨":
+        return _angled(parser)
+    opened = "(" if token.value in "(]" else "["
+    if parser.accept("close"):
+        return Node("bracket", (), 0, "()")
+    french, parser.french = (
+        parser.french,
+        token.kind == "close" or (parser.french and token.value != "("),
+    )
+    items = items_inside(parser)
+    parser.french = french
+    closed = closing(parser, opened)
+    if len(items) > 1:
+        return Node("bracket", tuple(items), 0, opened + closed)
+    if parser.here.kind == "sub" and items[0].op == "num":
+        parser.take()
+        return based(parser, str(items[0].value))
+    if items[0].op == "list":
+        return Node("bracket", items[0].args, 0, opened + closed)
+    if opened + closed in {"[)", "(]"}:
+        raise Unreadable("a half-open bracket around one value")
+    return items[0]
+
+
+def _angled(parser: Parser) -> Node:
+    """`\\langle 1, 2\\rangle` is a vector, `\\langle x\\rangle` a mean."""
+    items = items_inside(parser)
+    if not parser.accept("close", "⟩"):
+        parser.expect("close", ">")
+    if len(items) > 1:
+        return Node("bracket", tuple(items), 0, "()")
+    return Node("call", tuple(items), 0, "mean")
+
+
+def closing_first(parser: Parser) -> Node:
+    """`]0, 1[`."""
+    if parser.here.value != "]":
+        raise Unreadable(f"{parser.here.value!r} where a value should be")
+    return bracket(parser)
+
+
+def _braces(parser: Parser) -> Node:
+    if parser.accept("close", "}"):
+        return Node("set")
+    items = _elements(parser)
+    if _such_that(parser):
+        node = Node("such", (items[0], parser.deeper(condition)))
+    else:
+        node = Node("set", tuple(items))
+    if parser.here.kind == "dots":
+        raise Unreadable("a set with dots")
+    parser.expect("close")
+    return node
+
+
+def _elements(parser: Parser) -> list[Node]:
+    """Items in braces, where a bar or a colon ends them (`{x | x > 0}`)."""
+    kept, parser.colon_ends = parser.colon_ends, True
+    items = items_inside(parser, bar_ends=True)
+    parser.colon_ends = kept
+    return items
+
+
+def _such_that(parser: Parser) -> bool:
+    if parser.here.kind != "bar" and not parser.at("sign", ":"):
+        return False
+    parser.take()
+    return True
+
+
+def condition(parser: Parser) -> Node:
+    """What follows the bar in a set-builder: relations joined by commas or words."""
+    return listed(parser)
+
+
+def listed(parser: Parser) -> Node:
+    """Items joined by commas and words: one item, or a list with the word that joins it. Where
+    something stronger than a comma separates (`x=1, y=2; x=3, y=4`), a list of lists.
+    """
+    items, marks = [parser.expression()], list[str]()
+    while is_separator(parser):
+        mark = _separator(parser)
+        if parser.here.kind in {"end", "endgroup"}:
+            break
+        marks.append(mark)
+        items.append(parser.expression())
+    if len(items) == 1:
+        return items[0]
+    if (groups := _grouped(items, marks)) is not None:
+        return Node("list", groups, 0, ";")
+    words = [mark for mark in marks if mark in {"and", "or"}]
+    return Node("list", tuple(items), 0, words[0] if words else ",")
+
+
+def _separator(parser: Parser) -> str:
+    """The separators in front, by the last of them: a comma before a word belongs to it."""
+    signs: list[str] = []
+    while is_separator(parser):
+        token = parser.take()
+        signs.append(CONNECTIVES[token.value] if token.kind == "word" else token.value or ";")
+    return signs[-1]
+
+
+def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:
+    """The lists between semicolons or "or", if each holds the same number of equations."""
+    strong = {";", "or", "and"}.intersection(marks)
+    if "," not in marks or not strong:
+        return None
+    groups: list[list[Node]] = [[items[0]]]
+    for mark, item in zip(marks, items[1:], strict=True):
+        if mark in strong:
+            groups.append([])
+        groups[-1].append(item)
+    sizes = {len(group) for group in groups}
+    if len(sizes) != 1 or sizes == {1}:
+        return None
+    named = all(item.op == "rel" and item.note == "=" for group in groups for item in group)
+    names = {tuple(item.args[:1] for item in group) for group in groups}
+    plain = strong == {";"} and all(item.op in {"num", "dec"} for item in items)
+    if not (plain or (named and len(names) == 1)):
+        return None
+    return tuple(Node("list", tuple(group), 0, ",") for group in groups)
+
+
+def is_separator(parser: Parser) -> bool:
+    """Whether a comma, a row's end, or a connecting word is in front."""
+    token = parser.here
+    return token.kind in {"sep", "row"} or (token.kind == "word" and token.value in CONNECTIVES)
+
+
+def group(parser: Parser) -> Node:
+    """Plain braces: LaTeX grouping; with separators or a bar inside, a set whose backslashes
+    were lost.
+    """
+    parser.take()
+    if parser.accept("endgroup"):
+        if parser.here.kind in {"end", "sep", "endgroup"}:
+            return Node("set")
+        return prescripted(parser)
+    items = _elements(parser)
+    if parser.accept("cmd", "choose"):
+        items = [nodes.func("binom", items[0], parser.inside())]
+    elif _such_that(parser):
+        items = [Node("such", (items[0], parser.deeper(condition)))]
+    parser.expect("endgroup")
+    return items[0] if len(items) == 1 else Node("set", tuple(items))
+
+
+_CHOICES = frozenset("CP")
+
+
+def prescripted(parser: Parser) -> Node:
+    """`{}^{10}C_3`: marks before a name; before anything else they keep it apart."""
+    before = ""
+    upper: Node | None = None
+    while parser.here.kind == "sub" or parser.at("op", "^"):
+        mark = parser.take().value
+        start = parser.position
+        upper = argument(parser)
+        parser.position = start
+        before += mark + subscript(parser)
+    if upper is None:
+        return parser.expression(POWER)
+    symbol = parser.here
+    if symbol.kind in {"sym", "word"} and symbol.value in _CHOICES and parser.ahead().kind == "sub":
+        parser.position += 2
+        lower = argument(parser)
+        if symbol.value == "C":
+            return nodes.func("binom", upper, lower)
+        left = nodes.add(upper, nodes.neg(lower))
+        return nodes.over(nodes.func("factorial", upper), nodes.func("factorial", left))
+    return Node("call", (parser.expression(POWER),), 0, before)
+
+
+def absolute(parser: Parser) -> Node:
+    """`|x|`; double bars are a norm, which is another thing."""
+    bars = parser.take().value
+    kept, parser.bar_ends = parser.bar_ends, True
+    node = parser.inside(SUM - 1)
+    parser.bar_ends = kept
+    parser.expect("bar", bars)
+    return nodes.func("abs", node) if bars == "|" else Node("call", (node,), 0, "norm")

@@ -1,0 +1,122 @@
+"""What may follow a value and make a claim of it: set operations, relations, logic."""
+
+from __future__ import annotations
+
+from . import nodes
+from .nodes import Node, TooBig, Unreadable
+from .operators import SETS, argument, call
+from .powers import ARROW, BINARY, LAND, LOR, RATIO, RELATION, SET
+from .pratt import Parser
+from .spellings import OPPOSITE
+from .vocabulary import NUMBER_WORDS
+
+MAX_SIDES = 24
+_CLAIMS = frozenset({"rel", "num", "dec", "given"})
+
+
+def set_operation(parser: Parser, left: Node) -> Node:
+    """Unions, intersections and differences, from left to right."""
+    name = parser.take().value
+    return Node("union" if name == "U" else name, (left, parser.expression(SET)))
+
+
+def plain_union(parser: Parser, left: Node) -> Node | None:
+    """`[0,1] U [2,3]`."""
+    if left.op not in SETS or parser.here.value != "U" or parser.ahead().kind != "open":
+        return None
+    return set_operation(parser, left)
+
+
+def ratio(parser: Parser, left: Node) -> Node | None:
+    """Expressions joined by colons or by "to"."""
+    parts = [left]
+    while not parser.colon_ends and (parser.at("sign", ":") or parser.at("word", "to")):
+        parser.take()
+        parts.append(parser.expression(RATIO))
+    return None if len(parts) == 1 else Node("ratio", tuple(parts))
+
+
+def relation(parser: Parser, left: Node) -> Node | None:
+    """A chain of relations."""
+    sides, signs = [left], list[str]()
+    while (sign := _relation_sign(parser)) is not None:
+        signs.append(sign)
+        words = right_side_in_words(parser)
+        sides.append(parser.expression(RELATION) if words is None else words)
+        if len(sides) > MAX_SIDES:
+            raise TooBig(f"a chain of more than {MAX_SIDES} sides")
+    if signs == ["->"] and all(side.op in {"sym", "call"} for side in sides):
+        return call("Rightarrow", *sides)
+    return Node("rel", tuple(sides), 0, " ".join(signs)) if signs else None
+
+
+def _relation_sign(parser: Parser) -> str | None:
+    struck = parser.at("cmd", "not") and parser.ahead().kind == "rel"
+    if parser.here.kind != "rel" and not struck:
+        return None
+    if struck:
+        parser.take()
+    sign = parser.take().value
+    if parser.here == ("rel", "=", False):
+        parser.take()
+        sign += "=" if sign in "<>" else ""
+    return OPPOSITE.get(sign, f"not-{sign}") if struck else sign
+
+
+def right_side_in_words(parser: Parser) -> Node | None:
+    """`\\text{shape} = \\text{a circle}`."""
+    word = parser.here
+    if word.kind != "word" or word.value.lower() in NUMBER_WORDS or len(word.value) == 1:
+        return None
+    words: list[str] = []
+    while parser.here.kind == "word":
+        words.append(parser.take().value)
+    return nodes.text(" ".join(words).casefold())
+
+
+def logic(parser: Parser, left: Node) -> Node:
+    """`x<1 \\lor x>2` joins claims like the words do; anything else is an operator."""
+    name = parser.take().value
+    right = parser.expression(LAND if name == "land" else LOR)
+    joint = {"land": "and", "lor": "or"}[name]
+    if left.op in _CLAIMS and right.op in _CLAIMS:
+        return Node("list", (left, right), 0, joint)
+    if left.op == "list" and left.note == joint and right.op in _CLAIMS:
+        return left._replace(args=(*left.args, right))
+    return call(name, left, right)
+
+
+def negation(parser: Parser) -> Node:
+    """`\\neg p`."""
+    return call(parser.take().value, parser.expression(LAND))
+
+
+def tilde(parser: Parser) -> Node:
+    """`\\sim p` is a negation where nothing stands on its left."""
+    if parser.here.value != "sim":
+        raise Unreadable(f"{parser.here.value!r} where a value should be")
+    parser.take()
+    return call("neg", parser.expression(LAND))
+
+
+def arrow(parser: Parser, left: Node) -> Node | None:
+    """`p \\Rightarrow q`."""
+    return call(parser.take().value, left, parser.expression(ARROW))
+
+
+def binary(parser: Parser, left: Node) -> Node:
+    """An operator without a meaning here: `a \\oplus b`."""
+    return call(parser.take().value, left, parser.expression(BINARY))
+
+
+def modulus(parser: Parser, left: Node) -> Node | None:
+    """`3 \\pmod 7`, `3 (mod 7)`."""
+    opened = parser.here.kind == "open"
+    if opened and parser.ahead().kind != "mod":
+        return None
+    note = parser.ahead(opened).value if opened else parser.here.value
+    parser.position += 1 + opened
+    divisor = argument(parser)
+    if opened:
+        parser.expect("close")
+    return Node("mod", (left, divisor), 0, note)
