@@ -10,10 +10,14 @@ Never on by default, and never applied to `/healthz`, `/readyz` and `/metrics`.
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ludus.errors import ConfigError
+
+from .faults import Refused
 
 EXAMPLE = "drop=0.1,delay=0.2:0.5,error=0.1"
 
@@ -61,6 +65,27 @@ class Chaos:
         """Whether there is anything to fear."""
         return bool(self.drop or self.delay or self.error)
 
-    def strikes(self, probability: float) -> bool:
-        """Whether a fault of this probability happens now."""
+    async def before(self, struck: Callable[[str], None]) -> bool:
+        """Delay, fail, or say that the connection is to be cut before the work is done.
+
+        Args:
+            struck: told which fault was injected.
+
+        Raises:
+            Refused: an error on purpose.
+        """
+        if self._strikes(self.delay):
+            struck("delay")
+            await asyncio.sleep(self.delay_s)
+        if self._strikes(self.error):
+            struck("error")
+            raise Refused("an error on purpose (--chaos)", "chaos")
+        return self._strikes(self.drop / 2)
+
+    def after(self) -> bool:
+        """Whether the connection is to be cut now that the work is done."""
+        half = self.drop / 2  # of all requests; those cut before do not come here
+        return self._strikes(half / (1 - half))
+
+    def _strikes(self, probability: float) -> bool:
         return probability > 0 and self.rng.random() < probability

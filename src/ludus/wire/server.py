@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
+import io
 import logging
 import math
 import secrets
+import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
@@ -26,16 +27,19 @@ from aiohttp import web
 
 from ludus.errors import ConfigError, LudusError
 
-from .address import BACKLOG, check_host, is_loopback, listen
+from .address import BACKLOG, is_loopback, listen
+from .bodies import Bytes, Held, discard_body, read_body
 from .chaos import Chaos
-from .codec import Format, accepted, convert_query, decode, encode, format_of
+from .codec import Format, convert_query, decode, encode
+from .door import MAX_CONNECTIONS, STRANGER_S, Door
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .in_flight import InFlight
 from .metrics import CONTENT_TYPE, ServerMetrics
 from .openapi import describe
-from .routes import Begin, Context, Load, Route, Service, StreamedService
-from .stream import PATH
-from .stream_server import Streams
+from .reading import authorize, body_format, cut, expect_later, reply_format
+from .routes import Context, Load, Route, Service
+from .stream import LARGE_BYTES, PATH
+from .stream_server import Streams, streams_of
 from .tasks import end_task
 
 logger = logging.getLogger(__name__)
@@ -43,7 +47,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_PORT = 8765
 MAX_BODY_BYTES = 16 << 20
 MAX_REQUESTS = 2048
-BODY_TIMEOUT_S = 30.0
+MAX_BYTES_IN_FLIGHT = 256 << 20
 STOP_TIMEOUT_S = 5.0
 LAG_EVERY_S = 0.25
 INSTANCE_HEADER = "Ludus-Instance"
@@ -67,6 +71,10 @@ class HttpServer:
         token: bearer token every request must carry, but for `/healthz` and `/readyz`.
         max_body_bytes: larger request bodies are refused (413).
         max_requests: requests in flight; past it 429.
+        max_bytes_in_flight: of all their bodies together, inflated; past it 429.
+        max_connections: at once; past it a connection that has shown no token makes room, or the
+            new one is told to come back (503).
+        stranger_s: how long a connection may last on which nobody has shown the token.
         chaos: faults on purpose.
 
     Raises:
@@ -82,6 +90,9 @@ class HttpServer:
         token: str = "",
         max_body_bytes: int = MAX_BODY_BYTES,
         max_requests: int = MAX_REQUESTS,
+        max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
+        max_connections: int = MAX_CONNECTIONS,
+        stranger_s: float = STRANGER_S,
         chaos: Chaos | None = None,
     ) -> None:
         if not token and not is_loopback(host):
@@ -100,6 +111,11 @@ class HttpServer:
         self._chaos = chaos or Chaos()
         self._in_flight = InFlight()
         self._streams: Streams | None = None
+        self._bytes = Bytes(max_bytes_in_flight)
+        self._stranger_s = stranger_s
+        self._max_connections = max_connections
+        self._door: Door | None = None
+        self._listening: asyncio.Server | None = None
         self._runner: web.AppRunner | None = None
         self._lag: asyncio.Task[None] | None = None
 
@@ -108,6 +124,16 @@ class HttpServer:
         """Where it listens."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def bytes_held(self) -> int:
+        """Of the bodies of requests in flight."""
+        return self._bytes.held
+
+    @property
+    def turned_away(self) -> int:
+        """Connections closed on strangers, or for which there was no place."""
+        return self._door.turned_away if self._door is not None else 0
 
     async def start(self) -> None:
         """Start the services, then listen.
@@ -123,38 +149,48 @@ class HttpServer:
                 await service.start(context)
                 self._watch(service)
             self._streams = self._build_streams()
-            self._runner = web.AppRunner(
-                self._application(),
-                access_log=None,
-                handle_signals=False,
-                keepalive_timeout=75.0,
-                shutdown_timeout=STOP_TIMEOUT_S,
-            )
-            await self._runner.setup()
-            await web.SockSite(self._runner, listener, backlog=BACKLOG).start()
+            await self._open(listener)
         except BaseException:
             await self.stop()
             listener.close()
             raise
         self._lag = asyncio.create_task(self._measure_lag(), name="ludus-lag")
 
+    async def _open(self, listener: socket.socket) -> None:
+        self._runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            handle_signals=False,
+            keepalive_timeout=75.0,
+            shutdown_timeout=STOP_TIMEOUT_S,
+            auto_decompress=False,  # aiohttp would inflate before anybody has shown a token
+            lingering_time=0.0,  # and read on what was refused
+        )
+        await self._runner.setup()
+        assert self._runner.server is not None
+        self._door = Door(
+            self._runner.server,
+            max_connections=self._max_connections,
+            stranger_s=self._stranger_s,
+        )
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
+
     async def stop(self) -> None:
         """Refuse new work, finish what is in flight, release everything."""
         self._in_flight.stopping = True
         await end_task(self._lag)
-        await self._drain()
+        if self._listening is not None:
+            self._listening.close()
+        with contextlib.suppress(TimeoutError):  # what is in flight is answered, if it is quick
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._in_flight.idle()
         if self._streams is not None:
             await self._streams.close()
         for service in self.services:
             await service.stop()
         if self._runner is not None:
             await self._runner.cleanup()
-
-    async def _drain(self) -> None:
-        """Let the requests that are in flight be answered, if that does not take long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._in_flight.idle()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -171,9 +207,16 @@ class HttpServer:
         )
         router = application.router
         for route in self._routes():
-            router.add_route(route.method, route.path, self._endpoint(route))
+            router.add_route(
+                route.method, route.path, self._endpoint(route), expect_handler=expect_later
+            )
             if route.token_in_path and self._token:
-                router.add_route(route.method, "/{token}" + route.path, self._endpoint(route))
+                router.add_route(
+                    route.method,
+                    "/{token}" + route.path,
+                    self._endpoint(route),
+                    expect_handler=expect_later,
+                )
         router.add_get(PATH, self._stream)
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
@@ -182,20 +225,16 @@ class HttpServer:
         return application
 
     def _build_streams(self) -> Streams | None:
-        handlers: dict[type[msgspec.Struct], Begin] = {}
-        for service in self.services:
-            if isinstance(service, StreamedService):
-                handlers.update(service.operations())
-        if not handlers:
-            return None
-        streams = Streams(
-            handlers,
+        streams = streams_of(
+            self.services,
             self._in_flight,
             instance=self.instance,
             max_bytes=self._max_body_bytes,
             chaos=self._chaos,
+            struck=self._struck,
         )
-        self.metrics.watch("streams", "Open streams", lambda: float(len(streams)))
+        if streams is not None:
+            self.metrics.watch("streams", "Open streams", lambda: float(len(streams)))
         return streams
 
     def _routes(self) -> list[Route]:
@@ -214,23 +253,29 @@ class HttpServer:
     async def _answer(self, route: Route, request: web.Request) -> web.StreamResponse:
         """Parse, call, encode; whatever goes wrong becomes a fault here."""
         format = Format.JSON
+        held = Held(self._bytes)
         try:
             self._admit(request)
-            format = _reply_format(request)
-            if await self._strikes_before(request):
-                return _cut(request)
-            payload = await self._payload(route, request)
+            format = reply_format(request)
+            if await self._chaos.before(self._struck):
+                return cut(request)
+            payload = await self._payload(route, request, held)
             reply = await route.handler(request.match_info, payload)
             if isinstance(reply, Fault):
                 response = self._respond_fault(route, reply, format)
             else:
                 response = self._respond(route, 200, reply, format)
         except Exception as error:
+            await discard_body(request)
             response = self._respond_fault(route, _read_error(error), format)
-        return _cut(request) if self._strikes_after(request) else response
+        finally:
+            held.release()
+        return cut(request) if self._chaos.after() else response
 
     def _admit(self, request: web.Request) -> None:
-        self._authorize(request)
+        authorize(request, self._token)
+        if self._door is not None:
+            self._door.vouch(request.protocol)
         if self._in_flight.stopping:
             raise Refused("the server is stopping; sessions end with it", "stopping")
         if self._in_flight.count > self._max_requests:
@@ -240,43 +285,21 @@ class HttpServer:
                 limit=self._max_requests,
             )
 
-    def _authorize(self, request: web.Request) -> None:
-        if not self._token:
-            check_host(request.host)
-            return
-        given = _given_token(request).encode("utf-8", "surrogateescape")
-        if not hmac.compare_digest(given, self._token):
-            raise Refused(
-                "the bearer token is missing or wrong; send 'Authorization: Bearer TOKEN'",
-                "unauthorized",
-            )
-
-    async def _payload(self, route: Route, request: web.Request) -> msgspec.Struct:
+    async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
         if not route.in_body:
             return convert_query(dict(request.query), route.payload)
-        format = _body_format(request)
-        length = request.content_length
-        if length is not None and length > self._max_body_bytes:
-            raise _too_large(length, self._max_body_bytes)
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                body = await request.read()
-        except TimeoutError:
-            raise Refused(
-                f"the body did not arrive within {BODY_TIMEOUT_S:g} s", "slow_body"
-            ) from None
-        except web.HTTPRequestEntityTooLarge:
-            raise _too_large(length, self._max_body_bytes) from None
-        except (ConnectionError, web.RequestPayloadError):
-            raise Refused("the connection ended within the body", "malformed") from None
+        format = body_format(request)
+        body = await read_body(request, self._max_body_bytes, held)
         return decode(body, route.payload, format)
 
     def _respond(
         self, route: Route | None, status: int, reply: object, format: Format
     ) -> web.Response:
-        body, became = encode(reply, format)
+        data, became = encode(reply, format)
         self.metrics.requests.labels(route.path if route else "-", str(status)).inc()
         headers = {"Content-Type": became.value, INSTANCE_HEADER: self.instance}
+        # a large body is written piece by piece, so that it does not hold up the event loop
+        body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
         return web.Response(status=status, body=body, headers=headers)
 
     def _respond_fault(self, route: Route | None, fault: Fault, format: Format) -> web.Response:
@@ -288,6 +311,7 @@ class HttpServer:
             response.headers["Retry-After"] = str(math.ceil(fault.retry_after_s))
         if fault.code == "unauthorized":
             response.headers["WWW-Authenticate"] = "Bearer"
+            response.force_close()  # the next guess costs a connection
         return response
 
     @web.middleware
@@ -313,8 +337,8 @@ class HttpServer:
         """`/v1/stream`."""
         try:
             self._admit(request)
-            if await self._strikes_before(request):
-                return _cut(request)
+            if await self._chaos.before(self._struck):
+                return cut(request)
             if self._streams is None:
                 raise Refused("nothing served here has operations for a stream", "not_found")
             if not web.WebSocketResponse().can_prepare(request):
@@ -339,18 +363,21 @@ class HttpServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         try:
-            self._authorize(request)
+            authorize(request, self._token)
         except Refused as error:
             return self._respond_fault(None, fault_of(error), Format.JSON)
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _openapi(self, request: web.Request) -> web.Response:
         try:
-            self._authorize(request)
+            authorize(request, self._token)
         except Refused as error:
             return self._respond_fault(None, fault_of(error), Format.JSON)
         body = msgspec.json.encode(describe(self._routes(), secured=bool(self._token)))
         return web.Response(body=body, content_type="application/json")
+
+    def _struck(self, fault: str) -> None:
+        self.metrics.chaos.labels(fault).inc()
 
     def _watch(self, service: Service) -> None:
         self.metrics.watch(
@@ -365,54 +392,8 @@ class HttpServer:
             before = time.perf_counter()
             await asyncio.sleep(LAG_EVERY_S)
             self.metrics.lag_seconds.observe(max(0.0, time.perf_counter() - before - LAG_EVERY_S))
-
-    # --- chaos --------------------------------------------------------------------------------
-
-    async def _strikes_before(self, request: web.Request) -> bool:
-        """Delay, fail, or say that the connection is to be cut before the work is done."""
-        chaos = self._chaos
-        if chaos.strikes(chaos.delay):
-            self.metrics.chaos.labels("delay").inc()
-            await asyncio.sleep(chaos.delay_s)
-        if chaos.strikes(chaos.error):
-            self.metrics.chaos.labels("error").inc()
-            raise Refused("an error on purpose (--chaos)", "chaos")
-        return chaos.strikes(chaos.drop / 2)
-
-    def _strikes_after(self, request: web.Request) -> bool:
-        half = self._chaos.drop / 2  # of all requests; those cut before do not come here
-        return self._chaos.strikes(half / (1 - half))
-
-
-def _given_token(request: web.Request) -> str:
-    """The token of a request: in its path where the route takes it there, else of its header."""
-    if "token" in request.match_info:
-        return request.match_info["token"]
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
-
-
-def _body_format(request: web.Request) -> Format:
-    content_type = request.headers.get("Content-Type", "")
-    format = format_of(content_type)
-    if format is None:
-        raise Refused(
-            f"Content-Type is {content_type or 'missing'!r}; send application/json or "
-            "application/msgpack (curl: -H 'Content-Type: application/json')",
-            "unsupported_media",
-        )
-    return format
-
-
-def _reply_format(request: web.Request) -> Format:
-    sent = format_of(request.headers.get("Content-Type", "")) or Format.JSON
-    return accepted(request.headers.get("Accept", ""), sent)
-
-
-def _too_large(size: int | None, limit: int) -> Refused:
-    shown = f" ({size} bytes)" if size is not None else ""
-    message = f"the body is too large{shown}: this server takes at most {limit} bytes"
-    return Refused(message, "too_large")
+            if self._door is not None:
+                self._door.sweep()
 
 
 def _read_error(error: Exception) -> Fault:
@@ -420,10 +401,3 @@ def _read_error(error: Exception) -> Fault:
     if fault.code == "internal":
         logger.error("request failed", exc_info=error)
     return fault
-
-
-def _cut(request: web.Request) -> web.StreamResponse:
-    """Close the connection without a reply."""
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response(status=500)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 from operator import or_
 from types import GenericAlias
@@ -19,7 +19,7 @@ from .chaos import Chaos
 from .codec import Encoded, Format, decode, encode, read_item
 from .faults import Fault, Refused, fault_of, status_of
 from .in_flight import InFlight
-from .routes import Begin
+from .routes import Begin, StreamedService
 from .stream import LARGE_BYTES, MAX_ITEMS, SEE_OTHER, Hello
 from .tasks import end_task
 
@@ -41,6 +41,7 @@ class Streams:
         instance: of the server.
         max_bytes: of one frame.
         chaos: faults on purpose.
+        struck: told of each.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Streams:
         instance: str,
         max_bytes: int,
         chaos: Chaos,
+        struck: Callable[[str], None],
     ) -> None:
         self.handlers = dict(handlers)
         self.in_flight = in_flight
         self.hello = Hello(instance=instance, max_bytes=min(MAX_BYTES, max_bytes))
         self.chaos = chaos
+        self.struck = struck
         operation: Any = reduce(or_, handlers)
         self.operation = operation
         self.frame: Any = GenericAlias(list, (GenericAlias(tuple, (int, operation)),))
@@ -204,17 +207,16 @@ class _Stream:
     async def _begin_with_faults(self, frame: list[tuple[int, object]]) -> None:
         """Delay, fail, or cut the connection before or after the work was done."""
         chaos = self._streams.chaos
-        if chaos.strikes(chaos.delay):
-            await asyncio.sleep(chaos.delay_s)
-        if chaos.strikes(chaos.error):
-            fault = fault_of(Refused("an error on purpose (--chaos)", "chaos"))
+        try:
+            before = await chaos.before(self._streams.struck)
+        except Refused as error:
+            fault = fault_of(error)
             self._answers += [_answer(number, fault) for number, _ in frame]
             self._more.set()
             return
-        before, after = chaos.strikes(chaos.drop / 2), chaos.strikes(chaos.drop / 2)
         if not before:
             self._begin(frame)
-        if before or after:
+        if before or chaos.after():
             self._cut()
         self._more.set()
 
@@ -244,3 +246,24 @@ def _small(answer: Answer) -> Answer:
     if len(encoded.data) > LARGE_BYTES:
         return number, SEE_OTHER, None
     return cast("Answer", (number, status, encoded))
+
+
+def streams_of(
+    services: Iterable[object],
+    in_flight: InFlight,
+    *,
+    instance: str,
+    max_bytes: int,
+    chaos: Chaos,
+    struck: Callable[[str], None],
+) -> Streams | None:
+    """The streams of a server of `services`; None if none of them has operations for one."""
+    handlers: dict[type[msgspec.Struct], Begin] = {}
+    for service in services:
+        if isinstance(service, StreamedService):
+            handlers.update(service.operations())
+    if not handlers:
+        return None
+    return Streams(
+        handlers, in_flight, instance=instance, max_bytes=max_bytes, chaos=chaos, struck=struck
+    )

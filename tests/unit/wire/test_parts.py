@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -11,7 +12,7 @@ from ludus.wire.admission import Admission
 from ludus.wire.affinity import choose
 from ludus.wire.arguments import parse_served
 from ludus.wire.chaos import Chaos
-from ludus.wire.faults import QueueFull
+from ludus.wire.faults import QueueFull, Refused
 
 URLS = [f"http://10.0.0.{i}:8765" for i in range(4)]
 
@@ -67,7 +68,10 @@ def test_chaos_is_read_and_checked() -> None:
             Chaos.parse(wrong)
 
 
-def test_chaos_strikes_as_often_as_asked() -> None:
-    chaos = Chaos.parse("error=0.25", seed=1)
-    struck = sum(chaos.strikes(chaos.error) for _ in range(4000))
-    assert 900 < struck < 1100
+async def test_chaos_strikes_as_often_as_asked() -> None:
+    chaos, struck = Chaos.parse("error=0.25", seed=1), list[str]()
+    for _ in range(4000):
+        with suppress(Refused):
+            await chaos.before(struck.append)
+    assert set(struck) == {"error"}
+    assert 900 < len(struck) < 1100
