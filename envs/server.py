@@ -12,10 +12,10 @@ import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
 from ludus.wire.arguments import refuse_repeated
-from ludus.wire.codec import read_item
 from ludus.wire.faults import Fault, fault_of, status_of
 from ludus.wire.lanes import Lanes
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
+from ludus.wire.strict import read_item
 
 from .served import ServedEnv
 from .sessions import SessionLimits, Sessions

@@ -20,7 +20,9 @@ from ludus.messages import ImagePart, Message
 from ludus.verdict import Verdict
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Sample(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """One answer to be scored."""
 
     response: str | list[Message]

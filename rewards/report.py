@@ -9,11 +9,12 @@ The file is JSON Lines. A row has `gold` and a response (`response`, `prediction
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 import random
 import resource
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,11 +22,13 @@ import msgspec
 
 from ludus.errors import ConfigError
 from ludus.verdict import Verdict
+from ludus.wire.strict import unknown_field
 
 from .pool import fates_of
 from .protocol import Sample, Verifier
 
 RESPONSE_FIELDS = ("response", "prediction", "completion")
+READ_FIELDS = ("gold", *RESPONSE_FIELDS, "label", "category", "id")
 CONCURRENCY = 64
 TIMEOUT_S = 600.0
 """For one row; generous, since rows wait for each other's turn in a pool."""
@@ -141,6 +144,7 @@ def _row(path: Path, number: int, line: bytes) -> Row:
         given = msgspec.json.decode(line, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}:{number}: not a JSON object ({error})") from error
+    _refuse_misspelt(f"{path}:{number}", given)
     response = next((given[name] for name in RESPONSE_FIELDS if name in given), None)
     if "gold" not in given or not isinstance(response, str):
         raise ConfigError(
@@ -151,6 +155,14 @@ def _row(path: Path, number: int, line: bytes) -> Row:
         given["gold"], response, label if isinstance(label, bool) else None,
         str(given.get("category") or ""), str(given.get("id") or number),
     )  # fmt: skip
+
+
+def _refuse_misspelt(where: str, given: Mapping[str, object]) -> None:
+    """Let other columns pass, but not one with nearly the name of a field that is missing."""
+    missing = [name for name in READ_FIELDS[:-1] if name not in given]
+    for name in given:
+        if name not in READ_FIELDS and difflib.get_close_matches(name, missing, n=1, cutoff=0.7):
+            raise ConfigError(f"{where}: {unknown_field(name, set(missing))}")
 
 
 def score_rows(rows: Sequence[Row], verifier: Verifier, *, seed: int | None = None) -> Report:

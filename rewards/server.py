@@ -13,9 +13,9 @@ from ludus.isolation import CrewLimits
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.arguments import parse_served, refuse_repeated
-from ludus.wire.codec import read_item
 from ludus.wire.faults import fault_of, status_of
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
+from ludus.wire.strict import read_item
 
 from .benches import Bench, OwnProcess, WorkerProcesses
 from .protocol import Verifier

@@ -67,7 +67,9 @@ class RetrieverService:
             "Find documents, in Search-R1's protocol", documented=RetrieveRequest,
         )  # fmt: skip
         unavailable = int(HTTPStatus.SERVICE_UNAVAILABLE)
-        return [dataclasses.replace(route, token_in_path=True, retry_status=unavailable)]
+        return [
+            dataclasses.replace(route, token_in_path=True, dialect=True, retry_status=unavailable)
+        ]
 
     async def start(self, context: Context) -> None:
         """The index was built before."""

@@ -71,7 +71,9 @@ class FusionService:
             post("/execute_batch", self.batch, RouterBody, list[RouterItem], "Run scripts"),
         ]
         return [
-            dataclasses.replace(route, token_in_path=True, retry_status=GATEWAY_TIMEOUT)
+            dataclasses.replace(
+                route, token_in_path=True, dialect=True, retry_status=GATEWAY_TIMEOUT
+            )
             for route in table
         ]
 

@@ -7,9 +7,9 @@ import logging
 from functools import partial
 
 from ludus.errors import ConfigError, LudusError
-from ludus.wire.codec import read_item
 from ludus.wire.faults import Fault, Refused, fault_of, status_of
 from ludus.wire.routes import Context, Load, Nothing, Path, Route, delete, get, post
+from ludus.wire.strict import read_item
 
 from ..languages import LANGUAGES
 from ..protocol import Execution, Limits

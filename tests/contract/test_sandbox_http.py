@@ -287,7 +287,7 @@ async def test_a_hostile_solution_has_an_ok_verdict_of_0(http: aiohttp.ClientSes
         ({"solution": "", "tests": ["1"], "kind": "essay"}, 422, "invalid_option"),
         ({"solution": "", "tests": ["1"], "options": {"compare": "x"}}, 422, "invalid_option"),
         ({"solution": "", "tests": ["1"], "options": {"timeout_s": 0}}, 422, "invalid"),
-        ({"solution": "", "tests": ["1"], "options": {"tiemout_s": 1}}, 200, ""),
+        ({"solution": "", "tests": ["1"], "options": {"tiemout_s": 1}}, 422, "invalid"),
         ({"solution": "", "tests": {}}, 422, "invalid"),
     ],
 )

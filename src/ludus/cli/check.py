@@ -23,6 +23,8 @@ from ludus.rewards import Sample, make_verifier
 from ludus.rewards.checks import examine_verifier
 from ludus.rewards.score import close_verifier
 from ludus.wire.arguments import parse_served
+from ludus.wire.faults import Refused
+from ludus.wire.strict import decode_request
 
 from .arguments import Flag, parse
 from .names import Kind, ensure_known, kind_of
@@ -115,8 +117,8 @@ def read_cases(path: Path) -> list[Sample]:
         if not line.strip():
             continue
         try:
-            samples.append(msgspec.json.decode(line, type=Sample))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            samples.append(decode_request(line, Sample))
+        except Refused as error:
             raise ConfigError(f"{path}, line {number}: {error}") from None
     if not samples:
         raise ConfigError(f"{str(path)!r} holds no cases")

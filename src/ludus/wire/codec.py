@@ -98,26 +98,19 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
     return decoded
 
 
-def read_item(item: object, as_type: type[T]) -> T:
-    """Validate one item of a batch, decoded before to plain values.
+def convert(value: object, as_type: type[T], *, strict: bool = True) -> T:
+    """Validate what was decoded before to plain values.
+
+    Args:
+        value: plain.
+        as_type: what it is to be.
+        strict: otherwise texts are read as numbers where those are asked for (query strings).
 
     Raises:
         Refused: 422, naming the field.
     """
     try:
-        return msgspec.convert(item, as_type)
-    except msgspec.ValidationError as error:
-        raise Refused(str(error), "invalid") from None
-
-
-def convert_query(query: dict[str, str], as_type: type[T]) -> T:
-    """Read a query string as a struct.
-
-    Raises:
-        Refused: 422, naming the field.
-    """
-    try:
-        return msgspec.convert(query, as_type, strict=False)
+        return msgspec.convert(value, as_type, strict=strict)
     except msgspec.ValidationError as error:
         raise Refused(str(error), "invalid") from None
 

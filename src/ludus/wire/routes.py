@@ -39,6 +39,8 @@ class Route:
     """What clients send, where `payload` reads it more loosely."""
     token_in_path: bool = False
     """Also served as `/TOKEN/path`, for clients that can be given an address and no header."""
+    dialect: bool = False
+    """Another project's protocol: what its requests hold beside what we know is let pass."""
     retry_status: int = 0
     """The status of every fault that is worth another try, for clients that know only one."""
 

@@ -30,7 +30,7 @@ from ludus.errors import ConfigError, LudusError
 from .address import BACKLOG, is_loopback, listen
 from .bodies import Bytes, Held, discard_body, read_body
 from .chaos import Chaos
-from .codec import Format, convert_query, decode, encode
+from .codec import Format, convert, decode, encode
 from .door import MAX_CONNECTIONS, STRANGER_S, Door
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .in_flight import InFlight
@@ -40,6 +40,7 @@ from .reading import authorize, body_format, cut, expect_later, reply_format
 from .routes import Context, Load, Route, Service
 from .stream import LARGE_BYTES, PATH
 from .stream_server import Streams, streams_of
+from .strict import decode_request, read_query
 from .tasks import end_task
 
 logger = logging.getLogger(__name__)
@@ -189,8 +190,9 @@ class HttpServer:
             await self._streams.close()
         for service in self.services:
             await service.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        runner, self._runner = self._runner, None  # a second stop() may come meanwhile
+        if runner is not None:
+            await runner.cleanup()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -287,10 +289,13 @@ class HttpServer:
 
     async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
         if not route.in_body:
-            return convert_query(dict(request.query), route.payload)
+            query = dict(request.query)
+            if route.dialect:
+                return convert(query, route.payload, strict=False)
+            return read_query(query, route.payload)
         format = body_format(request)
         body = await read_body(request, self._max_body_bytes, held)
-        return decode(body, route.payload, format)
+        return (decode if route.dialect else decode_request)(body, route.payload, format)
 
     def _respond(
         self, route: Route | None, status: int, reply: object, format: Format

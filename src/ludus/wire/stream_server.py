@@ -16,11 +16,12 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from ludus.errors import LudusError
 
 from .chaos import Chaos
-from .codec import Encoded, Format, decode, encode, read_item
+from .codec import Encoded, Format, decode, encode
 from .faults import Fault, Refused, fault_of, status_of
 from .in_flight import InFlight
 from .routes import Begin, StreamedService
 from .stream import LARGE_BYTES, MAX_ITEMS, SEE_OTHER, Hello
+from .strict import may_hold_more, read_item
 from .tasks import end_task
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,8 @@ class _Stream:
         """The numbered items; those that are wrong are left as they came, to fail by themselves."""
         try:
             items: list[tuple[int, object]] = decode(data, self._streams.frame, self._format)
-            return items
+            if not may_hold_more(data, self._streams.frame):
+                return items
         except Refused as error:
             if error.code != "invalid":
                 raise
@@ -167,7 +169,7 @@ class _Stream:
                 begun.add_done_callback(partial(self._ended, number))
 
     def _start(self, item: object) -> object:
-        if not isinstance(item, msgspec.Struct):  # some item of the frame was wrong
+        if not isinstance(item, msgspec.Struct):  # some item is wrong, or holds a message
             item = read_item(item, self._streams.operation)
         assert isinstance(item, msgspec.Struct)
         if self._streams.in_flight.stopping:

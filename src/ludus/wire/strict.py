@@ -1,0 +1,206 @@
+"""Requests say only what the protocol knows: a field nobody reads is a mistake, told by name.
+
+Structs that travel both ways (messages) stay open, so that a client reads the replies of a newer
+server. What is strict is therefore not the struct but the reading of a request: each value is held
+against the fields of its type, however deep it lies. What is typed `Any` (`info`, a gold, options)
+is the business of whoever reads it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from msgspec import inspect
+
+from .codec import Format, convert, decode
+from .faults import Refused
+
+T = TypeVar("T")
+Check = Callable[[Any, str], None]
+"""Takes a plain value and its path; raises `Refused` for a field that its type has not."""
+
+
+def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) -> T:
+    """Decode and validate, and refuse fields that nobody reads.
+
+    Raises:
+        Refused: malformed (400), or of the wrong shape (422): the message names the field, and the
+            one that was probably meant.
+    """
+    check = checker(as_type)
+    try:
+        decoded = decode(data, as_type, format)
+    except Refused as error:
+        if error.code == "invalid" and check is not None:
+            check(decode(data, object, format), "$")  # says more of an unknown field
+        raise
+    if check is not None and any(word in data for word in _open_words(as_type)):
+        check(decode(data, object, format), "$")
+    return decoded
+
+
+def may_hold_more(data: bytes, as_type: Any) -> bool:
+    """Whether bytes that were read as `as_type` may hold a field of which the type says nothing."""
+    return any(word in data for word in _open_words(as_type))
+
+
+def read_item(item: object, as_type: type[T]) -> T:
+    """Validate one item of a batch, decoded before to plain values.
+
+    Raises:
+        Refused: 422, naming the field, and the one that was probably meant.
+    """
+    return _converted(item, as_type, strict=True)
+
+
+def read_query(query: dict[str, str], as_type: type[T]) -> T:
+    """Read a query string as a struct.
+
+    Raises:
+        Refused: 422, naming the field, and the one that was probably meant.
+    """
+    return _converted(query, as_type, strict=False)
+
+
+def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
+    check = checker(as_type)
+    if check is not None:
+        check(item, "$")
+    return convert(item, as_type, strict=strict)
+
+
+@cache
+def checker(as_type: Any) -> Check | None:
+    """What finds unknown fields in a plain value of `as_type`; None where there can be none."""
+    return _check_of(inspect.type_info(as_type))
+
+
+def _check_of(kind: inspect.Type) -> Check | None:
+    match kind:
+        case inspect.Metadata():
+            return _check_of(kind.type)
+        case inspect.StructType():
+            return _of_struct(kind)
+        case inspect.ListType() | inspect.VarTupleType():
+            return _of_list(_check_of(kind.item_type))
+        case inspect.DictType():
+            return _of_dict(_check_of(kind.value_type))
+        case inspect.UnionType():
+            return _of_union(kind)
+        case _:
+            return None
+
+
+def _of_struct(kind: inspect.StructType) -> Check:
+    names = {field.encode_name for field in kind.fields}
+    allowed = names | ({kind.tag_field} if kind.tag_field else set())
+    inside = {field.encode_name: _check_of(field.type) for field in kind.fields}
+    nested = {name: found for name, found in inside.items() if found is not None}
+
+    def check(value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            return
+        if not value.keys() <= allowed:
+            unknown = next(name for name in value if name not in allowed)
+            raise Refused(unknown_field(str(unknown), names, path), "invalid")
+        for name, check_field in nested.items():
+            if name in value:
+                check_field(value[name], f"{path}.{name}")
+
+    return check
+
+
+def _of_list(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+
+    def check_each(value: Any, path: str) -> None:
+        if isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                check(item, f"{path}[{index}]")
+
+    return check_each
+
+
+def _of_dict(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+
+    def check_values(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for name, item in value.items():
+                check(item, f"{path}.{name}")
+
+    return check_values
+
+
+def _of_union(kind: inspect.UnionType) -> Check | None:
+    structs = [one for one in kind.types if isinstance(one, inspect.StructType)]
+    by_tag = {one.tag: _of_struct(one) for one in structs if one.tag_field}
+    tag_field = next((one.tag_field for one in structs if one.tag_field), None)
+    untagged = next((_of_struct(one) for one in structs if not one.tag_field), None)
+    listed = next((_check_of(one) for one in kind.types if isinstance(one, inspect.ListType)), None)
+    if not structs and listed is None:
+        return None
+
+    def check(value: Any, path: str) -> None:
+        if isinstance(value, list):
+            found = listed
+        elif isinstance(value, dict) and tag_field is not None:
+            found = by_tag.get(value.get(tag_field))
+        else:
+            found = untagged
+        if found is not None:
+            found(value, path)
+
+    return check
+
+
+@cache
+def _open_words(as_type: Any) -> tuple[bytes, ...]:
+    """Words of which one stands in whatever holds an open struct of `as_type`: where none does,
+    validating it was enough. An empty word stands everywhere.
+    """
+    words: set[bytes] = set()
+    _gather_words(inspect.type_info(as_type), words)
+    return tuple(words)
+
+
+def _gather_words(kind: inspect.Type, words: set[bytes]) -> None:
+    match kind:
+        case inspect.Metadata():
+            _gather_words(kind.type, words)
+        case inspect.StructType() if not kind.forbid_unknown_fields:
+            required = [field.encode_name for field in kind.fields if field.required]
+            words.add((kind.tag_field or next(iter(required), "")).encode())
+        case inspect.StructType():
+            for field in kind.fields:
+                _gather_words(field.type, words)
+        case inspect.ListType() | inspect.VarTupleType():
+            _gather_words(kind.item_type, words)
+        case inspect.TupleType():
+            for item in kind.item_types:
+                _gather_words(item, words)
+        case inspect.DictType():
+            _gather_words(kind.value_type, words)
+        case inspect.UnionType():
+            for one in kind.types:
+                _gather_words(one, words)
+        case _:
+            return
+
+
+def unknown_field(name: str, known: set[str], path: str = "$") -> str:
+    """Say that a field is not known, and which was probably meant.
+
+    >>> unknown_field("glod", {"gold", "response"}, "$.sample")
+    "unknown field 'glod' at $.sample; did you mean 'gold'?"
+    """
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    said = f"unknown field {name!r}" + (f" at {path}" if path != "$" else "")
+    if near:
+        return f"{said}; did you mean {near[0]!r}?"
+    return f"{said}; known: {', '.join(sorted(known)) or 'none'}"
