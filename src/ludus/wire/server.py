@@ -181,8 +181,6 @@ class HttpServer:
         """Refuse new work, finish what is in flight, release everything."""
         self._in_flight.stopping = True
         await end_task(self._lag)
-        if self._listening is not None:
-            self._listening.close()
         with contextlib.suppress(TimeoutError):  # what is in flight is answered, if it is quick
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._in_flight.idle()
@@ -190,6 +188,8 @@ class HttpServer:
             await self._streams.close()
         for service in self.services:
             await service.stop()
+        if self._listening is not None:  # until now those who came were told
+            self._listening.close()
         runner, self._runner = self._runner, None  # a second stop() may come meanwhile
         if runner is not None:
             await runner.cleanup()
