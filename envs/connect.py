@@ -12,6 +12,7 @@ from ludus.errors import ConfigError, LudusError
 from ludus.rewards import Sample
 from ludus.rewards.client import RemoteGroupVerifier, RemoteVerifier, score_batch
 from ludus.rewards.wire import ScoreBody, VerifierCard, VerifierList
+from ludus.secret import Secret
 from ludus.verdict import Verdict
 from ludus.wire.affinity import choose
 from ludus.wire.async_transport import AsyncTransport
@@ -34,7 +35,7 @@ class Server:
     """
 
     def __init__(
-        self, urls: list[str], *, token: str, policy: RetryPolicy, format: Format, stream: bool
+        self, urls: list[str], *, token: Secret, policy: RetryPolicy, format: Format, stream: bool
     ) -> None:
         self.urls = urls
         self.traffic = Traffic()
@@ -157,7 +158,7 @@ def _verdict(answer: Verdict | LudusError) -> Verdict:
 def connect(
     url: str,
     *,
-    token: str | None = None,
+    token: str | Secret | None = None,
     timeout_s: float = 120.0,
     attempt_timeout_s: float = 40.0,
     format: str = "msgpack",
@@ -167,7 +168,8 @@ def connect(
 
     Args:
         url: `http://host:port`, or several separated by commas: each session lives on one of them.
-        token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
+        token: the server's bearer token, itself or as `env:NAME`; by default the environment
+            variable LUDUS_TOKEN.
         timeout_s: for one call, all its retries together; longer than the server's own limit on a
             step, so that its answer comes first.
         attempt_timeout_s: for one of them; a reply lost on the way is then asked for again.
@@ -186,7 +188,7 @@ def connect(
     given = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
     return Server(
         urls,
-        token=given,
+        token=Secret.of(given),
         policy=RetryPolicy(timeout_s=timeout_s, attempt_timeout_s=attempt_timeout_s),
         format=Format.JSON if format == "json" else Format.MSGPACK,
         stream=stream,

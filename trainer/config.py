@@ -8,6 +8,7 @@ from typing import Literal
 
 from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
+from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
 from .schedule import Decay
 
@@ -125,10 +126,14 @@ class RewardConfig:
     """A local verifier, or `url#name` of one that is served."""
     weight: float = 1.0
     timeout_s: float = 60.0
-    token: str = ""
-    """Bearer token of the server it is served by; empty is the environment variable LUDUS_TOKEN."""
+    token: Secret = NO_SECRET
+    """Bearer token of the server it is served by, best as env:NAME; empty is the environment
+    variable LUDUS_TOKEN.
+    """
 
     def __post_init__(self) -> None:
+        _keep_secret(self, "token")
+        refuse_credentials("reward.name", self.name)
         _positive("reward.timeout_s", self.timeout_s)
         if not math.isfinite(self.weight) or not self.weight:
             raise ConfigError(f"reward.weight must be finite and not 0, got {self.weight}")
@@ -181,8 +186,8 @@ class VLLMConfig:
 
     url: str = ""
     """Of a running server; empty starts one on this machine."""
-    api_key: str = ""
-    """Of the running server."""
+    api_key: Secret = NO_SECRET
+    """Of the running server, best as env:NAME."""
     python: str = ""
     """Interpreter with vLLM and ludus to start the server with; empty is this one."""
     arguments: str = ""
@@ -206,6 +211,8 @@ class VLLMConfig:
     """Mean difference in nats that passes; 0 goes by what the server computes in."""
 
     def __post_init__(self) -> None:
+        _keep_secret(self, "api_key")
+        refuse_credentials("vllm.url", self.url)
         _positive("vllm.probe_every", self.probe_every)
         _positive("vllm.request_timeout_s", self.request_timeout_s)
         if self.url and (self.python or self.arguments):
@@ -227,8 +234,10 @@ class TrainConfig:
     """Address of a ludus server that has it; empty plays in this process. Several, comma-
     separated.
     """
-    env_token: str = ""
-    """Bearer token of that server."""
+    env_token: Secret = NO_SECRET
+    """Bearer token of that server, best as env:NAME; empty is the environment variable
+    LUDUS_TOKEN.
+    """
     recipe: str = "grpo"
     """An algorithm by name (ludus recipes), or a TOML file."""
     engine: EngineName = "local"
@@ -247,6 +256,9 @@ class TrainConfig:
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
 
     def __post_init__(self) -> None:
+        _keep_secret(self, "env_token")
+        refuse_credentials("env", self.env)
+        refuse_credentials("env_url", self.env_url)
         _positive("steps", self.steps)
         if self.trainer.updates_per_step > self.rollout.tasks_per_step:
             raise ConfigError(
@@ -321,3 +333,8 @@ def _positive(name: str, value: float) -> None:
 def _not_negative(name: str, value: float) -> None:
     if not value >= 0:
         raise ConfigError(f"{name} must not be negative, got {value}")
+
+
+def _keep_secret(config: object, name: str) -> None:
+    """A secret given as a text is kept as one that is not shown."""
+    object.__setattr__(config, name, Secret.of(getattr(config, name)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import torch
@@ -22,6 +22,7 @@ from ludus.agent import Episode
 from ludus.config import as_table, to_toml
 from ludus.errors import ConfigError
 from ludus.metrics import MetricsLog, cut_back
+from ludus.secret import Secret
 
 from .guard import Refusal
 from .notice_board import FILE as NOTICES
@@ -38,7 +39,7 @@ class RunFolder:
 
     Args:
         folder: made if missing.
-        config: written to `config.toml`, without secrets.
+        config: written to `config.toml`, its secrets as `env:NAME`.
         resume_at: the step to go on from; what an earlier process wrote of later steps, which no
             checkpoint has, is taken back. None starts a run.
         tensorboard: whether to write for it, where it is installed.
@@ -57,9 +58,7 @@ class RunFolder:
         _claim(folder, resume=resume_at is not None)
         try:
             self.episodes.mkdir(parents=True, exist_ok=True)
-            (folder / "config.toml").write_text(
-                to_toml(without_secrets(as_table(config))), encoding="utf-8"
-            )
+            (folder / "config.toml").write_text(to_toml(referring(config)), encoding="utf-8")
             if resume_at is not None:
                 self._take_back(resume_at)
         except OSError as error:
@@ -124,16 +123,28 @@ class RunFolder:
             self._board.close()
 
 
-SECRETS = ("env_token", "token", "api_key")
+VARIABLES = {"env_token": "LUDUS_TOKEN", "token": "LUDUS_TOKEN", "api_key": "LUDUS_API_KEY"}
+"""Setting -> the environment variable that is asked for when a run goes on."""
 
 
-def without_secrets(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without tokens and keys: those come from the environment when a run goes on."""
-    return {
-        name: without_secrets(value) if isinstance(value, Mapping) else value
-        for name, value in table.items()
-        if name not in SECRETS
-    }
+def referring(config: object) -> dict[str, Any]:
+    """Settings with each secret as a reference: `env:NAME` as it was given, or the variable that
+    the run asks for when it goes on.
+    """
+    return _referring(as_table(config))
+
+
+def _referring(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _reference(name, value) for name, value in table.items()}
+
+
+def _reference(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _referring(cast("Mapping[str, Any]", value))
+    if isinstance(value, list):
+        return [_reference("", one) for one in cast("list[Any]", value)]
+    given = name in VARIABLES and value and not Secret(value).reference
+    return f"env:{VARIABLES[name]}" if given else value
 
 
 def read_episodes(path: Path) -> list[Episode]:

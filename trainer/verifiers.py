@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from ludus.envs.connect import Server, connect
 from ludus.errors import UnknownVerifier
 from ludus.rewards import Verifier, make_verifier
+from ludus.secret import Secret
 
 from .config import RewardConfig
 from .rollout.scoring import WeightedVerifier
@@ -23,7 +24,7 @@ async def open_verifiers(
         UnknownVerifier: there is none of that name, here or on its server.
         RemoteError: a server could not be asked.
     """
-    servers: dict[tuple[str, str], Server] = {}
+    servers: dict[tuple[str, Secret], Server] = {}
     made: list[WeightedVerifier] = []
     for one in rewards:
         url, hash_sign, name = one.name.rpartition("#")
@@ -32,7 +33,7 @@ async def open_verifiers(
         else:
             key = (url, one.token)
             if key not in servers:
-                servers[key] = connect(url, token=one.token or None)
+                servers[key] = connect(url, token=one.token if one.token else None)
                 stack.push_async_callback(servers[key].aclose)
             verifier = await _served(servers[key], name)
         made.append(WeightedVerifier(one.name, verifier, one.weight, one.timeout_s))

@@ -25,6 +25,7 @@ import msgspec
 
 from ludus.background import background_loop
 from ludus.errors import ConfigError, MissingExtra, ServerUnreachable
+from ludus.secret import without_credentials
 
 from .function import Tool
 from .spec import DEFAULT_TIMEOUT_S, ToolFault, ToolResult, ToolSpec
@@ -86,7 +87,7 @@ class McpServer:
     @property
     def name(self) -> str:
         """As people know it."""
-        return self.url or shlex.join(self.command)
+        return without_credentials(self.url or shlex.join(self.command))
 
     async def tools(self) -> list[Tool]:
         """Its tools, each with the schema it gives.

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from ludus.errors import ConfigError
+from ludus.secret import Secret, refuse_credentials_in
 
 Config = TypeVar("Config")
 Table = dict[str, Any]
@@ -93,22 +94,36 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
     """
     _refuse_unknown(cls, table, [])
     try:
-        return msgspec.convert(dict(table), cls, strict=False)
+        made = msgspec.convert(dict(table), cls, strict=False, dec_hook=_as_secret)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, ConfigError):  # said by the class itself
             raise ConfigError(str(error.__cause__)) from None
         message, _, where = str(error).partition(" - at `$.")
         name = where.rstrip("`")
-        given = _given(table, name.split("."))
+        given = None if _is_secret(cls, name.split(".")) else _given(table, name.split("."))
         raise ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, given)}") from None
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    refuse_credentials_in(as_table(made))
+    return made
 
 
 def as_table(config: object) -> Table:
-    """A config as plain values."""
-    table: Table = msgspec.to_builtins(config)
+    """A config as plain values. A secret is `env:NAME` if it was given so, else hidden."""
+    table: Table = msgspec.to_builtins(config, enc_hook=_hidden)
     return table
+
+
+def _as_secret(kind: type[Any], given: Any) -> Any:
+    if kind is Secret and isinstance(given, (str, Secret)):
+        return Secret.of(given)
+    raise TypeError(f"expected {'a text' if kind is Secret else kind.__name__}")
+
+
+def _hidden(value: object) -> object:
+    if isinstance(value, Secret):
+        return str(value)
+    raise NotImplementedError(f"a {type(value).__name__} is no setting")
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
@@ -168,11 +183,16 @@ def _path(name: str) -> list[str]:
     return name.replace("-", "_").split(".")
 
 
+def _is_secret(cls: Any, path: Sequence[str]) -> bool:
+    """Whether a field at `path` must not be shown, also where it is one of a list's."""
+    return bool(path) and any(word in path[-1].lower() for word in ("token", "key", "secret"))
+
+
 def _is_text(cls: Any, path: Sequence[str]) -> bool:
     """Whether the field at `path` of a config is a text."""
     for name in path:
         cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
-    return cls is str
+    return cls is str or cls is Secret
 
 
 def _literal(raw: str) -> object:

@@ -21,6 +21,7 @@ from typing import Annotated, TypeVar
 import tyro
 
 from ludus.errors import ConfigError
+from ludus.secret import Secret
 
 Options = TypeVar("Options")
 
@@ -34,6 +35,17 @@ _SHORTER = {
 }
 
 
+Token = Annotated[
+    Secret,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="TOKEN",
+        instance_from_str=lambda given: Secret(given[0]),
+        is_instance=lambda value: isinstance(value, Secret),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+"""A token, itself or as `env:NAME`."""
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """A switch: `--json`, without a `--no-json`."""
 

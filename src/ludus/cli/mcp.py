@@ -18,9 +18,10 @@ import tyro
 
 from ludus.envs.mcp_server import LIMITS, McpEnv
 from ludus.errors import ConfigError
+from ludus.secret import NO_SECRET
 from ludus.wire.server import DEFAULT_PORT
 
-from .arguments import Flag, parse
+from .arguments import Flag, Token, parse
 from .listening import cannot_listen
 from .sessions import named
 
@@ -41,8 +42,8 @@ class Options:
     """Address to bind, with --http. Off loopback a token is required."""
     port: int = DEFAULT_PORT
     """With --http."""
-    token: str = ""
-    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show."""
+    token: Token = NO_SECRET
+    """Bearer token clients must send; best as LUDUS_TOKEN or env:NAME, which `ps` does not show."""
     max_episodes: int = LIMITS.max_sessions
     """Open at once."""
     step_timeout_s: float = LIMITS.step_timeout_s
@@ -92,7 +93,7 @@ async def _over_http(env: McpEnv, options: Options) -> None:
     import uvicorn
 
     app = env.server().streamable_http_app(streamable_http_path=PATH, host=options.host)
-    guarded = bearer(app, options.token or os.environ.get("LUDUS_TOKEN", ""))
+    guarded = bearer(app, options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""))
     with _bound(options) as listening:
         address = f"http://{options.host}:{listening.getsockname()[1]}{PATH}"
         print(f"serving {env.id} at {address}", file=sys.stderr, flush=True)
@@ -144,7 +145,7 @@ def bearer(app: App, token: str) -> App:
 
 
 def _check(options: Options) -> None:
-    token = options.token or os.environ.get("LUDUS_TOKEN", "")
+    token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
     if options.http and options.host not in LOOPBACK and not token:
         raise ConfigError(
             f"--host {options.host} is not loopback: set LUDUS_TOKEN to what clients must send"

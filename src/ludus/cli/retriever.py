@@ -15,9 +15,10 @@ import tyro
 from ludus.envs.search import Bm25Index, RetrieverService, corpus_index, fictional_index
 from ludus.envs.search.protocol import MOST_DOCUMENTS
 from ludus.errors import ConfigError
+from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer
 
-from .arguments import parse
+from .arguments import Token, parse
 from .listening import cannot_listen
 
 EXAMPLE = """\
@@ -38,8 +39,8 @@ class Options:
     """Address to bind. Off loopback a token is required."""
     port: int = 8000
     """Search-R1's own. 0 picks a free one."""
-    token: str = ""
-    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show.
+    token: Token = NO_SECRET
+    """Bearer token clients must send; best as LUDUS_TOKEN or env:NAME, which `ps` does not show.
     Clients that send no header ask http://HOST:PORT/TOKEN/retrieve."""
     topk: int = 3
     """Documents for a query that does not say."""
@@ -103,7 +104,7 @@ def build_server(options: Options, index: Bm25Index) -> HttpServer:
         [service],
         host=options.host,
         port=options.port,
-        token=options.token or os.environ.get("LUDUS_TOKEN", ""),
+        token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
     )
 
 

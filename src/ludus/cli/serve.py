@@ -21,12 +21,13 @@ from ludus.errors import ConfigError
 from ludus.isolation import CrewLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.server import ScoreService
+from ludus.secret import NO_SECRET
 from ludus.wire.arguments import parse_served
 from ludus.wire.chaos import Chaos
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
-from .arguments import parse
+from .arguments import Token, parse
 from .listening import cannot_listen
 from .names import UnknownThing
 from .workers import WORKER_VARIABLE, Workers
@@ -50,8 +51,8 @@ class Options:
     """Address to bind. Off loopback a token is required."""
     port: int = DEFAULT_PORT
     """0 picks a free one. Several workers take this one and those after it."""
-    token: str = ""
-    """Bearer token clients must send; better given as LUDUS_TOKEN, which `ps` does not show."""
+    token: Token = NO_SECRET
+    """Bearer token clients must send; best as LUDUS_TOKEN or env:NAME, which `ps` does not show."""
     workers: int = 1
     """Processes, each with a port; clients spread sessions over them."""
     max_sessions: int = SessionLimits().max_sessions
@@ -149,7 +150,7 @@ def build_server(options: Options) -> HttpServer:
         services,
         host=options.host,
         port=options.port,
-        token=options.token or os.environ.get("LUDUS_TOKEN", ""),
+        token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         chaos=Chaos.parse(options.chaos),
     )

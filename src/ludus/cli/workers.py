@@ -56,7 +56,7 @@ class Worker:
         command = [sys.executable, "-m", "ludus", *imports, "serve", *as_arguments(options)]
         environment = {**os.environ, WORKER_VARIABLE: "1"}
         if self.options.token:  # not where `ps` shows it
-            environment["LUDUS_TOKEN"] = self.options.token
+            environment["LUDUS_TOKEN"] = self.options.token.reveal()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             command,

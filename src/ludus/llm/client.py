@@ -16,6 +16,7 @@ import msgspec
 
 from ludus.errors import ConfigError, LudusError, ServerFault, ServerUnreachable
 from ludus.messages import Message
+from ludus.secret import Secret, without_credentials
 from ludus.wire.async_transport import AsyncTransport
 from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
 
@@ -49,7 +50,7 @@ class ChatClient:
         base_url: str,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: str | Secret | None = None,
         patience: RetryPolicy = PATIENCE,
         concurrency: int = 32,
         cache: str | Path | None = None,
@@ -57,7 +58,7 @@ class ChatClient:
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(
-                f"a model server's address looks like http://127.0.0.1:8000/v1, got {base_url!r}"
+                f"a model server's address looks like http://127.0.0.1:8000/v1, got {without_credentials(base_url)!r}"
             )
         self._base_url = base_url.rstrip("/")
         self.url = f"{self._base_url}/chat/completions"
@@ -66,7 +67,8 @@ class ChatClient:
         self.usage = Usage()
         """Of all requests that were answered, not from the cache."""
         self.retries = 0
-        self._key = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
+        given = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
+        self._key = Secret.of(given)
         self._cache = None if cache is None else DiskCache(cache)
         self._budget = budget
         self._slots = asyncio.Semaphore(concurrency)
@@ -159,13 +161,13 @@ class ChatClient:
             return await self._transport.send(request, timeout_s)
         except ServerUnreachable as error:
             raise ServerUnreachable(
-                f"no answer from {self._base_url} ({error.__cause__}); is the model's server "
+                f"no answer from {without_credentials(self._base_url)} ({error.__cause__}); is the model's server "
                 "running there?"
             ) from error
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        return headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        return headers | ({"Authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
 
     def _count(self, usage: Usage | None) -> None:
         if usage is not None:

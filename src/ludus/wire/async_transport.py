@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from ludus.errors import ConfigError, RequestTimeout
+from ludus.secret import without_credentials
 
 from .client import HttpRequest, HttpResponse, unreachable
 
@@ -40,7 +41,7 @@ class AsyncTransport:
                 body = await response.read()
         except TimeoutError as error:
             raise RequestTimeout(
-                f"{request.url} did not answer within {timeout_s:.3g} s"
+                f"{without_credentials(request.url)} did not answer within {timeout_s:.3g} s"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(request.url, error) from error

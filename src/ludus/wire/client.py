@@ -24,6 +24,7 @@ from ludus.errors import (
     ServerFault,
     ServerUnreachable,
 )
+from ludus.secret import NO_SECRET, Secret, refuse_credentials, without_credentials
 
 from .codec import Format, decode, encode, format_of
 from .faults import Fault, FaultReply, error_of
@@ -51,7 +52,8 @@ class HttpRequest:
 
     method: str
     url: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
+    """Not shown: one holds the token."""
     body: bytes = b""
 
 
@@ -154,7 +156,8 @@ class Client:
 
     url: str
     transport: Transport
-    token: str = ""
+    token: str | Secret = NO_SECRET
+    """Kept as a `Secret`."""
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     format: Format = Format.MSGPACK
     traffic: Traffic = field(default_factory=Traffic)
@@ -164,6 +167,8 @@ class Client:
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/")
+        self.token = Secret.of(self.token)
+        refuse_credentials("a server's address", self.url)
         if not self.url.startswith(("http://", "https://")):
             raise ConfigError(
                 f"a server's address looks like http://127.0.0.1:8765, got {self.url!r}"
@@ -247,7 +252,7 @@ class Client:
         """
         headers = {"Accept": self.format.value}
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+            headers["Authorization"] = f"Bearer {Secret.of(self.token).reveal()}"
         if body is None:
             return HttpRequest(method, self.url + path, headers)
         try:
@@ -325,4 +330,6 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 def unreachable(url: str, error: BaseException) -> ServerUnreachable:
     """Say that nothing answered, and what to look at."""
     reason = str(error) or type(error).__name__
-    return ServerUnreachable(f"no answer from {url} ({reason}); is 'ludus serve' running there?")
+    return ServerUnreachable(
+        f"no answer from {without_credentials(url)} ({reason}); is 'ludus serve' running there?"
+    )

@@ -26,6 +26,7 @@ import msgspec
 from aiohttp import web
 
 from ludus.errors import ConfigError, LudusError
+from ludus.secret import Secret
 
 from .address import BACKLOG, is_loopback, listen
 from .bodies import Bytes, Held, discard_body, read_body
@@ -88,7 +89,7 @@ class HttpServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        token: str = "",
+        token: str | Secret = "",
         max_body_bytes: int = MAX_BODY_BYTES,
         max_requests: int = MAX_REQUESTS,
         max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
@@ -106,7 +107,7 @@ class HttpServer:
         self.port = port
         self.instance = secrets.token_hex(8)
         self.metrics = ServerMetrics()
-        self._token = token.encode()
+        self._token = Secret.of(token).reveal().encode()
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()

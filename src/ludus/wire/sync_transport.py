@@ -7,6 +7,7 @@ import time
 import httpx
 
 from ludus.errors import RequestTimeout
+from ludus.secret import without_credentials
 
 from .client import HttpRequest, HttpResponse, unreachable
 
@@ -35,7 +36,7 @@ class SyncTransport:
             )
         except httpx.TimeoutException as error:
             raise RequestTimeout(
-                f"{request.url} did not answer within {timeout_s:.3g} s"
+                f"{without_credentials(request.url)} did not answer within {timeout_s:.3g} s"
             ) from error
         except httpx.HTTPError as error:
             raise unreachable(request.url, error) from error

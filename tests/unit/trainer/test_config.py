@@ -25,7 +25,7 @@ def test_overrides_read_numbers_flags_texts_and_lists() -> None:
 def test_a_text_that_looks_like_a_number_stays_a_text() -> None:
     given = ["--env_token=0123", "--vllm.api-key", "1e5", "--run.folder=7", "--steps=7"]
     config = build(TrainConfig, read_overrides(given, TrainConfig))
-    assert (config.env_token, config.vllm.api_key) == ("0123", "1e5")
+    assert (config.env_token.reveal(), config.vllm.api_key.reveal()) == ("0123", "1e5")
     assert (config.run.folder, config.steps) == ("7", 7)
 
 

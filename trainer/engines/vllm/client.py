@@ -39,7 +39,7 @@ class Client:
     """
 
     def __init__(
-        self, url: str, *, api_key: str = "", hint: Callable[[], str] | None = None
+        self, url: str, *, api_key: str | Secret = "", hint: Callable[[], str] | None = None
     ) -> None:
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
@@ -47,7 +47,7 @@ class Client:
         self.hint = hint or (lambda: "")
         self._headers = {"Content-Type": "application/json"}
         if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+            self._headers["Authorization"] = f"Bearer {Secret.of(api_key).reveal()}"
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, path: str, as_type: type[T], *, timeout_s: float = CONTROL_TIMEOUT_S) -> T:

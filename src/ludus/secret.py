@@ -1,0 +1,123 @@
+"""Tokens and keys, which are used and never shown.
+
+A `Secret` says `***` wherever it is printed, formatted or encoded; who needs the text asks for it by
+`reveal()`. One written `env:NAME` is the environment variable NAME, read when it is needed: this is
+the form that may stand in files and on command lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from .errors import ConfigError
+
+HIDDEN = "***"
+_REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+_USERINFO = re.compile(r"(?<=://)[^/@\s?#]+@")
+_PARAMETER = re.compile(
+    r"(?i)([?&](?:access_?|api_?|auth_?|bearer_?)?(?:token|key|secret|password|passwd|signature)=)"
+    r"[^&#\s'\"]+"
+)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
+
+
+class Secret:
+    """A text that is not shown.
+
+    Args:
+        text: the secret itself, or `env:NAME`; empty is none.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    @classmethod
+    def of(cls, given: str | Secret | None) -> Secret:
+        """`given` as a secret."""
+        return given if isinstance(given, Secret) else cls(given or "")
+
+    @property
+    def reference(self) -> str:
+        """`env:NAME`, if that is what was given; else empty."""
+        return self._text if _REFERENCE.fullmatch(self._text) else ""
+
+    def reveal(self) -> str:
+        """The text itself.
+
+        Raises:
+            ConfigError: it is `env:NAME`, and that variable is not set.
+        """
+        match = _REFERENCE.fullmatch(self._text)
+        if match is None:
+            return self._text
+        if match[1] not in os.environ:
+            raise ConfigError(
+                f"{self._text} is asked for, but the environment variable {match[1]} is not set; "
+                f"export {match[1]} and try again"
+            )
+        return os.environ[match[1]]
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return f"Secret({self.reference or HIDDEN!r})" if self else "Secret('')"
+
+    def __str__(self) -> str:
+        return self.reference or (HIDDEN if self else "")
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+NO_SECRET = Secret()
+
+
+def without_credentials(text: str) -> str:
+    """`text` with the passwords and tokens of its addresses replaced.
+
+    >>> without_credentials("http://me:pw@host/x?token=abc&n=2")
+    'http://***@host/x?token=***&n=2'
+    """
+    hidden = _USERINFO.sub(f"{HIDDEN}@", text)
+    return _ADDRESS.sub(lambda found: _PARAMETER.sub(rf"\1{HIDDEN}", found[0]), hidden)
+
+
+def refuse_credentials(name: str, text: str) -> None:
+    """Refuse an address that holds a password or a token: addresses are written into files and logs.
+
+    Raises:
+        ConfigError: it does; the message shows neither.
+    """
+    shown = without_credentials(text)
+    if shown != text:
+        raise ConfigError(
+            f"{name} holds a password or token ({shown}), and addresses are written into files and "
+            "logs; give the secret by its own setting, as env:NAME, or in the environment"
+        )
+
+
+def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
+    """Refuse settings of which a text holds the password or token of an address.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    for name, value in table.items():
+        where = f"{path}{name}"
+        for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
+            if isinstance(one, str):
+                refuse_credentials(f"setting {where!r}", one)
+            elif isinstance(one, Mapping):
+                refuse_credentials_in(cast("Mapping[str, Any]", one), f"{where}.")
