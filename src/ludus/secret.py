@@ -1,7 +1,7 @@
 """Tokens and keys, which are used and never shown.
 
-A `Secret` says `***` wherever it is printed, formatted or encoded; who needs the text asks for it by
-`reveal()`. One written `env:NAME` is the environment variable NAME, read when it is needed: this is
+A `Secret` says `***` wherever it is printed, formatted or encoded; who needs the text asks for it
+by `reveal()`. One written `env:NAME` is the environment variable NAME, read when it is needed: this is
 the form that may stand in files and on command lines.
 """
 
@@ -95,7 +95,7 @@ def without_credentials(text: str) -> str:
 
 
 def refuse_credentials(name: str, text: str) -> None:
-    """Refuse an address that holds a password or a token: addresses are written into files and logs.
+    """Refuse an address that holds a password or a token: addresses stand in files and logs.
 
     Raises:
         ConfigError: it does; the message shows neither.

@@ -11,6 +11,7 @@ from ludus.envs.connect import Server, connect
 from ludus.envs.gym import Playable
 from ludus.envs.own_threads import OwnThreads
 from ludus.errors import ConfigError
+from ludus.secret import Secret
 from ludus.wire.arguments import parse_served
 
 THREADS = 16
@@ -144,7 +145,7 @@ class RemoteSource:
             self._tasks[split, offset + place] = task
 
 
-def open_source(env: str, *, url: str = "", token: str = "") -> EnvSource:
+def open_source(env: str, *, url: str = "", token: str | Secret = "") -> EnvSource:
     """Open an environment here or on a server.
 
     Args:

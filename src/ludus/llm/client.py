@@ -58,7 +58,8 @@ class ChatClient:
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(
-                f"a model server's address looks like http://127.0.0.1:8000/v1, got {without_credentials(base_url)!r}"
+                "a model server's address looks like http://127.0.0.1:8000/v1, got "
+                f"{without_credentials(base_url)!r}"
             )
         self._base_url = base_url.rstrip("/")
         self.url = f"{self._base_url}/chat/completions"
@@ -161,8 +162,8 @@ class ChatClient:
             return await self._transport.send(request, timeout_s)
         except ServerUnreachable as error:
             raise ServerUnreachable(
-                f"no answer from {without_credentials(self._base_url)} ({error.__cause__}); is the model's server "
-                "running there?"
+                f"no answer from {without_credentials(self._base_url)} ({error.__cause__}); is the "
+                "model's server running there?"
             ) from error
 
     def _headers(self) -> dict[str, str]:

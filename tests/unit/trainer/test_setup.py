@@ -16,6 +16,7 @@ from ludus.cli.main import main
 from ludus.errors import ConfigError, UnknownVerifier
 from ludus.rewards import GroupVerifier, Sample
 from ludus.rewards.client import RemoteGroupVerifier
+from ludus.secret import Secret
 from ludus.trainer.config import (
     EvalConfig,
     ModelConfig,
@@ -129,7 +130,7 @@ async def test_what_was_opened_is_closed_when_a_later_part_fails(
 
 def test_a_token_for_a_verifier_of_this_process_is_refused() -> None:
     with pytest.raises(ConfigError, match="change nothing"):
-        RewardConfig("exact", token="secret")
+        RewardConfig("exact", token=Secret("secret"))
 
 
 LOAD = """

@@ -18,6 +18,7 @@ from ludus.errors import (
     ServerUnreachable,
     Unauthorized,
 )
+from ludus.secret import Secret
 
 T = TypeVar("T")
 
