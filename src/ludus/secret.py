@@ -1,8 +1,8 @@
 """Tokens and keys, which are used and never shown.
 
 A `Secret` says `***` wherever it is printed, formatted or encoded; who needs the text asks for it
-by `reveal()`. One written `env:NAME` is the environment variable NAME, read when it is needed: this is
-the form that may stand in files and on command lines.
+by `reveal()`. One written `env:NAME` is the environment variable NAME, read when it is needed: this
+is the form that may stand in files and on command lines.
 """
 
 from __future__ import annotations

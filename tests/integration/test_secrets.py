@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def run(*arguments: str, **more: str) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def served() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served() -> Generator[tuple[str, subprocess.Popen[str]]]:
     process = ludus_command("serve", ENV, "exact", "--port", "0", LUDUS_TOKEN=PLANTED)
     assert process.stdout is not None
     lines: list[str] = []
@@ -114,7 +114,8 @@ async def test_no_repr_and_no_error_shows_a_token() -> None:
     shown: list[Any] = [
         client, request, ludus.connect("http://127.0.0.1:9", token=PLANTED), config,
         VLLMConfig(url="http://x", api_key=Secret(PLANTED)),
-        ChatClient("http://127.0.0.1:9/v1", "m", api_key=PLANTED), as_table(config), referring(config),
+        ChatClient("http://127.0.0.1:9/v1", "m", api_key=PLANTED), as_table(config),
+        referring(config),
     ]  # fmt: skip
     for one in shown:
         assert PLANTED not in repr(one)
