@@ -39,6 +39,10 @@ class Grading:
 
     verdict: Verdict
     results: tuple[TestResult, ...] = ()
+    tier: str = ""
+    """The isolation it ran behind; the verdict's detail says it too. Empty where that is not
+    told.
+    """
 
 
 async def grade(
@@ -76,6 +80,19 @@ async def grade_in_detail(
     if kind not in KINDS:
         raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
     Comparison.parse(options.compare)
+    return on_tier(sandbox.tier, await _grade(sandbox, solution, tests, kind, options))
+
+
+def on_tier(tier: str, grading: Grading) -> Grading:
+    """The grading, which says which tier it ran behind."""
+    detail = f"{grading.verdict.detail}; tier {tier}"
+    verdict = msgspec.structs.replace(grading.verdict, detail=detail)
+    return Grading(verdict, grading.results, tier)
+
+
+async def _grade(
+    sandbox: Sandbox, solution: str, tests: Sequence[object], kind: str, options: GradeOptions
+) -> Grading:
     started = time.perf_counter()
     if not tests:
         return Grading(Verdict.invalid("there are no tests"))

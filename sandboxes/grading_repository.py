@@ -20,7 +20,7 @@ from typing import Any
 from ludus.verdict import Verdict
 
 from .grade_options import DEFAULT_OPTIONS, GradeOptions, TestResult
-from .grading import Grading
+from .grading import Grading, on_tier
 from .inside.prove_repository import MOST_BYTES
 from .inside.request import PROVE_REPOSITORY, Request
 from .paths import check_files, check_path
@@ -72,8 +72,9 @@ async def grade_repository(
     try:
         rows, outcome = await _run(sandbox, request, options)
     except SlotLost as error:
-        return Grading(Verdict.unavailable(f"the sandbox failed: {error}"))
-    return _grading(rows, outcome, expected, options, time.perf_counter() - started)
+        return on_tier(sandbox.tier, Grading(Verdict.unavailable(f"the sandbox failed: {error}")))
+    grading = _grading(rows, outcome, expected, options, time.perf_counter() - started)
+    return on_tier(sandbox.tier, grading)
 
 
 def _is_test(path: str) -> bool:

@@ -6,13 +6,11 @@ Read as bytes: a process names itself as it likes, and its name need not be text
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from .inside.policy import DESCRIPTORS_UNCOUNTED
+from . import kernel_memory
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -23,8 +21,9 @@ class TreeUsage:
 
     cpu_s: float
     memory_bytes: int
-    """Resident pages that no file backs, page tables, and what sockets may hold. Pages still shared
-    after a fork, or on purpose, are counted once per process: see `shared_out`.
+    """Resident pages that no file backs, page tables, and what the kernel holds for them
+    (`kernel_memory`). Pages still shared after a fork, or on purpose, are counted once per process:
+    see `shared_out`.
     """
     processes: int
     """Threads count as one each."""
@@ -73,7 +72,7 @@ def usage(pids: list[int]) -> TreeUsage:
         cpu += sum(int(ticks) for ticks in stat[11:15])
         own[pid, int(stat[19])] = sum(int(ticks) for ticks in stat[11:13]) / _TICKS_PER_S
         threads += int(stat[17])
-    return TreeUsage(cpu / _TICKS_PER_S, memory + _in_sockets(pids), threads, own)
+    return TreeUsage(cpu / _TICKS_PER_S, memory + kernel_memory.held_by(pids), threads, own)
 
 
 def _resident_bytes(pid: int) -> int:
@@ -85,37 +84,6 @@ def _resident_bytes(pid: int) -> int:
 def _sum_of_lines(path: str, kinds: tuple[bytes, ...]) -> int:
     lines = (line for line in Path(path).read_bytes().splitlines() if line.startswith(kinds))
     return sum(int(line.split()[1]) << 10 for line in lines)
-
-
-def _in_sockets(pids: list[int]) -> int:
-    """What the sockets of these processes may hold: no limit of theirs covers it."""
-    sockets: set[str] = set()
-    hidden = 0
-    for pid in pids:
-        try:
-            sockets.update(_sockets_of(pid))
-        except PermissionError:  # it made itself unreadable
-            hidden += DESCRIPTORS_UNCOUNTED
-        except OSError:
-            continue
-    return (len(sockets) + hidden) * _socket_bytes()
-
-
-def _sockets_of(pid: int) -> Iterator[str]:
-    folder = f"/proc/{pid}/fd"
-    for number in os.listdir(folder):
-        with suppress(FileNotFoundError):
-            target = os.readlink(f"{folder}/{number}")
-            if target.startswith("socket:"):
-                yield target
-
-
-@cache
-def _socket_bytes() -> int:
-    try:
-        return int(Path("/proc/sys/net/core/wmem_default").read_text())
-    except OSError:
-        return 212_992  # the kernel's own default
 
 
 def waited_s(pids: list[int]) -> float:
@@ -170,4 +138,4 @@ def shared_out(pids: list[int]) -> int:
                 total += _resident_bytes(pid)
         except OSError:
             continue
-    return total + _in_sockets(pids)
+    return total + kernel_memory.held_by(pids)

@@ -88,6 +88,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One sentence: which limit, which fault."""
     compiled: bool = True
     """False when the compiler refused the program; its messages are in `stderr`."""
+    tier: str = ""
+    """The isolation it ran behind (`slots-root`, `docker`, ...); empty where that is not told."""
 
     @property
     def ok(self) -> bool:

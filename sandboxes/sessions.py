@@ -190,7 +190,8 @@ class Session:
                 status = self._status(answer)
             out, err = (output.text() for output in self._outputs)
             used = Usage(wall_s=time.monotonic() - started)
-            return Execution(status=status, stdout=out, stderr=err, usage=used)
+            tier = self._resident.family.slot.plan.tier
+            return Execution(status=status, stdout=out, stderr=err, usage=used, tier=tier)
 
     def _status(self, answer: dict[str, Any]) -> ExecutionStatus:
         if any(output.size > output.limit for output in self._outputs):

@@ -280,10 +280,10 @@ class SlotSandbox:
                             request, limits, stdin=stdin, peers=peers, preserve=bool(fetch)
                         )
                     fetched = await fetch_back(slot, fetch, limits) if fetch else ({}, {})
-                return _execution(outcome, waited, *fetched)
+                return _execution(self._tier, outcome, waited, *fetched)
             except SlotLost as error:
                 problem = str(error)
-        return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem)
+        return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem, tier=self._tier)
 
     @asynccontextmanager
     async def _ways_out(self, kind: str) -> AsyncGenerator[list[tuple[str, int]]]:
@@ -375,7 +375,7 @@ def _uid(number: int) -> int:
 
 
 def _execution(
-    outcome: Outcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
+    tier: str, outcome: Outcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
 ) -> Execution:
     used = outcome.usage
     return Execution(
@@ -389,6 +389,7 @@ def _execution(
         files=files,
         refused=refused,
         detail=outcome.detail,
+        tier=tier,
     )
 
 

@@ -93,6 +93,8 @@ def lock_down(plan: Plan) -> None:
     if plan.address_space_bytes:
         most = policy.DESCRIPTORS_UNCOUNTED
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        signals = policy.SIGNALS_UNCOUNTED
+        resource.setrlimit(resource.RLIMIT_SIGPENDING, (signals, signals))
     if plan.scoped_signals:
         sc.landlock_restrict(0, [], scoped=2)
         if plan.tier == LANDLOCK:

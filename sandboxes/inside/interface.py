@@ -69,6 +69,8 @@ class Interface:
         self.makers: set[str] = set(declared)
         self.attributes: set[str] = {name for names in declared.values() for name in names}
         """Attributes the tests may ask an object of the solution for."""
+        self._shown: set[str] = set()
+        """Classes and makers that the tests use as such, and not by their name alone."""
         self.said: set[str] = set()
         """Every attribute the tests name, of whatever."""
         self._function = entry_point if entry_point not in declared else ""
@@ -204,8 +206,10 @@ class Interface:
         return made.pop() if len(made) == 1 else ""
 
     def is_object(self, node: ast.expr) -> bool:
-        """Whether an expression is sure to be an object of a class or a maker of the solution."""
-        return self.origin(node) in self.classes | self.makers
+        """Whether an expression is sure to be an object of what the tests show to be a class or a
+        maker.
+        """
+        return self.origin(node) in self._shown
 
     def _loose_origin(self, node: ast.expr) -> str:
         """Also of what is calculated from it."""
@@ -235,9 +239,11 @@ class Interface:
                 objects |= self._asked_for(node, everywhere)
         plain = PLAIN_ATTRIBUTES | (_ARRAY_ATTRIBUTES if self._uses_arrays() else frozenset())
         objects |= {name for name, found in uses.items() if found - plain}
-        self._decide(objects - {"", self._function} | (objects & {self._function} & set(uses)))
+        self._decide(
+            objects - {"", self._function} | (objects & {self._function} & set(uses)), uses
+        )
         self.attributes |= everywhere - plain
-        for name in self.classes | self.makers:
+        for name in self._shown:
             self.attributes |= uses.get(name, set())
         for node in self._nodes:
             if isinstance(node, ast.Attribute) and self.free(node.value):
@@ -270,12 +276,13 @@ class Interface:
     def _uses_arrays(self) -> bool:
         return not self.bound.isdisjoint(("np", "numpy"))
 
-    def _decide(self, objects: set[str]) -> None:
+    def _decide(self, objects: set[str], uses: Mapping[str, set[str]]) -> None:
         names = self.names
-        for name in names & objects:
-            self.makers.add(name)
-            self.classes.add(name)
-        against = self._compared()
+        shown = names & objects
+        self.makers |= shown
+        self.classes |= shown
+        self._shown = shown | self.makers
+        against = self._compared() | set(uses)  # what has attributes of plain values alone
         for name in names - objects - against - {self._function}:
             if name[:1].isupper():
                 self.classes.add(name)

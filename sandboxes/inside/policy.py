@@ -69,7 +69,7 @@ together: above its own bound a slot could send none.
 
 _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = 56, 435, 41, 53
 _MOUNT, _UMOUNT = 165, 166
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _NEWEST_KNOWN = 460
 _NEW_NAMESPACES = 0x7E02_0000
 _WHOLE = 0xFFFF_FFFF
@@ -86,6 +86,16 @@ FIRST_TO_DIE = b"1000"
 _INOTIFY = ("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch")
 _SETSOCKOPT, _SEND_BUFFER = 54, (7, 32)  # SO_SNDBUF, SO_SNDBUFFORCE
 _SOCKET_OPTIONS = 64
+_FCNTL = 72
+_FCNTL_UNCOUNTED = (
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 36, 1025, 1030, 1032, 1033, 1034,
+)  # fmt: skip
+"""The requests of `fcntl` where nothing counts memory: no leases and notices, no locks of open
+files (which no process can be charged for), no larger pipes.
+"""
+
+SIGNALS_UNCOUNTED = 1024
+"""RLIMIT_SIGPENDING of a program there: timers and queued signals."""
 _MARKS = (
     "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
 )  # fmt: skip
@@ -125,7 +135,7 @@ def seccomp_program(
             only the caller itself.
         memory_counted: a control group counts memory. Without one there is nothing that takes much
             of it and that no limit of a process covers: memory files, watches, large socket
-            buffers.
+            buffers and pipes, locks that belong to no process.
     """
     filter_ = _Filter()
     if mounts:
@@ -145,8 +155,8 @@ class _Filter:
     """The filter while it is being decided on: what every program may do, less and less."""
 
     def __init__(self) -> None:
-        # by Landlock's calls a process can only take from itself
-        own_walls = {_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT}
+        # a child gives up signals by these two; rules are memory without end, and only the slot's
+        own_walls = {_LANDLOCK_CREATE, _LANDLOCK_RESTRICT}
         self.allowed = {*ALLOWED.values(), *own_walls} - {_SOCKET, _SOCKETPAIR}
         self.rules: list[seccomp.ArgumentRule] = []
         self.absent = {_CLONE3, *_SYSV_AND_QUEUES}
@@ -181,6 +191,7 @@ class _Filter:
     def takes_no_uncounted_memory(self) -> None:
         others = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
         self.restrict(_SETSOCKOPT, 2, _WHOLE, others)
+        self.restrict(_FCNTL, 1, _WHOLE, _FCNTL_UNCOUNTED)
         self.absent |= {ALLOWED[name] for name in (*_INOTIFY, "memfd_create")}
 
     def assembled(self) -> bytes:

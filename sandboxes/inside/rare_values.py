@@ -22,6 +22,9 @@ _MOST_FIELDS = 64
 own_names: Mapping[str, object] = {}
 """The names of the module whose classes are meant, on the solution's side."""
 
+_PLAIN = (str, bytes, int, float, complex, list, dict, set, tuple)
+_METHODS = frozenset(name for kind in _PLAIN for name in dir(kind) if callable(getattr(kind, name)))
+
 _KINDS: dict[tuple[str, ...], Any] = {}
 """What was rebuilt before: the class of named tuples, the member of an enumeration."""
 
@@ -150,6 +153,17 @@ _TEXTUAL: dict[str, Callable[[str], object]] = {
 # --- reading --------------------------------------------------------------------
 
 
+def check_attributes(attributes: Mapping[Any, object]) -> None:
+    """See that a value brings no functions of its own for what plain values do.
+
+    Raises:
+        TypeError: it does.
+    """
+    for name, value in attributes.items():
+        if name in _METHODS and callable(value) and not isinstance(value, type):
+            raise TypeError(f"a value with its own {name}")
+
+
 def _pairs(parts: list[object]) -> dict[object, object]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
@@ -158,6 +172,7 @@ def _named_tuple(parts: list[object]) -> object:
     name, fields, *values = parts
     if type(name) is not str or type(fields) is not str:
         raise TypeError("a named tuple without names")
+    check_attributes(dict(zip(fields.split(" "), values, strict=True)))
     own: Any = own_names.get(name)
     if isinstance(own, type) and issubclass(own, tuple):
         kind: Any = own
@@ -183,6 +198,12 @@ def _member(parts: list[object]) -> object:
     return _KINDS[key]
 
 
+def _exception(parts: list[object]) -> object:
+    attributes: Any = parts[3]
+    check_attributes(attributes)
+    return failures.build(parts)
+
+
 def _array(parts: list[object]) -> object:
     import array
 
@@ -206,11 +227,12 @@ def _textual(parts: list[object]) -> object:
 
 def _namespace(parts: list[object]) -> object:
     named: Any = _pairs(parts)
+    check_attributes(named)
     return SimpleNamespace(**named)
 
 
 BUILD: dict[str, Callable[[list[object]], object]] = {
-    "N": _named_tuple, "E": _member, "X": failures.build, "S": _namespace, "A": _array,
+    "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "A": _array,
     "M": lambda parts: MappingProxyType(_pairs(parts)),
     "v": lambda parts: dict(enumerate(parts)).values(),
     "p": lambda parts: _pairs(parts).items(),

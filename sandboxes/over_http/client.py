@@ -173,7 +173,7 @@ class SandboxCalls:
             done = execution_of(error)
             return Grading(Verdict.unavailable(done.detail))
         results = (TestResult(one.passed, one.detail, one.seconds) for one in reply.results)
-        return Grading(reply.verdict, tuple(results))
+        return Grading(reply.verdict, tuple(results), reply.tier)
 
     async def call(
         self,

@@ -165,7 +165,7 @@ class SandboxService:
             GradeResult(passed=one.passed, detail=one.detail, seconds=one.seconds)
             for one in grading.results
         ]
-        return GradeReply(verdict=grading.verdict, results=results)
+        return GradeReply(verdict=grading.verdict, results=results, tier=grading.tier)
 
     async def create(self, path: Path, body: ReplBody) -> ReplReply:
         """`POST /v1/repls`."""

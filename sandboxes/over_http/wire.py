@@ -168,6 +168,8 @@ class GradeReply(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     results: list[GradeResult]
     """Of the tests that were run, in order."""
+    tier: str = ""
+    """The isolation it ran behind."""
 
 
 class ReplBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

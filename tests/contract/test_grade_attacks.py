@@ -136,7 +136,7 @@ async def test_no_attack_is_rewarded_or_excused(sandbox: SlotSandbox) -> None:
 async def test_a_later_honest_grading_is_not_disturbed(sandbox: SlotSandbox) -> None:
     verdicts = [(await grade_in_detail(sandbox, HONEST, TESTS)).verdict for _ in range(5)]
     assert [(verdict.reward, verdict.detail) for verdict in verdicts] == [
-        (1.0, "3 of 3 tests passed")
+        (1.0, f"3 of 3 tests passed; tier {sandbox.tier}")
     ] * 5
 
 
