@@ -24,7 +24,7 @@ PLAIN = "_ludus_plain"
 
 _DETAIL_LETTERS = 300
 
-_STATEMENTS = ("class ", "with ", "match ")
+_STATEMENTS = ("class ", "with ", "match ", "except ")
 """Statements that may use the solution in ways that cannot be judged."""
 
 _TRUSTED_FUNCTIONS = {
@@ -212,6 +212,13 @@ class Bench(TestsLine):
             root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
             if root in sys.stdlib_module_names:
                 self._import(name)
+        elif what == "exception" and self.interface.makes(name):
+            if self.interface.is_exception(name):
+                self._failure = ""
+                raise UnusableTests(
+                    f"the tests cannot be judged: they make exceptions of the solution's {name}"
+                )
+            self.names[name] = MisplacedClass(self, str(detail[2]), name)
         elif what == "exception" and len(detail) == 3:
             stand_in = failures.class_of(*detail[:2])
             self._exceptions[stand_in] = wire.Ready("h" + str(detail[2])[1:])

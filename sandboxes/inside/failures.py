@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -45,19 +46,27 @@ def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
     raise AssertionError("unreachable")
 
 
-def parts_of(error: BaseException) -> list[object]:
-    """What makes `error` again: built-in base, chain, arguments, attributes, text (None where that
-    follows from the others).
+def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:
+    """What makes `error` again: built-in base, chain, arguments, attributes (its own, its class's
+    and properties, where they are plain data), text (None where that follows from the others).
     """
     base, chain = bases_of(type(error))
-    attributes = dict(object.__getattribute__(error, "__dict__"))
-    attributes.pop("__notes__", None)
-    attributes.pop(_TEXT, None)
+    attributes = _attributes(error) if chain else dict(vars(error))
+    attributes = {name: value for name, value in attributes.items() if plain([value])}
     if isinstance(error, OSError) and error.filename is not None:
         attributes["filename"] = error.filename
     arguments = BaseException.__dict__["args"].__get__(error)
     text = str(error) if isinstance(type(error).__str__, FunctionType) else None
     return [base, chain, arguments, attributes, text]
+
+
+def _attributes(error: BaseException) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
+        if not name.startswith("__"):
+            with suppress(Exception):  # a property that fails is not there
+                found[name] = getattr(error, name)
+    return found
 
 
 def build(parts: list[object]) -> BaseException:

@@ -22,6 +22,8 @@ WORDS = frozenset(
     weakref WeakValueDictionary WeakKeyDictionary gc getrefcount tracemalloc
     pickle dumps loads asdict astuple is_dataclass fields
     doctest testmod signal alarm pandas pd DataFrame Series
+    append appendleft extend update insert setdefault sort reverse clear popitem popleft remove
+    discard Mock MagicMock AsyncMock exception value
     ExceptionGroup BaseExceptionGroup setrecursionlimit
     """.split()  # noqa: SIM905 - a list literal would take a line a name
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .interface import Interface
+from .plain_attributes import PLAIN_ATTRIBUTES
 
 _FILES = "share files with the solution, which has a file system of its own"
 _OF_MODULES = {
@@ -65,6 +66,14 @@ _OF_PATHS = frozenset(
 )
 _OF_ASYNCIO = ("wait_for", "timeout", "timeout_at", "Event", "Condition", "Barrier", "Queue")
 _OF_DATACLASSES = ("asdict", "astuple", "is_dataclass", "fields", "replace")
+_CHANGES = "change data that belongs to an object of the solution"
+_CHANGING = frozenset(
+    """
+    append appendleft extend add update insert pop popleft popitem remove discard clear sort reverse
+    setdefault
+    """.split()  # noqa: SIM905
+)
+_OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
 )
@@ -100,9 +109,10 @@ class Needs:
 def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:
     """What the tests need, or why they cannot be judged."""
     needs = Needs()
+    reader = _Reader(needs, interface)
     for tree in trees:
         for node in ast.walk(tree):
-            problem = _Reader(needs, interface).problem(node)
+            problem = reader.problem(node)
             needs.problem = needs.problem or problem
     return needs
 
@@ -110,6 +120,7 @@ def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:
 class _Reader:
     def __init__(self, needs: Needs, interface: Interface) -> None:
         self._needs, self._interface = needs, interface
+        self._errors: set[str] = set()
 
     def problem(self, node: ast.AST) -> str:
         """What about this node cannot be judged; empty if nothing, and what it needs is noted."""
@@ -120,9 +131,13 @@ class _Reader:
         if isinstance(node, ast.Name):
             return self._of_name(node.id) if isinstance(node.ctx, ast.Load) else ""
         if isinstance(node, ast.Attribute):
-            return self._of_attribute(node)
+            return self._of_attribute(node) or self._of_mock(node)
         if isinstance(node, ast.Call):
-            return self._of_patch(node)
+            return self._of_patch(node) or self._of_change(node.func) or self._of_error(node.func)
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            self._errors.add(node.name)
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            return _CHANGES if self._is_inside(node.value) else ""
         if isinstance(node, ast.ClassDef):
             return self._of_class(node)
         if isinstance(node, ast.With):
@@ -130,6 +145,40 @@ class _Reader:
         if isinstance(node, ast.MatchClass) and self._interface.free(node.cls):
             return "match patterns of the solution's classes"
         return "use groups of exceptions" if isinstance(node, ast.TryStar) else ""
+
+    def _of_change(self, called: ast.expr) -> str:
+        """Data reached through an object is a copy: a change of it would be lost."""
+        if not isinstance(called, ast.Attribute) or called.attr not in _CHANGING:
+            return ""
+        return _CHANGES if self._is_inside(called.value) else ""
+
+    def _is_inside(self, node: ast.expr) -> bool:
+        """Whether an expression is what an attribute or method of an object under test gave."""
+        if isinstance(node, ast.Name):
+            return any(map(self._is_inside, self._interface.given(node.id)))
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Attribute) and self._is_inside(node.func)
+        return isinstance(node, ast.Attribute) and self._interface.is_object(node.value)
+
+    def _of_error(self, called: ast.expr) -> str:
+        """Methods of an exception of the solution's own do not come along."""
+        if not isinstance(called, ast.Attribute) or called.attr in dir(BaseException):
+            return ""
+        value = called.value
+        caught = isinstance(value, ast.Name) and value.id in self._errors
+        told = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
+        plain = called.attr in PLAIN_ATTRIBUTES
+        return "call methods of the solution's exceptions" if caught or (told and not plain) else ""
+
+    def _of_mock(self, node: ast.Attribute) -> str:
+        """The solution gets a mock as a function, without its attributes."""
+        if {"Mock", "MagicMock", "AsyncMock"}.isdisjoint(self._interface.bound):
+            return ""
+        said = node.attr.startswith("assert_") or node.attr in _OF_MOCKS
+        of_part = isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)
+        if said and of_part and node.value.value.id not in ("self", "mock"):  # type: ignore[attr-defined]
+            return "pass a mock whose attributes the solution uses"
+        return ""
 
     def _of_import(self, node: ast.Import | ast.ImportFrom) -> str:
         if isinstance(node, ast.Import):

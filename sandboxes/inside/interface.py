@@ -14,32 +14,18 @@ from __future__ import annotations
 
 import ast
 import builtins
-import datetime
-from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
-from fractions import Fraction
 
+from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS
 from .traceless import ALIASES, MODULE_NAMES
 
-_PLAIN = (
-    str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range, deque,
-    Counter, Decimal, Fraction, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
-)  # fmt: skip
-PLAIN_ATTRIBUTES = frozenset(name for kind in _PLAIN for name in dir(kind) if name[0] != "_")
-_PLAIN_METHODS = frozenset(
-    name for name in PLAIN_ATTRIBUTES
-    for kind in _PLAIN if callable(getattr(kind, name, None))
-)  # fmt: skip
-_ARRAY_ATTRIBUTES = frozenset(
-    """
-    T all any argmax argmin astype copy cumsum dot dtype fill flat flatten item max mean min nbytes
-    ndim prod ravel repeat reshape resize round shape size sort squeeze std sum swapaxes tobytes
-    tolist transpose var
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-)
 _BUILTINS = frozenset(dir(builtins))
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_CATCHING = (
+    "raises", "assertRaises", "assertRaisesRegex", "isinstance", "issubclass", "assertIsInstance",
+    "suppress",
+)  # fmt: skip
+_LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 
 
@@ -187,6 +173,8 @@ class Interface:
             return self.origin(node.value, depth - 1)
         if isinstance(node, ast.Call):
             name = self.free(node.func)
+            if _last_name(node.func) in ("copy", "deepcopy") and len(node.args) == 1:
+                return self.origin(node.args[0], depth - 1)
             if not name and isinstance(node.func, ast.Name) and node.func.id in self._helpers:
                 return self._same(self._helpers[node.func.id], depth)
             return name
@@ -200,6 +188,10 @@ class Interface:
             for value in self._values.get(key, [])
             if not (isinstance(value, ast.Attribute) and _key(value.value) == key)
         ]
+
+    def given(self, name: str) -> list[ast.expr]:
+        """What the tests give a variable."""
+        return [value for value in self._given(name) if value is not None and _key(value) != name]
 
     def _same(self, values: list[ast.expr | None], depth: int) -> str:
         made = {self.origin(value, depth - 1) for value in values}
@@ -219,6 +211,8 @@ class Interface:
             return made.pop() if len(made) == 1 else ""
         if isinstance(node, ast.BinOp):
             return self._loose_origin(node.left) or self._loose_origin(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self._loose_origin(node.operand)
         return self.origin(node)
 
     # --- what it is used for --------------------------------------------------
@@ -237,8 +231,11 @@ class Interface:
                 objects.add(self.free(node.value))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 objects |= self._asked_for(node, everywhere)
-        plain = PLAIN_ATTRIBUTES | (_ARRAY_ATTRIBUTES if self._uses_arrays() else frozenset())
+        plain = PLAIN_ATTRIBUTES | (ARRAY_ATTRIBUTES if self._uses_arrays() else frozenset())
         objects |= {name for name, found in uses.items() if found - plain}
+        objects |= {
+            self._compares_its_like(node) for node in self._nodes if isinstance(node, ast.Compare)
+        }
         self._decide(
             objects - {"", self._function} | (objects & {self._function} & set(uses)), uses
         )
@@ -255,7 +252,7 @@ class Interface:
         if not isinstance(node.ctx, ast.Load):
             return True
         called = isinstance(parent, ast.Call) and parent.func is node
-        if node.attr in _PLAIN_METHODS and not called and not node.attr.startswith("_"):
+        if node.attr in PLAIN_METHODS and not called and not node.attr.startswith("_"):
             return True
         origin = self.origin(node.value)
         capital = origin[:1].isupper()
@@ -288,26 +285,101 @@ class Interface:
                 self.classes.add(name)
 
     def _compared(self) -> set[str]:
-        """Names whose calls the tests compare, calculate with or assert: those make values."""
+        """Names whose calls the tests compare with a value, calculate with or assert: those make
+        values.
+        """
         found: set[str] = set()
+        alike = {
+            inner
+            for node in self._nodes
+            if isinstance(node, ast.Compare) and self._compares_its_like(node)
+            for inner in ast.walk(node)
+        }
         for node in self._nodes:
-            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-                found.add(self.origin(node.left))
-                continue
-            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-                continue
-            if isinstance(node, ast.Compare):
-                sides: list[ast.expr] = [node.left, *node.comparators]
-            elif isinstance(node, ast.BinOp):
-                sides = [node.left, node.right]
-            elif isinstance(node, ast.Assert):
+            if isinstance(node, ast.Assert):
                 found.add(self.origin(node.test))
-                continue
-            else:
-                continue
-            origins = {self.origin(side) for side in sides}
-            found |= origins if len(origins) > 1 else set()
+            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+                found.add(self.origin(node.left))
+            elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+                origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
+                found |= origins if len(origins) > 1 else set()
+            elif isinstance(node, ast.BinOp) and node not in alike:
+                origins = {self.origin(node.left), self.origin(node.right)}
+                found |= origins if len(origins) > 1 else set()
         return found
+
+    def _compares_its_like(self, node: ast.Compare) -> str:
+        """The name in CapWords whose calls (or what is calculated from them) all sides are."""
+        origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
+        name = origins.pop() if len(origins) == 1 else ""
+        return name if name[:1].isupper() else ""
+
+    def means_objects(self, node: ast.expr) -> bool:
+        """Whether an expression is sure to be, or to hold, objects under test."""
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return any(map(self.means_objects, node.elts))
+        if isinstance(node, ast.Dict):
+            keys = [key for key in node.keys if key]
+            return any(map(self.means_objects, [*keys, *node.values]))
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return self.means_objects(node.elt)
+        if isinstance(node, ast.BinOp):
+            return self.means_objects(node.left) or self.means_objects(node.right)
+        return self.is_object(node)
+
+    @property
+    def compares_objects(self) -> bool:
+        """Whether the tests are sure to compare objects under test, or to look them up."""
+        return any(map(self._compares, self._nodes))
+
+    def _compares(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Compare):
+            return any(map(self.means_objects, [node.left, *node.comparators]))
+        if isinstance(node, (ast.Set, ast.Dict)):
+            return self.means_objects(node)
+        if isinstance(node, ast.Subscript):
+            return self.is_object(node.slice)
+        if not isinstance(node, ast.Call):
+            return False
+        name = _last_name(node.func)
+        looks = name in _LOOKING or name.startswith("assert")
+        return looks and any(map(self.means_objects, node.args))
+
+    # --- exceptions -----------------------------------------------------------
+
+    def is_exception(self, name: str) -> bool:
+        """Whether the tests use a name of the solution as an exception, or it is called like
+        one.
+        """
+        return name.endswith(("Error", "Exception", "Warning")) or any(
+            self._catches(node, name) for node in self._nodes
+        )
+
+    def _catches(self, node: ast.AST, name: str) -> bool:
+        kinds: list[ast.expr | None] = []
+        if isinstance(node, ast.ExceptHandler):
+            kinds = [node.type]
+        elif isinstance(node, ast.Raise):
+            kinds = [node.exc.func if isinstance(node.exc, ast.Call) else node.exc]
+        elif isinstance(node, ast.Call) and _last_name(node.func) in _CATCHING:
+            kinds = [*node.args]
+        flat = [part for kind in kinds if kind for part in ast.walk(kind)]
+        return any(isinstance(part, ast.expr) and self.free(part) == name for part in flat)
+
+    def makes(self, name: str) -> bool:
+        """Whether the tests call a name, and not to raise what it makes."""
+        raised = {node.exc for node in self._nodes if isinstance(node, ast.Raise)}
+        return any(
+            isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name
+            for node in self._nodes
+        )
+
+
+def _last_name(node: ast.expr) -> str:
+    """`c` of `a.b.c`, and of `c`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _key(node: ast.expr) -> str:

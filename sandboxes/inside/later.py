@@ -9,7 +9,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
-_NAMES = ("interface", "rewriting", "idioms", "surroundings", "cases")
+_NAMES = ("plain_attributes", "interface", "rewriting", "idioms", "surroundings", "cases")
 _CODE: dict[str, CodeType] = {}
 
 

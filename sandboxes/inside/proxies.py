@@ -35,11 +35,16 @@ class Line(Protocol):
         """The test has failed: an object crossed where a value was meant."""
         ...
 
+    def compares_objects(self) -> bool:
+        """Whether the tests' syntax shows that they compare objects under test."""
+        ...
+
     def cannot_judge(self, idiom: str) -> BaseException:
         """The tests cannot be used: they ask the solution itself whether it is right."""
         ...
 
 
+_OWN_EQUALITY = "compare objects by the solution's own __eq__"
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
 
@@ -120,8 +125,8 @@ class Handle:
             raise line_of(self).refuse(token_of(self), "==")
         if not (_has_own(self, "__eq__") or _has_own(other, "__eq__")):
             return False
-        if is_known(self) and is_known(other):
-            raise line_of(self).cannot_judge("compare objects by the solution's own __eq__")
+        if is_known(self) and is_known(other) and line_of(self).compares_objects():
+            raise line_of(self).cannot_judge(_OWN_EQUALITY)
         raise line_of(self).refuse(token_of(self), "==")
 
     def __hash__(self) -> int:
@@ -130,6 +135,8 @@ class Handle:
         if not is_known(self):
             raise line_of(self).refuse(token_of(self), "hash()")
         if _has_own(self, "__hash__") or _has_own(self, "__eq__"):
+            if not line_of(self).compares_objects():
+                raise line_of(self).refuse(token_of(self), "hash()")
             raise line_of(self).cannot_judge("look objects up by the solution's own __hash__")
         return id(self)
 
@@ -306,18 +313,23 @@ def operate(name: str, left: object, right: object) -> object:
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-def compare(name: str, left: object, right: object) -> object:
-    """A comparison that the tests themselves write down."""
+def compare(name: str, meant: bool, left: object, right: object) -> object:
+    """A comparison that the tests themselves write down; `meant`: their syntax shows that objects
+    under test are compared.
+    """
     import operator
 
     for side, other in ((left, right), (right, left)):
-        if not isinstance(side, Handle) or not is_known(side):
+        if not isinstance(side, Handle):
             continue
-        ordered = name not in ("eq", "ne")
-        if ordered and (not isinstance(other, Handle) or is_known(other)):
-            raise line_of(side).cannot_judge(f"compare objects of the solution by {_SIGNS[name]}")
-        if not ordered and other is not None and _has_own(side, "__eq__"):
-            raise line_of(side).cannot_judge("compare objects by the solution's own __eq__")
+        if name not in ("eq", "ne"):
+            alike = is_known(side) and isinstance(other, Handle) and is_known(other)
+            if meant and alike:
+                idiom = f"compare objects of the solution by {_SIGNS[name]}"
+                raise line_of(side).cannot_judge(idiom)
+            raise line_of(side).refuse(token_of(side), _SIGNS[name])
+        if meant and is_known(side) and other is not None and _has_own(side, "__eq__"):
+            raise line_of(side).cannot_judge(_OWN_EQUALITY)
     function: Callable[[object, object], object] = getattr(operator, name)
     return function(left, right)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import datetime
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -21,9 +21,6 @@ _MOST_FIELDS = 64
 
 own_names: Mapping[str, object] = {}
 """The names of the module whose classes are meant, on the solution's side."""
-
-_PLAIN = (str, bytes, int, float, complex, list, dict, set, tuple)
-_METHODS = frozenset(name for kind in _PLAIN for name in dir(kind) if callable(getattr(kind, name)))
 
 _KINDS: dict[tuple[str, ...], Any] = {}
 """What was rebuilt before: the class of named tuples, the member of an enumeration."""
@@ -79,8 +76,8 @@ def member_parts(item: object) -> tuple[str, list[object]] | None:
 def parts_of(item: object) -> tuple[str, list[object]] | None:
     """The tag and the parts of one of these values; None if it is none."""
     if isinstance(item, BaseException):
-        return "X", failures.parts_of(item)
-    if type(item) is SimpleNamespace:
+        return "X", failures.parts_of(item, all_plain)
+    if type(item) is SimpleNamespace and all_plain(vars(item).values()):
         return "S", [part for pair in vars(item).items() for part in pair]
     if type(item) is MappingProxyType:
         return "M", [part for pair in item.items() for part in pair]
@@ -113,6 +110,7 @@ def fields_of(item: object) -> list[str] | None:
         return None
     names: list[str] = [name for name in fields if type(name) is str and name.isidentifier()]
     plain = len(names) == len(fields) == tuple.__len__(item)  # type: ignore[arg-type]
+    plain = plain and all_plain(tuple.__iter__(item))  # type: ignore[arg-type]
     return names if plain and not any(name.startswith("_") for name in names) else None
 
 
@@ -153,15 +151,33 @@ _TEXTUAL: dict[str, Callable[[str], object]] = {
 # --- reading --------------------------------------------------------------------
 
 
-def check_attributes(attributes: Mapping[Any, object]) -> None:
-    """See that a value brings no functions of its own for what plain values do.
+def check_attributes(values: Iterable[object]) -> None:
+    """See that what a value has as attributes is plain at every depth: it brings no functions.
 
     Raises:
         TypeError: it does.
     """
-    for name, value in attributes.items():
-        if name in _METHODS and callable(value) and not isinstance(value, type):
-            raise TypeError(f"a value with its own {name}")
+    if failures.own_module != "solution" and not all_plain(values):
+        raise TypeError("a value whose attributes are objects of the solution")
+
+
+def all_plain(found: Iterable[object]) -> bool:
+    """Whether values are plain data at every depth."""
+    from . import values  # which uses this module
+
+    waiting, seen = list(found), set[int]()
+    while waiting:
+        item = waiting.pop()
+        if type(item) in values.BARE or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if values.scalar(item) is not values.NOT_SCALAR:
+            continue
+        parts = values.parts_of(item)
+        if parts is None and values.buffer(item) is values.NOT_SCALAR:
+            return False
+        waiting += parts[1] if parts else []
+    return True
 
 
 def _pairs(parts: list[object]) -> dict[object, object]:
@@ -172,7 +188,7 @@ def _named_tuple(parts: list[object]) -> object:
     name, fields, *values = parts
     if type(name) is not str or type(fields) is not str:
         raise TypeError("a named tuple without names")
-    check_attributes(dict(zip(fields.split(" "), values, strict=True)))
+    check_attributes(values)
     own: Any = own_names.get(name)
     if isinstance(own, type) and issubclass(own, tuple):
         kind: Any = own
@@ -199,8 +215,7 @@ def _member(parts: list[object]) -> object:
 
 
 def _exception(parts: list[object]) -> object:
-    attributes: Any = parts[3]
-    check_attributes(attributes)
+    check_attributes(parts[2:4])
     return failures.build(parts)
 
 
@@ -227,7 +242,7 @@ def _textual(parts: list[object]) -> object:
 
 def _namespace(parts: list[object]) -> object:
     named: Any = _pairs(parts)
-    check_attributes(named)
+    check_attributes(named.values())
     return SimpleNamespace(**named)
 
 

@@ -58,7 +58,8 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) != 1:
             return self.generic_visit(node)
         kind, right = type(node.ops[0]), node.comparators[0]
-        meant = self._is_object(node.left) or self._is_object(right)
+        sides = (node.left, right)
+        meant = any(map(self._interface.means_objects, sides))
         contains = kind in (ast.In, ast.NotIn) and self._is_object(right)
         self.generic_visit(node)
         right = node.comparators[0]
@@ -67,7 +68,8 @@ class _Rewriter(ast.NodeTransformer):
             return called if kind is ast.In else _not(called)
         if kind in _ORDER or (kind in _EQUAL and meant):
             name = {**_ORDER, **_EQUAL}[kind]
-            return _call(COMPARE, node, name, node.left, right)
+            sure = ast.copy_location(ast.Constant(meant), node)
+            return _call(COMPARE, node, name, sure, node.left, right)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

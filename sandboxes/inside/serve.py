@@ -7,6 +7,7 @@ descriptor.
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import operator
 import sys
@@ -255,9 +256,11 @@ class Server:
         """Up to `count` items of an iterator: (items, whether there may be more)."""
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
+        # the groups of `groupby` are empty once the next one is drawn
+        most = 1 if type(iterator) is itertools.groupby else min(count, _MOST_ITEMS)
         for item in iterator:
             items.append(item)
-            if len(items) >= min(count, _MOST_ITEMS):
+            if len(items) >= most:
                 return items, True
         return items, False
 

@@ -128,6 +128,10 @@ class TestsLine:
             )
         return Refused(self._wrong)
 
+    def compares_objects(self) -> bool:
+        """Whether the tests' syntax shows that they compare objects under test."""
+        return self.interface.compares_objects
+
     def cannot_judge(self, idiom: str) -> BaseException:
         """Note that the tests ask the solution itself whether it is right."""
         self._unusable = self._unusable or f"the tests cannot be judged: they {idiom}"

@@ -129,8 +129,10 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
         return "k", list(item)
     if is_odd(item) and rare_values.is_member(item):
         return rare_values.member_parts(item)
-    if isinstance(item, tuple) and (fields := rare_values.fields_of(item)):
-        return "N", [type(item).__name__, " ".join(fields), *tuple.__iter__(item)]
+    if isinstance(item, tuple) and hasattr(type(item), "_fields"):
+        if fields := rare_values.fields_of(item):
+            return "N", [type(item).__name__, " ".join(fields), *tuple.__iter__(item)]
+        return None
     for kind, tag in TAGS.items():
         if isinstance(item, kind):
             return tag, list(kind.__iter__(item))

@@ -1,6 +1,5 @@
 """Attacks on memory of the kernel's that no process is charged for, and on processes next door."""
 
-
 ATTACKS = {
     "keep Landlock rules": """
     rules = call(444, struct.pack('QQQ', 4, 0, 0), 8, 0); folder = os.open('/usr', os.O_PATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -94,10 +95,8 @@ def allowed(request: str, *, counted: bool) -> bool:
             f"f = tempfile.TemporaryFile()\n{request}\n"
         )
         try:
-            import ctypes  # noqa: F401 - before the filter
-            import fcntl  # noqa: F401
-            import tempfile  # noqa: F401
-
+            for name in ("ctypes", "fcntl", "struct", "tempfile"):  # before the filter
+                importlib.import_module(name)
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
             filter_ = policy.seccomp_program(
                 mounts=False, named_sockets=True, memory_counted=counted

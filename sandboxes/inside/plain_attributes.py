@@ -1,0 +1,25 @@
+"""The attributes that plain values have: in tests they mean a value, not an object."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter, deque
+from decimal import Decimal
+from fractions import Fraction
+
+_PLAIN = (
+    str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range, deque,
+    Counter, Decimal, Fraction, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
+)  # fmt: skip
+PLAIN_ATTRIBUTES = frozenset(name for kind in _PLAIN for name in dir(kind) if name[0] != "_")
+PLAIN_METHODS = frozenset(
+    name for name in PLAIN_ATTRIBUTES
+    for kind in _PLAIN if callable(getattr(kind, name, None))
+)  # fmt: skip
+ARRAY_ATTRIBUTES = frozenset(
+    """
+    T all any argmax argmin astype copy cumsum dot dtype fill flat flatten item max mean min nbytes
+    ndim prod ravel repeat reshape resize round shape size sort squeeze std sum swapaxes tobytes
+    tolist transpose var
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
