@@ -1,9 +1,10 @@
 """Mathematics: is the final answer of a response the gold answer?"""
 
 from .conventions import Conventions, conventions
-from .explain import GoldProblem, Step, check_golds, explain, render
+from .explain import Step, explain, render
 from .extracting.candidate import Extraction
 from .extracting.extraction import THINKING, extract
+from .golds import GoldProblem, check_golds
 from .scoring import MathsVerifier, equivalent, verify
 
 __all__ = [

@@ -13,16 +13,16 @@ from rich.text import Text
 from ludus.verdict import Verdict
 
 from .decision import BadGold, read_gold
+from .extracting.extraction import survey
+from .extracting.golds import parts
 from .extracting.reasoning import visible
-from .proving.canonical import normal
-from .proving.judge import infinity
-from .proving.probe import approximate
-from .proving.sums import Meter
-from .reading.nodes import Node, TooBig, Unreadable, is_scalar, symbols, walk
+from .reading.nodes import Node, TooBig, Unreadable
 from .reading.reader import read
 from .scoring import MathsVerifier
 
 MAX_SHOWN = 300
+MAX_CANDIDATES = 12
+MAX_QUOTED = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,6 @@ class Step:
     title: str
     text: str
     mood: Literal["plain", "good", "bad", "note"] = "plain"
-
-
-@dataclass(frozen=True, slots=True)
-class GoldProblem:
-    """A gold that cannot be used as it should."""
-
-    line: int
-    gold: str
-    kind: Literal["invalid", "costly"]
-    reason: str
 
 
 def explain(gold: str, response: str, *, truncated: bool = False, **options: Any) -> list[Step]:
@@ -58,16 +48,40 @@ def _steps(verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
     shown = visible(response, verifier.thinking)
     if shown is not None and shown[0]:
         yield Step("reasoning", f"the first {shown[0]} characters are reasoning and do not count")
-    extraction = verifier.extract(response, truncated=truncated)
+    several = parts(gold) > 1
+    yield from _candidates(verifier, response, truncated=truncated)
+    extraction = verifier.extract(response, truncated=truncated, several=several)
     if extraction.text is None:
         yield Step("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
     else:
-        where = f"by rule '{extraction.rule}', characters {extraction.start} to {extraction.end}"
+        where = f"{extraction.rule}, characters {extraction.start} to {extraction.end}"
         yield Step("extracted", f"{shortened(extraction.text)} ({where})", "note")
+        for rival in extraction.rivals:
+            yield Step(
+                "also claimed", f"{shortened(rival)}, in the same breath: has to agree", "bad"
+            )
         yield from _readings(gold, extraction.text)
         for rule, finding in verifier.trace(gold, extraction.text):
             yield Step(f"rule {rule}", finding)
     yield _verdict_step(verifier.verify(gold, response, truncated=truncated))
+
+
+def _candidates(verifier: MathsVerifier, response: str, *, truncated: bool) -> Iterator[Step]:
+    """The candidates in the order of the text: rank, kind, place, and why they won or lost."""
+    if verifier.pipeline:
+        return
+    found = survey(response, thinking=verifier.thinking, truncated=truncated)
+    for rank, one, fate in found[-MAX_CANDIDATES:]:
+        mood: Literal["note", "plain"] = "note" if fate.startswith("wins") else "plain"
+        line = f"rank {rank}, {one.kind} at {one.start}: {_quoted(one.text)} - {fate}"
+        yield Step("candidate", line, mood)
+    if len(found) > MAX_CANDIDATES:
+        yield Step("candidate", f"and {len(found) - MAX_CANDIDATES} before these")
+
+
+def _quoted(text: str) -> str:
+    text = " ".join(text.split())
+    return f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
 
 
 def _readings(gold: str, answer: str) -> Iterator[Step]:
@@ -171,37 +185,3 @@ def _escaped(character: str) -> str:
     if code < 256:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-
-
-def check_golds(golds: Iterable[str]) -> Iterator[GoldProblem]:
-    """The golds that cannot be read (`invalid`), or that are compared as text only (`costly`),
-    with line numbers.
-    """
-    for line, gold in enumerate(golds, start=1):
-        try:
-            _, meaning = read_gold(gold)
-        except BadGold as error:
-            yield GoldProblem(line, gold, "invalid", str(error))
-            continue
-        if meaning is None:
-            yield GoldProblem(line, gold, "costly", "too big to read: compared by its text alone")
-        elif reason := too_costly(meaning):
-            yield GoldProblem(line, gold, "costly", reason)
-
-
-def too_costly(meaning: Node) -> str:
-    """Why a gold cannot be evaluated within the limits, or ''.
-
-    A value is costly if neither doubles nor the normal form can hold it (9^9^9^9).
-    """
-    if not is_scalar(meaning) or symbols(meaning) or infinity(meaning):
-        return ""
-    if any(part.op == "call" for part in walk(meaning)) or approximate(meaning) is not None:
-        return ""
-    try:
-        normal(meaning, Meter())
-    except ZeroDivisionError:
-        return "it divides by zero: nothing but the same text equals it"
-    except (TooBig, OverflowError) as error:
-        return f"too costly to evaluate ({error}): compared by text and structure alone"
-    return ""

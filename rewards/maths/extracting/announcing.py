@@ -8,13 +8,17 @@ import re
 from collections.abc import Iterator
 
 from .candidate import Candidate, Kind
-from .doubt import RATHER, doubt, unclaimed
+from .doubt import doubt, instead, unclaimed
 from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, Language
 from .spoken import spoken
 from .surface import REACH
 
 MAX_PHRASES = 24
 """Occurrences of one anchor, from the end, that are looked at."""
+MAX_LINKED = 200
+"""Characters from a noun to its value."""
+MAX_PREFIX = 8
+"""Letters of a noun before its anchor."""
 _VALUE_FIRST = re.compile(
     r"(?P<value>\$[^$\n]{1,80}\$|\*\*[^*\n]{1,60}\*\*|\\\([^\n]{1,80}?\\\)|\(?\b[A-J]\b\)?"
     r"|(?<![\w.,])[-−]?\\?\$?\d[\d,./]*\d?\\?%?)\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?"
@@ -68,8 +72,9 @@ def _occurrences(text: str, anchor: str) -> Iterator[int]:
 def _at(
     body: str, after: int, place: int, language: Language, pattern: re.Pattern[str]
 ) -> Iterator[Candidate]:
-    found = pattern.search(body, max(after, place - 12), place + 200)
-    if found is None or not found.start() <= place < found.end():
+    found = pattern.match(body, _word_start(body, after, place), place + MAX_LINKED)
+    found = found or pattern.match(body, place, place + MAX_LINKED)
+    if found is None:
         return
     noun = "answer" if found["answer"] else "result"
     begins = _determined(body, after, found.start())
@@ -81,15 +86,15 @@ def _at(
         yield first
     link, reach = found["link"] or "", found.end()
     if found["link"] is None:
-        bare = _linked(body, begins, found.end(noun), found.start(), language)
+        bare = _linked(body, found.end(noun), found.start(), language)
         if bare is None:
             return
         reach = bare
-    ahead = RATHER.match(body[reach : reach + 80])
-    said = spoken(body, reach + ahead.end() if ahead else reach)
+    ahead = instead(body, link, reach)
+    said = spoken(body, ahead)
     if not said.text.strip(" .*$:_{}"):
         return
-    ignored = doubt(body, begins, "" if ahead else link, said.start, said.end)
+    ignored = doubt(body, begins, "" if ahead > reach else link, said.start, said.end)
     if not ignored and said.asked:
         ignored = "it is asked"
     void = "several answers are offered" if _ONE_OF.match(said.text) else ""
@@ -100,6 +105,14 @@ def _at(
     )  # fmt: skip
 
 
+def _word_start(body: str, after: int, place: int) -> int:
+    """Where the word begins that has an anchor at `place`."""
+    start = place
+    while start > max(after, place - MAX_PREFIX) and body[start - 1].isalpha():
+        start -= 1
+    return start
+
+
 def _determined(body: str, after: int, noun: int) -> int:
     """Where the statement begins whose noun is at `noun`."""
     base = max(after, noun - 80)
@@ -107,14 +120,16 @@ def _determined(body: str, after: int, noun: int) -> int:
     return base + found.start() if found else noun
 
 
-def _linked(body: str, begins: int, behind: int, noun: int, language: Language) -> int | None:
+def _linked(body: str, behind: int, noun: int, language: Language) -> int | None:
     """Where the value begins after a noun without a link: a heading, or an inverted sentence."""
     inverted = _INVERTED.get(language.name)
     if inverted and inverted.search(body[max(0, noun - 80) : noun]):
         return behind
     heading = _HEADING.match(body, behind)
-    line = body[body.rfind("\n", 0, begins) + 1 : begins] if heading else "x"
-    return heading.end() if heading and not line.strip(" \t#*_>-.\r0123456789") else None
+    if heading is None:
+        return None
+    line = DETERMINERS.sub("", body[max(0, noun - 80) : noun].rpartition("\n")[2])
+    return None if line.strip(" \t#*_>-.\r0123456789") else heading.end()
 
 
 def _value_first(body: str, after: int, noun: int, behind: int) -> Candidate | None:

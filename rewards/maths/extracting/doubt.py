@@ -10,17 +10,26 @@ from .phrases import (
     DENIED_BEHIND,
     DETERMINERS,
     EXAMPLE,
+    NOT_MINE,
     SPEAKERS,
     SUPPOSED,
 )
-from .surface import clause_before, crossed_out
+from .sentence import DENIED_BY_VERB
+from .surface import REACH, clause_before, crossed_out
 
 _QUOTES = re.compile(r"[\"“”]")
 _DENIED_AHEAD = re.compile(rf"^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)", re.IGNORECASE)
-RATHER = re.compile(
-    r"^\W{0,4}(?:not|nicht|pas|no|non)\b[^.\n]{1,60}?[,\s]\s*(?:but|sondern|mais|sino|ma)\b"
+INSTEAD = re.compile(
+    r"(?P<not>\W{0,4}(?:not|nicht|pas|no|non)\b)?[^.\n]{1,60}?[,;\s]\s*"
+    r"(?:(?:but|sondern|mais|sino|ma)\b|(?:it|that) is\b|it's\b)"
 )
-"""`not 8 but 5`."""
+"""`not 8 but 5`, `not 8; it is 5`."""
+
+
+def instead(body: str, link: str, place: int) -> int:
+    """Where the value begins that replaces a denied one at `place`, or `place`."""
+    found = INSTEAD.match(body[place : place + 80])
+    return place + found.end() if found and (found["not"] or DENIED.search(link)) else place
 
 
 def doubt(body: str, said_from: int, link: str, start: int, end: int) -> str:
@@ -34,8 +43,10 @@ def doubt(body: str, said_from: int, link: str, start: int, end: int) -> str:
 
 def unclaimed(body: str, said_from: int, start: int, end: int) -> str:
     """Why a statement is not the writer's own, or ''."""
-    before = clause_before(body, said_from)
+    before = clause_before(body, said_from)[-NEAR:]
     if before.strip():
+        if NOT_MINE.search(before):
+            return "it is not the writer's answer"
         before = DETERMINERS.sub("", before)
         if SUPPOSED.search(before):
             return "it is only supposed"
@@ -46,9 +57,30 @@ def unclaimed(body: str, said_from: int, start: int, end: int) -> str:
     return "it is quoted" if quoted(body, said_from, end) else ""
 
 
-def shown_as_example(body: str, place: int) -> bool:
-    """Whether the mark at `place` only shows what an answer looks like."""
-    return EXAMPLE.search(clause_before(body, place)) is not None
+_DENIED_MARK = re.compile(
+    r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except|tempt\w* to (?:say|answer"
+    r"|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$",
+    re.IGNORECASE,
+)
+NEAR = 64
+"""Characters before a mark in which words may deny it, or show it as an example."""
+
+
+def mark_doubt(body: str, start: int, end: int) -> str:
+    """Why nobody claims what a mark holds, or ''."""
+    before = clause_before(body, start)[-NEAR:].rstrip(" $\\([{*_\n")
+    if before:
+        if EXAMPLE.search(before):
+            return "it is an example"
+        if _DENIED_MARK.search(before):
+            return "it is denied"
+        if (speaker := ATTRIBUTED.search(before)) and speaker[1].lower() not in SPEAKERS:
+            return f"it is what {speaker[1]!r} says"
+    if DENIED_BY_VERB.match(body, end):
+        return "it is denied"
+    if crossed_out(body, start, end):
+        return "it is crossed out"
+    return "it is quoted" if quoted(body, start, end) else ""
 
 
 def quoted(body: str, start: int, end: int) -> bool:
@@ -57,7 +89,18 @@ def quoted(body: str, start: int, end: int) -> bool:
     opened = sum(1 for _ in _QUOTES.finditer(body, line, start))
     if opened % 2 and _QUOTES.search(body, end, end + 200):
         return True
+    if _in_code(body, start):
+        return True
     if not body[line : start + 1].lstrip().startswith(">"):
         return False
     rest = body[end : end + 2000].partition("\n")[2]
     return any(line.strip() and not line.lstrip().startswith(">") for line in rest.split("\n"))
+
+
+def _in_code(body: str, place: int) -> bool:
+    """Whether `place` is in a fenced block of code that text follows."""
+    if "```" not in body:
+        return False
+    fences = body.count("```", max(0, place - REACH), place)
+    close = body.find("```", place)
+    return fences % 2 == 1 and close >= 0 and any(map(str.isalnum, body[close + 3 : close + 400]))

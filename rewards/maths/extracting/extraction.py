@@ -7,10 +7,12 @@ the chance of a reward. Everything is a search from the end within bounded windo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from .candidate import MAX_ANSWER, Candidate, Extraction, Kind
-from .closing import last_expression, picked, short_text, stressed, whole, worded
+from .closing import picked, short_text, stressed, whole, worded
+from .expressions import last_expression
 from .marks import Box, all_boxes, joined
 from .reasoning import THINKING, Thinking, this_turn, visible
 from .statements import Statements
@@ -166,11 +168,14 @@ def _live(body: str, won: Candidate) -> list[Box]:
 
 
 def survey(response: str, *, thinking: str = "auto", truncated: bool = False) -> list[Ranked]:
-    """Every candidate with its rank and its fate, in the order of the text: for explanations."""
+    """Every candidate with its rank and its fate, in the order of the text: for explanations.
+    Places are characters of the response.
+    """
     shown = visible(response, thinking)
     if shown is None:
         return []
-    body = surface(this_turn(shown[1]))
+    offset, body = shown
+    body = surface(this_turn(body))
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)
@@ -186,7 +191,10 @@ def survey(response: str, *, thinking: str = "auto", truncated: bool = False) ->
     if winner is None and not truncated:
         winner = next((one for rank, one in found if rank > 1 and not one.ignored), None)
     found.sort(key=lambda pair: (pair[1].start, pair[0]))
-    return [Ranked(rank, one, _fate(rank, one, winner)) for rank, one in found]
+    return [
+        Ranked(rank, replace(one, start=offset + one.start), _fate(rank, one, winner))
+        for rank, one in found
+    ]
 
 
 def _fate(rank: int, one: Candidate, winner: Candidate | None) -> str:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from ..reading.notation import squeeze
 from .candidate import MAX_ANSWER, Candidate, Kind
-from .doubt import quoted, shown_as_example
+from .doubt import mark_doubt
 from .phrases import FILLER, HEDGE
-from .surface import crossed_out
 
 MAX_BOXES = 20
 """Boxes that can make one list."""
@@ -110,16 +109,10 @@ def _candidate(body: str, group: list[Box], void: str) -> Candidate:
     if not body[last.open : last.close].strip(" {}$~"):
         void = "the last box is empty"
     start = last.open if text == body[last.open : last.close] else first.open
-    ignored = ""
-    if shown_as_example(body, first.start):
-        ignored = "it is an example"
-    elif quoted(body, first.start, last.end):
-        ignored = "it is quoted"
-    elif crossed_out(body, first.start, last.end):
-        ignored = "it is crossed out"
+    ignored = mark_doubt(body, first.start, last.end) if text.strip() else ""
     return Candidate(
         Kind.BOX, text, start, last.close, first.start, last.end,
-        ignored=ignored if text.strip() else "", void=void,
+        ignored=ignored, void=void,
     )  # fmt: skip
 
 
@@ -208,7 +201,7 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> Box
 
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASH = "####"
-_HASH_VALUE = re.compile(r"\s*(?:[-+−$£€\\(\[{|.√π\d]|[A-Ja-z]\b|\w+[.\s]*$)")
+_HASH_VALUE = re.compile(r"\s*(?:[-+−$£€\\(\[{|.√π\d]|[A-Ja-z]\b)")
 _NUMBERED = re.compile(r"\s*\d{1,2}[.)]\s+[A-Za-z]")
 
 
@@ -228,7 +221,7 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
         void = "" if inner.strip() else "the answer tag is empty"
         if truncated and close < 0:
             void = CUT_OFF
-        ignored = "it is an example" if shown_as_example(body, place) else ""
+        ignored = mark_doubt(body, place, end)
         yield Candidate(Kind.TAG, inner, start, end, place, end + 9, void=void, ignored=ignored)
         close, ends = -1, place
 
@@ -263,7 +256,9 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         whole = stop < 0
         stop = min(len(body) if whole else stop, place + MAX_ANSWER + 8)
         text = body[place + len(_HASH) : stop]
-        if text.strip() and (not _HASH_VALUE.match(text) or _NUMBERED.match(text)):
+        word = text.split()[:2] if not body[stop:].strip() else []
+        valued = _HASH_VALUE.match(text) or len(word) == 1
+        if text.strip() and (not valued or _NUMBERED.match(text)):
             continue  # a heading of the fourth level
         void = "" if text.strip() else "nothing follows the mark"
         void = CUT_OFF if truncated and whole else void

@@ -33,7 +33,7 @@ class Language:
     """What stands before a noun that its value follows at once (`lautet die Antwort 42`)."""
 
 
-_COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–)"
+_COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|(?<=\s)-(?=\s))"
 _FILLED = r"(?=[^.:;!?\n\d$\\=*]{0,60}\s)"
 
 ENGLISH = Language(
@@ -48,8 +48,11 @@ ENGLISH = Language(
         "value",
         "correct",
         "statement",
+        "ans",
+        "mine",
     ),
-    answer=r"answers?(?: value)?|(?<=correct )(?:result|value|solution|option|choice|statement)s?"
+    answer=r"answers?(?: value)?|ans\b\.?|mine|(?<=correct )(?:result|value|solution|option|choice"
+    r"|statement)s?"
     r"|(?<=right )(?:result|value|solution|option|choice|statement)s?|(?<=true )statements?"
     r"|(?<=final )(?:result|value|solution)s?|options?|choices?|(?:correct|right) one",
     result=r"results?|solutions?|roots",
@@ -122,7 +125,7 @@ LANGUAGES: tuple[Language, ...] = (
     ),
     Language(
         name="Russian",
-        anchors=("ответ", "результат", "решени", "число", "значени"),
+        anchors=("ответ", "результат", "решени", "искомо"),
         answer=r"ответ(?:ом|ы|а)?|(?:искомое|искомым) (?:число|значение)",
         result=r"результат|решение(?:м)?",
         complement=r"(?:\s+(?:на|к|в)\s[^.:;!?\n\d$\\=*]{0,60}?)?",
@@ -132,7 +135,7 @@ LANGUAGES: tuple[Language, ...] = (
     ),
     Language(
         name="Japanese",
-        anchors=("答", "正解", "結果", "値", "解"),
+        anchors=("答", "正解", "回答", "結果", "値", "解"),
         answer=r"答え?|正解|解答|(?<=求める)値|回答",
         result=r"結果|解",
         link=r"(?:[*_]*\s*(?:は|が|:|=|→)\s*(?:、|それぞれ|次の通り)?)",
@@ -150,7 +153,7 @@ LANGUAGES: tuple[Language, ...] = (
     ),
     Language(
         name="Chinese",
-        anchors=("答", "结果", "結果", "选", "選"),
+        anchors=("答", "结果", "結果", "选", "選", "正确选项"),
         answer=r"答案|答(?=[:：])|正确选项|(?:故|应|應|所以|因此)?[选選]择?擇?(?=\s*:?\s*\(?[A-J](?![a-z]))",
         result=r"结果|結果",
         complement=r"(?:就|应|應|应该|應該|便|即)?",
@@ -177,9 +180,18 @@ FIRM = re.compile(
 )
 """What makes an announcement a correction of the box before it even without a reason."""
 
+NOT_MINE = re.compile(
+    r"\b(?:incorrect|wrong|false|impossible|invalid|bad|previous|old|rejected|eliminated"
+    r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
+    r"|other)\s*$",
+    re.IGNORECASE,
+)
+"""What stands directly before the noun of an answer that is not the writer's."""
 DENIED = re.compile(
-    r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything but|nothing like"
-    r"|different from|nicht|kein\w*|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non|нет|не)\b"
+    r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
+    r"|everything (?:but|except)"
+    r"|nothing like|different from|far from|other than|close to|nearly|almost|unlike|nicht|kein\w*"
+    r"|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non|нет|не)\b"
     r"|n't\b|(?<=答案)不|不是|不为",
     re.IGNORECASE,
 )
@@ -189,11 +201,14 @@ DENIED_BEHIND = re.compile(
 )
 """Denials that follow their value."""
 SUPPOSED = re.compile(
-    r"\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
-    r"|unlikely|doubt(?:ful)?|wrong(?: to \w+)?|impossible|not (?:true|the case|say|think|believe"
-    r"|mean)|si|wenn|falls|если|假设|如果|若|もし|(?<=n't )(?:say|think|believe|mean))(?:,"
-    r"|\s+(?:for example,\s*)?that"
-    r"|\s+que|\s+daß|\s+dass|,?\s+что)?\s*$",
+    r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
+    r"|si|wenn"
+    r"|falls|если|examples?|e\.g\.|for instance|doubt|wrong to \w+)|假设|如果|若|もし"
+    r"|\bnot (?:say|think"
+    r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que"
+    r"|\s+da(?:ß|ss)"
+    r"|,?\s+что)?\s*$"
+    r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)|n't true)\s+that\s*$",
     re.IGNORECASE,
 )
 """What stands directly before a statement that only supposes the answer."""
@@ -206,14 +221,14 @@ ATTRIBUTED = re.compile(
     re.IGNORECASE,
 )
 """What stands directly before a statement that somebody else makes; group 1 says who."""
-SPEAKERS = words("i we i'd we'd i'll we'll can let")
+SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it")
 EXAMPLE = re.compile(
-    r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[$\\(\[\"“`]*$"
+    r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
     r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
     r"|of)"
-    r"\s*[$\\(\[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
+    r"\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
     r"|like)"
-    r"\s*[$\\(\[\"“`]*$",
+    r"\s*[\"“`]*$",
     re.IGNORECASE,
 )
 """What stands before a box that only shows the form of an answer."""
@@ -227,9 +242,10 @@ HEDGE = re.compile(
 """A second answer that is offered in case the first is wrong, between two statements."""
 HEDGE_BEHIND = re.compile(
     r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b"
-    r"|\bor (?:maybe|perhaps|else|possibly)\b|^\W{0,4}\(?or\b|\b(?:could|might|may) also be\b"
+    r"|\bor (?:maybe|perhaps|else|possibly)\b|^\W{0,4}alternatively\b|\b(?:could|might"
+    r"|may) also be\b"
     r"|\b(?:another|other|second|backup|alternative) (?:possible |valid )?(?:answer|guess|option"
-    r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)",
+    r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",
     re.IGNORECASE,
 )
 """The same behind the last statement."""
@@ -259,6 +275,30 @@ RETRACTION = re.compile(
     re.IGNORECASE,
 )
 """Words that take back what was stated before them."""
+REOPENED = re.compile(
+    r"(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
+    r"|no(?=[,.])|actually|on reflection)\b",
+    re.IGNORECASE,
+)
+"""A sentence that opens the question again."""
+CONCLUDES = re.compile(
+    r"^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
+    r"|in fact)\b",
+    re.IGNORECASE,
+)
+"""A closing sentence that concludes."""
+GIVES = re.compile(
+    r"\b(?:so|therefore|thus|hence|gives?|leaves|it'?s|it is|makes|equals|get|have|is"
+    r"|are)\b",
+    re.IGNORECASE,
+)
+CHECKS = re.compile(
+    r"\b(?:checks?|checked|works|fits|holds|verif\w+|consistent|match\w*|satisf\w+|as (?:before"
+    r"|expected|claimed)"
+    r"|sides?|lhs|rhs|instead|would|if|because|since)\b",
+    re.IGNORECASE,
+)
+"""A sentence that only checks the answer."""
 UPHELD = re.compile(
     r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
     r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"
@@ -266,14 +306,9 @@ UPHELD = re.compile(
     re.IGNORECASE,
 )
 """Words that uphold it after all."""
-GIVEN_UP = re.compile(
-    r"\b(?:do(?:n't| not) know|can(?:'t|not)|could(?:n't| not)|unable to|unsure|not sure|no idea"
-    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check))\b",
-    re.IGNORECASE,
-)
-"""A closing sentence with these claims no number it names."""
 REASON = re.compile(
-    r"\s*(?:[,;(]|\s-{1,2})?\s+\(?(?:because|since|for the reason|due to|given that"
+    r"\s*(?:[,;(]|\s-{1,2})?\s+\(?(?:i\.e\.|that is,|in other words|namely|because|since"
+    r"|for the reason|due to|given that"
     r"|as (?=[a-z(]+ (?:is|are"
     r"|was|has|have|does|can|would|contradict)\w*)|rather than|instead of|not\b|and not\b|but not\b"
     r"|which (?:is|are|was|means|makes|agrees|can)|as (?:required|expected|desired|claimed|needed)"

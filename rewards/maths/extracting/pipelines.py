@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from .candidate import Candidate, Extraction
-from .closing import last_expression
+from .expressions import last_expression
 from .marks import boxes
 
 _HOPE_SENTENCE = re.compile(r"final answer is:?\s*\$?(.+?)\$?\.?\s*I hope", re.IGNORECASE)

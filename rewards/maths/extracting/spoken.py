@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from .candidate import MAX_ANSWER
 from .phrases import JOINER, LANGUAGES, REASON
-from .surface import without_decoration
+from .surface import before_decoration, without_decoration
 
 MAX_SENTENCES = 40
 MAX_LISTED = 64
 _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct", re.IGNORECASE)
-_LEAD = re.compile(r"(?:[\s:>\"“”«»„`✅✔✓👉→⇒️]|#{1,6}\s|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*")
+_LEAD = re.compile(
+    r"(?:[\s:>\"“”«»„`‘∴✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
+)
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
 _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
@@ -49,6 +51,8 @@ _SENTENCE_END = re.compile(
 )
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_QED = re.compile(r"[\s,.]*\b(?:QED|Q\.E\.D\.?)$")
+_EQUIVALENTLY = re.compile(r"\s*,?\s*or\s*,?\s*equivalently\s*,?\s*")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
 _COUNTED = re.compile(
@@ -118,12 +122,14 @@ def _cleaned(text: str) -> str:
     text = text.strip()
     if "**" in text or "__" in text:
         text = text.replace("**", "").replace("__", "").strip()
-    text = text.rstrip('"”»`').rstrip()
+    text = _QED.sub("", text.rstrip('"”»`’')).rstrip()
+    if "equivalently" in text:
+        text = _EQUIVALENTLY.sub(" or ", text)
     if text.endswith((".", "…")) and "." not in text.rstrip("."):
         text = _DOTS.sub("", text)
     if text.isascii():
         return text
-    text = without_decoration(text)
+    text = before_decoration(without_decoration(text))
     text = _BEHIND.sub("", text).strip()
     text = JOINER.sub(lambda found: " or " if found["or"] or found["or2"] else " and ", text)
     if counted := _COUNTED.match(text):

@@ -10,9 +10,21 @@ from ..reading.notation import squeeze
 from ..reading.vocabulary import NUMBER_WORDS
 from .announcing import announced
 from .candidate import MARKS, Candidate, Kind
-from .closing import last_expression, picked, stressed
+from .closing import picked, stressed
+from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
-from .phrases import FILLER, HEDGE, HEDGE_BEHIND, RETRACTION, UPHELD
+from .phrases import (
+    CHECKS,
+    CONCLUDES,
+    FILLER,
+    GIVES,
+    HEDGE,
+    HEDGE_BEHIND,
+    REOPENED,
+    RETRACTION,
+    UPHELD,
+)
+from .sentence import NUMBER, closing_sentence
 from .spoken import spoken
 from .surface import REACH, clause_before
 
@@ -34,6 +46,13 @@ _CONDITIONAL = re.compile(
 )
 _OR = re.compile(
     r"^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))", re.IGNORECASE
+)
+
+
+_LINE_BEHIND = re.compile(r"[ \t]*\n\s*(-?\d[\d.,/]*)\s*$")
+_OR_BEFORE = re.compile(
+    r"(?P<value>(?<![\w.,])-?\d[\d,./]*|\$[^$\n]{1,50}\$|\b[A-J])\)?\s*(?:,\s*)?\b(?:or|oder"
+    r"|ou)\s*[$\\(]*$"
 )
 
 
@@ -81,9 +100,9 @@ class Statements:
         """What was stated shortly before a mark: another tag or `####` line, an announcement."""
         start = max(0, mark.said_from - 2 * MAX_GAP)
         window = self.body[start : mark.said_from]
-        near = announced(window) + [
-            one for one in marks(window) if one.kind is mark.kind is not Kind.BOX
-        ]
+        near = announced(window)
+        if mark.kind is not Kind.BOX:
+            near += [one for one in marks(window) if one.kind is mark.kind]
         full = len(window.rstrip(" \n$\\([*:"))
         near = [
             _moved(one, start)
@@ -114,6 +133,9 @@ class Statements:
             return replace(last, void=CUT_OFF)
         if self._retracted(last):
             return self._correction(last)
+        if not self.truncated and (concluded := self._concluded(last)):
+            self.rivals.clear()
+            return concluded
         return self._offered(last)
 
     def _ended(self, last: Candidate) -> bool:
@@ -136,6 +158,25 @@ class Statements:
         self.rivals.clear()
         return replace(value, kind=Kind.CORRECTION)
 
+    def _concluded(self, last: Candidate) -> Candidate | None:
+        """Another value that the closing sentence concludes, behind a mark that words have opened
+        again (`Wait. ... So the probability is $\\frac16$.`), or concludes alone.
+        """
+        start, end = closing_sentence(self.body)
+        start = max(start, last.said_to)
+        sentence = self.body[start:end]
+        if not sentence.strip() or CHECKS.search(sentence) or _ABOUT.search(sentence):
+            return None
+        behind = self.body[max(last.said_to, len(self.body) - REACH) :]
+        reopened = REOPENED.search(behind) is not None
+        alone = CONCLUDES.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) == 1
+        if not (reopened and GIVES.search(sentence)) and not alone:
+            return None
+        value = picked(self.body) or stressed(self.body) or last_expression(self.body)
+        if value is None or value.void or value.start < start or not _displaces(last, value):
+            return None
+        return replace(value, kind=Kind.CORRECTION)
+
     def _offered(self, last: Candidate) -> Candidate:
         """`last`, or void if another answer is offered behind it in case it is wrong."""
         gap = self.body[
@@ -147,6 +188,10 @@ class Statements:
         if last.kind is Kind.BOX and (alternative := _OR.match(behind)):
             said = spoken(self.body, last.said_to + alternative.end())
             self.rivals.append(said.text.rstrip(" )"))
+        if before := _OR_BEFORE.search(self.body, max(0, last.said_from - 60), last.said_from):
+            self.rivals.append(before["value"])
+        if last.kind is Kind.ANNOUNCED and (more := _LINE_BEHIND.match(self.body, last.end)):
+            self.rivals.append(more[1])
         hedge = HEDGE_BEHIND.search(behind)
         if hedge and _VALUE.search(behind, hedge.end()):
             return replace(last, void=SEVERAL_OFFERED)

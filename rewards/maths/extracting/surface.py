@@ -15,12 +15,16 @@ _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
 _NEGATED_MARKS = "❌✗✘❎🚫"
 _DECORATION = (
-    "\u2190-\u21ff\u2500-\u25b1\u25b8-\u25ca\u25cf-\u25e5\u2600-\u2775\u2780-\u2794\u2798-\u27bf"
+    "\u2190-\u21ff\u2500-\u25b1\u25b8-\u25ca\u25cf-\u25e5\u2600-\u2775\u2780-\u2794\u2798-\u27bf\u27f5-\u27ff"
     "\u2b00-\u2bff\ufe0f\u200d\u220e\U0001f000-\U0001faff"
 )
 """Arrows, boxes, emoji and check marks; none is mathematics at the edge of an answer."""
 _EDGE = re.compile(rf"^[\s{_DECORATION}]+|[\s{_DECORATION}]+$")
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。\n]|(?<=\\\])|(?<=\$\$)(?=\s*[A-Z])")
+_DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
+_SENTENCE_END = re.compile(
+    r"[.!?](?=\s|$)(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
+    r"|[。\n]|\\\](?=.)|\$\$(?=\s*[A-Z])"
+)
 
 
 def surface(body: str) -> str:
@@ -49,6 +53,11 @@ def without_decoration(text: str) -> str:
     '371'
     """
     return text if text.isascii() else _EDGE.sub("", text)
+
+
+def before_decoration(text: str) -> str:
+    """An answer up to the emoji in its middle, behind which something else is said."""
+    return _DECORATED.split(text, maxsplit=1)[0].rstrip()
 
 
 def crossed_out(body: str, start: int, end: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,8 @@ class Options:
     """JSON Lines with gold, response (or prediction), and optionally label and category."""
 
     check_golds: Path | None = None
-    """Lists the golds of this file that cannot be read, or only compared as text (maths)."""
+    """Lists the golds of this file that cannot be read, have several boxes, are approximate,
+    ambiguous or have to be evaluated, with what to do (maths)."""
 
     explain: Flag = False
     """Prints the decision step by step (maths)."""
@@ -117,34 +119,44 @@ def _check_golds(options: Options) -> int:
         raise ConfigError(f"--check-golds is for the verifier 'maths', not {options.verifier!r}")
     path = options.check_golds
     assert path is not None
-    problems = list(check_golds(_golds(path)))
-    for problem in problems:
-        print(f"{path}:{problem.line}: {problem.kind}: {escaped(shortened(problem.reason))}")
-    invalid = sum(problem.kind == "invalid" for problem in problems)
-    print(f"{invalid} golds cannot be read, {len(problems) - invalid} are compared as text only")
-    return 1 if invalid else 0
+    counts: Counter[str] = Counter()
+    golds = 0
+    for line, given in _golds(path):
+        golds += 1
+        for problem in check_golds([given]):
+            counts[problem.kind] += 1
+            gold = escaped(shortened(problem.gold))
+            print(f"{path}:{line}: {problem.kind}: '{gold}' {escaped(problem.reason)}")
+    found = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    print(f"{golds} golds checked: {found or 'nothing to mend'}")
+    return 1 if counts["invalid"] else 0
 
 
-def _golds(path: Path) -> Iterator[str]:
-    """The golds of a JSON Lines file (`gold`, else `answer`, else `final_answer`), or plain
-    lines.
+def _golds(path: Path) -> Iterator[tuple[int, str | list[str]]]:
+    """(line, gold) of a JSON Lines file (`gold`, else `answer`, else `final_answer`; a list holds
+    golds that all count), or of plain lines.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    for line in lines:
+    for number, raw in enumerate(lines, start=1):
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = line
-        if isinstance(row, dict):
-            row = next(
-                (row[name] for name in ("gold", "answer", "final_answer") if name in row), ""
-            )
-        if isinstance(row, list):
-            row = row[0] if len(row) == 1 else " , ".join(map(str, row))
-        yield str(row)
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}:{number}: not UTF-8 ({error.reason})") from error
+        if line.strip():
+            yield number, _gold_of(line)
+
+
+def _gold_of(line: str) -> str | list[str]:
+    try:
+        row = json.loads(line) if line.lstrip().startswith(("{", '"')) else line
+    except json.JSONDecodeError:
+        return line
+    if isinstance(row, dict):
+        row = next((row[name] for name in ("gold", "answer", "final_answer") if name in row), "")
+    return [str(one) for one in row] if isinstance(row, list) else str(row)
 
 
 def _score_file(options: Options, settings: dict[str, Any]) -> int:

@@ -88,6 +88,45 @@ def test_unreadable_golds_are_listed(rows: Path, capsys: pytest.CaptureFixture[s
     assert f"{rows}:4: invalid" in capsys.readouterr().out
 
 
+def test_an_explanation_lists_the_candidates_and_why_they_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = r"The book says the answer is 7. I get \boxed{8}. Wait, no: the answer is 9."
+    assert main(["score", "maths", "--gold", "9", "--answer", answer, "--explain"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "candidate" in line]
+    assert "rank 1, box at 44: '8' - a later statement wins" in lines[-3]
+    assert "rank 1, announced at 72: '9' - wins" in lines[-2]
+    assert "a higher rank wins" in lines[-1]
+
+
+def test_golds_with_a_problem_are_listed_with_row_and_advice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "golds.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                "1/2",
+                "",
+                json.dumps({"gold": r"$x=\boxed{2}$ and $y=\boxed{3}$"}),
+                json.dumps({"gold": ["7", r"\int_0^1 x\,dx"]}),
+                "2x+3y=6",
+                r"2\pi\approx 6.28",
+                "n/a",
+            ]
+        )
+    )
+    assert main(["score", "maths", "--check-golds", str(path)]) == 1
+    said = capsys.readouterr().out.splitlines()
+    found = [line.removeprefix(f"{path}:").split(": ")[:2] for line in said[:-1]]
+    assert found == [
+        ["3", "boxes"], ["4", "evaluate"], ["5", "equation"], ["6", "approximate"],
+        ["7", "invalid"],
+    ]  # fmt: skip
+    assert "'x = 2 , y = 3'" in said[0]
+    assert said[-1].startswith("6 golds checked: 1 approximate, 1 boxes")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,0 +1,124 @@
+"""The closing sentence of a response, and what it says of a value in it: denied, left open, or
+named beside the point.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .candidate import Candidate, Kind
+from .surface import MAX_CLAUSE, clause_before
+
+NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.,])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
+)
+POINT = re.compile(r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]")
+UNSURE = re.compile(
+    r"\b(?:either|maybe|perhaps|possibly|might|could be|whether|not sure|unsure|between|depends"
+    r"|anything|would be\b.*\bif)\b",
+    re.IGNORECASE,
+)
+"""A sentence with these and several values claims none of them."""
+GIVEN_UP = re.compile(
+    r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
+    r" (?:tell|say|determine|decide|solve|find|answer|finish|be (?:determined|decided|found))"
+    r"|no idea|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)"
+    r"|(?:many|some|most) (?:people|students)|guessed?)\b|\bwould be\b.*\bif\b",
+    re.IGNORECASE,
+)
+"""A closing sentence with these claims no number it names."""
+DENIAL = re.compile(
+    r"(?:\b(?:not|isn't|aren't|never|neither|cannot be|can't be|nor|no|rather than|instead of"
+    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
+    r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible)|n't)\b[^;\n]*?"
+    r"(?=\b(?:but|which|so|hence|thus|therefore)\b|[,.:](?!\d)|[;\n]|$)|^\s*if\b[^,.;\n]*",
+    re.IGNORECASE,
+)
+"""Words that deny what follows them in their clause."""
+DENIED_BY_VERB = re.compile(
+    r"[\s*$)\]\\]{0,6}(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+(?:not\b|(?:also\s+"
+    r"|clearly\s+)?"
+    r"(?:impossible|wrong|incorrect|excluded|false|ruled out|eliminated|too \w+|a (?:guess|trap)))"
+    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|fails?|does(?:n't| not))\b",
+    re.IGNORECASE,
+)
+_BOUNDED = re.compile(
+    r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than|at (?:least|most)"
+    r"|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
+)
+_LABEL = re.compile(
+    r"\b(?:step|case|part|question|problem|exercise|figure|table|equation|chapter|section|example"
+    r"|line|theorem|lemma|rule)s?\s*[#(]?$"
+)
+_GOVERNED = re.compile(
+    r"\b(?:for|in|on|per|after|before|every|each|within|during|over|with|than|out of|of the"
+    r"|of these|of those|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por"
+    r"|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about"
+    r"|each|every|first|last|next|other|remaining))*[ *$]*$"
+)
+_VALUE_VERB = re.compile(
+    r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
+)
+_ASIDE = re.compile(
+    r"\b(?:which|where|when|while|although|though|if|since|because|as long as|working|using|having"
+    r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
+    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the)\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
+    re.IGNORECASE,
+)
+"""A clause beside the main one."""
+_REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
+
+
+def closing_sentence(body: str) -> tuple[int, int]:
+    """(start, end) of the last sentence; an aside in brackets at its end is left out."""
+    end = len(body.rstrip())
+    aside = _REMARK.search(body, max(0, end - 120), end)
+    if aside and not POINT.match(body, aside.start()):
+        line = body[max(0, aside.start() - 200) : aside.start()].rpartition("\n")[2]
+        end = aside.start() if any(map(str.isdigit, line)) else end
+    base = max(0, end - 400)
+    last = base + len(body[base:end].rstrip(" .!?\n*_`"))
+    return last - len(clause_before(body, last)), end
+
+
+def unanswered(body: str, start: int, end: int) -> Candidate | None:
+    """A void candidate when the closing sentence asks, gives up, or leaves it open."""
+    sentence = body[start:end]
+    reason = ""
+    if sentence.rstrip("*_ \n").endswith("?"):
+        reason = "the response ends with a question"
+    elif sentence.rstrip("*_ \n").endswith(":"):
+        reason = "the response stops before its answer"
+    elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
+        reason = "the response gives up"
+    elif UNSURE.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) > 1:
+        reason = "the closing sentence leaves several values open"
+    return Candidate(Kind.NUMBER, "", start, end, start, end, void=reason) if reason else None
+
+
+def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
+    """Whether the sentence from `start` to `end` denies or only bounds the value at `place`."""
+    if place < start:
+        return False
+    if _BOUNDED.search(body[max(start, place - 30) : place].lower()):
+        return True
+    if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
+        return True
+    sentence = body[start:end]
+    return any(one.start() <= place - start < one.end() for one in DENIAL.finditer(sentence))
+
+
+def labels(body: str, place: int) -> bool:
+    """Whether the number at `place` is a label: `Step 3`."""
+    return _LABEL.search(body[max(0, place - 16) : place].lower()) is not None
+
+
+def governed(body: str, start: int, place: int) -> bool:
+    """Whether the value at `place` stands behind a preposition or in a clause beside the main one
+    of the sentence that begins at `start`.
+    """
+    if any(one.end() > place for one in _ASIDE.finditer(body, start, place + 1)):
+        return True
+    before = body[max(start, place - 40) : place].lower()
+    return _GOVERNED.search(before) is not None and _VALUE_VERB.search(before) is None

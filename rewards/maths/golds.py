@@ -1,0 +1,143 @@
+"""What is wrong with golds, before anything is trained on them: `--check-golds`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from .decision import BadGold, read_gold
+from .extracting.golds import parts, unboxed
+from .proving.canonical import normal
+from .proving.judge import infinity
+from .proving.probe import approximate
+from .proving.sums import Meter
+from .reading.nodes import Node, TooBig, is_scalar, symbols, walk
+from .reading.vocabulary import words
+
+Problem = Literal["invalid", "boxes", "approximate", "equation", "evaluate", "costly"]
+_OPERATIONS = words("int sum prod lim det derivative integral limit gcd lcm perm")
+_COUNTS = words("binom factorial")
+_ROUGHLY = re.compile(
+    r"\\approx|\\sim(?:eq)?(?![a-z])|≈|\b(?:about|approximately|approx|roughly|around|nearly)\b",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(
+    r"\W*(?:n/?a|nan|null|todo|tbd|see .{0,60}|as (?:above|shown|required|desired)|proof|omitted"
+    r"|not (?:given|available|provided))\W*$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GoldProblem:
+    """A gold that cannot be used as it should, or that may not mean what its author thinks."""
+
+    line: int
+    """Where the gold stands, from 1."""
+    gold: str
+    kind: Problem
+    reason: str
+    """What is wrong, and what to do."""
+
+
+def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:
+    """The golds with a problem, with their places; of a list every member is checked.
+
+    * `invalid`: unreadable; every verdict with such a gold is `invalid` and carries no reward.
+    * `boxes`: several boxes with different contents; all of them are wanted.
+    * `approximate`: says that its value is only about right.
+    * `equation`: an equation whose left side names no value, like `2x+3y=6`.
+    * `evaluate`: states a task (an integral, a sum, digits in a base) rather than its value.
+    * `costly`: cannot be evaluated within the limits; compared by text and structure alone.
+    """
+    for line, given in enumerate(golds, start=1):
+        for gold in given if isinstance(given, list) else [given]:
+            for kind, reason in _problems(gold):
+                yield GoldProblem(line, gold, kind, reason)
+
+
+def _problems(gold: str) -> Iterator[tuple[Problem, str]]:
+    if _PLACEHOLDER.match(gold):
+        yield "invalid", f"{gold[:80]!r} is no answer: leave the row out"
+        return
+    try:
+        _, meaning = read_gold(gold)
+    except BadGold as error:
+        yield "invalid", f"{error}: correct it, or leave the row out"
+        return
+    if (count := parts(gold)) > 1:
+        yield (
+            "boxes",
+            f"{count} boxes with different contents are read as one answer, {unboxed(gold)[:80]!r}:"
+            " give only the final answer if not all are wanted, a list of golds if one is enough",
+        )
+    if _ROUGHLY.search(gold):
+        yield (
+            "approximate",
+            "only about right: give the exact value if there is one, else the rounded number alone",
+        )
+    if meaning is None:
+        yield "costly", "too big to read: compared by its text alone"
+        return
+    if reason := _unnamed(meaning):
+        yield "equation", reason
+    if reason := _task(meaning):
+        yield "evaluate", reason
+    if reason := too_costly(meaning):
+        yield "costly", reason
+
+
+def _unnamed(meaning: Node) -> str:
+    """Why an equation may be meant as something else, or ''."""
+    if meaning.op != "rel" or "=" not in meaning.note.split():
+        return ""
+    left, right = meaning.args[0], meaning.args[-1]
+    if left.op not in {"add", "mul", "pow"} or not symbols(left):
+        return ""
+    value = "" if symbols(right) else "; a bare right side is no answer to it"
+    return (
+        f"an equation whose left side names no value, compared as an equation{value}:"
+        " give the value alone if that is wanted"
+    )
+
+
+def _task(meaning: Node) -> str:
+    """Why a gold is a task rather than a value, or ''."""
+    for part in walk(meaning):
+        named = part.note if part.op in {"func", "call"} else ""
+        numeric = not symbols(part)
+        if part.op == "matrix" and part.note == "||":
+            named = "determinant"
+        elif part.op == "based":
+            named = f"number in base {part.value}"
+        elif named in _OPERATIONS or (named in _COUNTS and numeric and part is meaning):
+            named = {
+                "int": "integral",
+                "lim": "limit",
+                "prod": "product",
+                "det": "determinant",
+            }.get(named, named)
+        else:
+            continue
+        return f"has to be evaluated ({named}): give the value, or a list of golds with both forms"
+    return ""
+
+
+def too_costly(meaning: Node) -> str:
+    """Why a gold cannot be evaluated within the limits, or ''.
+
+    A value is costly if neither doubles nor the normal form can hold it (9^9^9^9).
+    """
+    if not is_scalar(meaning) or symbols(meaning) or infinity(meaning):
+        return ""
+    if any(part.op == "call" for part in walk(meaning)) or approximate(meaning) is not None:
+        return ""
+    try:
+        normal(meaning, Meter())
+    except ZeroDivisionError:
+        return "it divides by zero: nothing but the same text equals it"
+    except (TooBig, OverflowError) as error:
+        return f"too costly to evaluate ({error}): compared by text and structure alone"
+    return ""
