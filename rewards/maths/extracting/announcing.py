@@ -9,12 +9,15 @@ from collections.abc import Iterator
 
 from .candidate import Candidate, Kind
 from .doubt import doubt, instead, unclaimed
+from .expressions import last_expression
 from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, Language
-from .spoken import spoken
+from .spoken import Spoken, spoken
 from .surface import REACH
 
 MAX_PHRASES = 24
 """Occurrences of one anchor, from the end, that are looked at."""
+MAX_FOUND = 12
+"""Announcements from the end that are looked at."""
 MAX_LINKED = 200
 """Characters from a noun to its value."""
 MAX_PREFIX = 8
@@ -28,11 +31,21 @@ _HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
 _ONE_OF = re.compile(
     r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
 )
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
+_VERB = re.compile(
+    r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
+    r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?)\b"
+)
+_OPEN = re.compile(
+    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only"
+    r"|depends)\b",
+    re.IGNORECASE,
+)
 _TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
 
 
 def _compiled(language: Language) -> re.Pattern[str]:
-    edge = "" if language.name in {"Japanese", "Korean", "Chinese"} else r"(?<![^\W_])"
+    edge = "" if language.name in {"Japanese", "Korean", "Hindi", "Chinese"} else r"(?<![^\W_])"
     noun = rf"{edge}(?:(?P<answer>{language.answer})|(?P<result>{language.result}))"
     return re.compile(
         rf"{noun}(?:(?P<link>{language.complement}{language.link})|(?P<bare>))", re.IGNORECASE
@@ -44,19 +57,27 @@ _INVERTED = {one.name: re.compile(one.inverted, re.IGNORECASE) for one in LANGUA
 
 
 def announced(body: str, after: int = 0) -> list[Candidate]:
-    """The announcements behind `after`, in order; also those that nobody claims."""
+    """The last announcements behind `after`, in order; also those that nobody claims."""
     after = max(after, len(body) - REACH)
     found: dict[int, Candidate] = {}
-    tail = body[after:]
-    lowered = tail.lower()
-    if len(lowered) != len(tail):
-        lowered = tail
-    for language, pattern in _PATTERNS:
-        for anchor in language.anchors:
-            if anchor in lowered:
-                for place in _occurrences(lowered, anchor):
-                    for one in _at(body, after, after + place, language, pattern):
-                        found.setdefault(one.start, one)
+    lowered = body[after:].lower()
+    if len(lowered) != len(body) - after:
+        lowered = body[after:]
+    places = sorted(
+        (
+            (after + place, language, pattern)
+            for language, pattern in _PATTERNS
+            for anchor in language.anchors
+            if anchor in lowered
+            for place in _occurrences(lowered, anchor)
+        ),
+        key=lambda one: -one[0],
+    )
+    for place, language, pattern in places:
+        for one in _at(body, after, place, language, pattern):
+            found.setdefault(one.start, one)
+        if len(found) >= MAX_FOUND:
+            break
     return _outermost(sorted(found.values(), key=lambda one: (one.start, -one.end)))
 
 
@@ -94,6 +115,7 @@ def _at(
     said = spoken(body, ahead)
     if not said.text.strip(" .*$:_{}"):
         return
+    said = _stated(said)
     ignored = doubt(body, begins, "" if ahead > reach else link, said.start, said.end)
     if not ignored and said.asked:
         ignored = "it is asked"
@@ -103,6 +125,16 @@ def _at(
         begins, said.end, firm=FIRM.search(body[begins : found.end(noun)]) is not None,
         ignored=ignored, void=void,
     )  # fmt: skip
+
+
+def _stated(said: Spoken) -> Spoken:
+    """The number that an announced sentence states: `Answer: Ann is 3 years older than Tom.`"""
+    if len(_PROSE.findall(said.text)) < 3 or not _VERB.match(said.text):
+        return said
+    value = last_expression(said.text)
+    if value is None or value.void or _OPEN.search(said.text):
+        return said
+    return Spoken(value.text, said.start + value.start, said.start + value.end, said.asked)
 
 
 def _word_start(body: str, after: int, place: int) -> int:

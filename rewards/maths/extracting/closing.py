@@ -10,14 +10,13 @@ from ..reading.vocabulary import words
 from .candidate import Candidate, Kind
 from .sentence import (
     DENIAL,
-    NUMBER,
     UNSURE,
     closing_sentence,
     denied,
     labels,
     unanswered,
 )
-from .spoken import spoken
+from .spoken import cleaned, spoken
 from .surface import crossed_out, without_decoration
 
 MAX_WHOLE = 200
@@ -26,7 +25,7 @@ MAX_WORDS = 8
 """Words of a response without digits that may be an answer as it stands."""
 _NARRATIVE = words("there are then hence thus have get gives therefore find add so since is")
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-zÀ-ÿЀ-ӿ]{3,}")
 _KNOWN = words(
     "sin cos tan cot sec csc log exp sqrt frac max min gcd lcm and inf infinity for all mod pmod"
 )
@@ -38,6 +37,8 @@ _DRESS = re.compile(
 )
 
 
+_ALONE = re.compile(r"[^\d]*?(\d+)\W*")
+
 # --- the whole response ---
 
 
@@ -47,17 +48,26 @@ def whole(body: str) -> Candidate | None:
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)) or _is_prose(stripped):
         return None
     start = body.find(stripped)
-    text = _DRESS.sub("", without_decoration(stripped)).strip()
+    text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
+    if text.startswith("_") and text.endswith("_"):
+        text = text.strip("_")
+    if not any(map(str.isalnum, text)):
+        return None
     ignored = ""
     if stripped.endswith("?"):
         ignored = "it is asked"
     elif crossed_out(body, start, start + len(stripped)):
         ignored = "it is crossed out"
-    elif (number := NUMBER.search(text)) and labels(text, number.start()):
+    elif (number := _ALONE.fullmatch(text)) and labels(text, number.start(1)):
         ignored = "it is a label"
     start += max(0, stripped.find(text))
     end = start + len(text)
     return Candidate(Kind.WHOLE, text, start, end, start, end, ignored=ignored)
+
+
+_ALL_OR_NONE = re.compile(
+    rf"\b(?:all|none|any|each|both|every) of\b|{DENIAL.pattern}", re.IGNORECASE
+)
 
 
 def short_text(body: str) -> Candidate | None:
@@ -67,7 +77,7 @@ def short_text(body: str) -> Candidate | None:
         return None
     if any(map(str.isdigit, stripped)) or len(_PROSE.findall(stripped)) > MAX_WORDS:
         return None
-    if UNSURE.search(stripped) or (_LETTERED.match(stripped) and DENIAL.search(stripped)):
+    if UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
         return None
     start = body.find(stripped)
     end = start + len(stripped)
@@ -94,6 +104,8 @@ def _is_prose(text: str) -> bool:
     found = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     holds = _HOLDS_ANSWER.search(text) is not None
     if (len(found) > 1 and _SENTENCE.match(without_decoration(text))) or _lettered(text):
+        return True
+    if not holds and _CONCLUDED.search(text):
         return True
     if holds and found and DENIAL.search(bare) and "\\text" not in text:
         return True
@@ -145,7 +157,7 @@ _YES_NO = re.compile(
     re.IGNORECASE,
 )
 _CONCLUDED = re.compile(
-    r"\b(?:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on)\s+"
+    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
 _COMMENTS = words(

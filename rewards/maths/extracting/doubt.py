@@ -32,10 +32,17 @@ def instead(body: str, link: str, place: int) -> int:
     return place + found.end() if found and (found["not"] or DENIED.search(link)) else place
 
 
+_VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
+_CONDITIONAL = re.compile(r"\bwould\b")
+_COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECASE)
+
+
 def doubt(body: str, said_from: int, link: str, start: int, end: int) -> str:
     """Why nobody claims the answer at `start`, or ''. `link` is what joins it to its noun."""
     if DENIED.search(link) or _DENIED_AHEAD.match(body[start : start + 40]):
-        return "it is denied"
+        return "it is denied" if _VALUE.search(body, start, end) else ""
+    if _CONDITIONAL.search(link) and _COUNTERFACT.search(clause_before(body, said_from)):
+        return "it is only supposed"
     if not body.isascii() and DENIED_BEHIND.match(body[start : end + 30].partition("。")[0]):
         return "it is denied"
     return unclaimed(body, said_from, start, end)

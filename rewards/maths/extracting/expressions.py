@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import re
 
+from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, Kind
-from .sentence import NUMBER, POINT, closing_sentence, denied, governed, labels, unanswered
+from .sentence import (
+    NUMBER,
+    POINT,
+    closing_sentence,
+    denied,
+    governed,
+    labels,
+    supposed,
+    unanswered,
+)
 
 TAIL = 3000
 """Characters at the end of a response in which formulas are looked for."""
@@ -39,31 +49,90 @@ def last_expression(body: str) -> Candidate | None:
 
 
 def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
-    """The number the closing sentence states, else the last before it; or the point it ends."""
+    """The number the closing sentence states, else the last before it, with what belongs to it:
+    the point or list that it ends, its relation, its expression, its unit.
+    """
     base = max(0, len(body) - NUMBER_TAIL)
     numbers = [
         one
         for one in list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
         if not denied(body, start, end, *one.span()) and not labels(body, one.start())
     ]
+    while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
+        numbers.pop()
     if not numbers:
         return None
     closing = [one for one in numbers if one.start() >= start]
-    free = [one for one in closing if not governed(body, start, one.start())]
+    free = [one for one in closing if not governed(body, start, *one.span())]
     last = (free or closing or numbers)[-1]
     for point in POINT.finditer(body, max(0, last.start() - 60), end):
         if point.start() < last.start() < point.end():
             return point.span()
+    before = closing[: closing.index(last)] if last in closing else []
+    first = _list_start(body, before, last)
+    if first is not last:
+        return first.start(), last.end()
+    near = max(base, last.start() - 80)
+    for pattern in (_ASSIGNED, _RELATION):
+        if found := pattern.search(body, near, last.start()):
+            return found.start(), last.end()
+    return _expression(body, *last.span())
+
+
+_ASSIGNED = re.compile(
+    r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
+)
+_AND = re.compile(r"\s*(?:,|,?\s*and)\s*")
+_LISTS = re.compile(r"(?:\b(?:are|were|namely|be)|:)\s*$")
+
+
+def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
+    """The first number of the list that `last` ends: `5 or 6`, `are 3, 5 and 11`."""
     first = last
-    for one in reversed(closing[: closing.index(last)] if last in closing else []):
+    for one in reversed(before):
+        between = (body, one.end(), first.start())
+        if not _OR.fullmatch(*between) and not _AND.fullmatch(*between):
+            break
+        first = one
+    if first is last or _LISTS.search(body, max(0, first.start() - 12), first.start()):
+        return first
+    return _offered(body, before, last)
+
+
+def _offered(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
+    first = last
+    for one in reversed(before):
         if not _OR.fullmatch(body, one.end(), first.start()):
             break
         first = one
-    if first is last and (
-        relation := _RELATION.search(body, max(base, last.start() - 40), last.start())
-    ):
-        return relation.start(), last.end()
-    return first.start(), last.end()
+    return first
+
+
+_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°")
+
+
+def _expression(body: str, start: int, end: int) -> tuple[int, int]:
+    """The run of mathematics around a number (`5√3`, `π/6`), and the unit behind it."""
+    first, last = start, end
+    while first > 0 and body[first - 1] in _MATHEMATICS:
+        first -= 1
+    while last < len(body) and body[last] in _MATHEMATICS:
+        last += 1
+    text = body[first:last]
+    if text[0] == "(" and text[-1] == ")":
+        text = ""
+    joined = not text or body[first - 1 : first].isalpha() or body[last : last + 1].isalpha()
+    if not joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
+        start, end = first, last
+    unit = _UNIT.match(body, end)
+    if unit and all(unit_symbol(part) for part in re.findall("[A-Za-z]+", unit[1])):
+        end = unit.end(1)
+    return start, end
+
+
+_UNIT = re.compile(
+    r"\s?([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:/[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)(?![\w²³/^])"
+)
 
 
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
@@ -80,7 +149,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
         return None
     begins = closing_sentence(tail)[0]
     closing = [span for span in spans if span[0] >= begins]
-    free = [span for span in closing if not governed(tail, begins, span[0])]
+    free = [span for span in closing if not governed(tail, begins, *span)]
     while free and spans[-1] is not free[-1]:
         spans.pop()
     last = spans.pop()

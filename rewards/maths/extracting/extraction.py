@@ -15,6 +15,7 @@ from .closing import picked, short_text, stressed, whole, worded
 from .expressions import last_expression
 from .marks import Box, all_boxes, joined
 from .reasoning import THINKING, Thinking, this_turn, visible
+from .sentence import DENIAL
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
 
@@ -48,7 +49,10 @@ def _stated(_: str, statements: Statements) -> Candidate | None:
 def _result(body: str, statements: Statements) -> Candidate | None:
     """The last `the result is ...`, unless the text goes on to compute."""
     found = [one for one in statements.seen if one.kind is Kind.RESULT and not one.ignored]
-    if not found or any(c.isdigit() or c in "$\\" for c in body[found[-1].end + 2 :]):
+    if not found:
+        return None
+    rest = DENIAL.sub("", body[found[-1].end :])
+    if any(c.isdigit() or c in "$\\" for c in rest[2:]):
         return None
     return found[-1]
 

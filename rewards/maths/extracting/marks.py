@@ -27,7 +27,7 @@ _TENTATIVE = re.compile(
     r"\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b", re.IGNORECASE
 )
 _JOINT = re.compile(
-    r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|for\b|part\b"
+    r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
     r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\"
     r"|\(?\b(?:[b-h]|[2-9]|i{2,3}|iv)\)|\b(?:for )?(?:part|question)\s*\(?(?:[a-h]|\d)\b\)?:?"
     r"|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",

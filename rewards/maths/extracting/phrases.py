@@ -33,7 +33,7 @@ class Language:
     """What stands before a noun that its value follows at once (`lautet die Antwort 42`)."""
 
 
-_COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|(?<=\s)-(?=\s))"
+_COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)-(?=\s))"
 _FILLED = r"(?=[^.:;!?\n\d$\\=*]{0,60}\s)"
 
 ENGLISH = Language(
@@ -128,7 +128,7 @@ LANGUAGES: tuple[Language, ...] = (
         anchors=("ответ", "результат", "решени", "искомо"),
         answer=r"ответ(?:ом|ы|а)?|(?:искомое|искомым) (?:число|значение)",
         result=r"результат|решение(?:м)?",
-        complement=r"(?:\s+(?:на|к|в)\s[^.:;!?\n\d$\\=*]{0,60}?)?",
+        complement=r"(?:\s+таков(?=\s*:)|\s+(?:на|к|в)\s[^.:;!?\n\d$\\=*]{0,60}?)?",
         link=r"(?:\s*(?:\s(?:равен|равно|равна|будет|есть|составляет|является)\b)"
         r"(?:\s+(?:числ[оу]|вариант|значение)\b)*\s*:?|\s+-(?=\s)|\s+не(?=\s)|\s+(?=[\d$(\\−-]"
         r"|[A-J]\b)|" + _COLON + ")",
@@ -138,8 +138,8 @@ LANGUAGES: tuple[Language, ...] = (
         anchors=("答", "正解", "回答", "結果", "値", "解"),
         answer=r"答え?|正解|解答|(?<=求める)値|回答",
         result=r"結果|解",
-        link=r"(?:[*_]*\s*(?:は|が|:|=|→)\s*(?:、|それぞれ|次の通り)?)",
-        behind=r"\s*(?:です|である|であり|でした|だ(?=\W|$)|となります|になります|となる|になる|となり|と分かる"
+        link=r"(?:[*_】\]]*\s*(?:は|が|:|=|→|】)\s*(?:、|それぞれ|次の通り)?)",
+        behind=r"\s{0,3}(?:です|である|であり|でした|だ(?=\W|$)|となります|になります|となる|になる|となり|と分かる"
         r"|とわかる)",
     ),
     Language(
@@ -148,8 +148,17 @@ LANGUAGES: tuple[Language, ...] = (
         answer=r"(?:정답|해답|답)|(?<=구하는 )값",
         result=r"결과|결괏값",
         link=r"(?:[*_]*\s*(?:은|는|이|가|:|=|→)\s*)",
-        behind=r"\s*(?:입니다|이다|이에요|예요|이고|이며|임(?=\W|$)|(?:이|가) 됩니다|(?:이|가) 된다"
+        behind=r"\s{0,3}(?:입니다|이다|이에요|예요|이고|이며|임(?=\W|$)|(?:이|가) 됩니다|(?:이"
+        r"|가) 된다"
         r"|(?:으로|로) 나온)",
+    ),
+    Language(
+        name="Hindi",
+        anchors=("उत्तर",),
+        answer=r"उत्तर",
+        result=r"(?!)",
+        link=r"(?:[*_]*\s*(?::|=|है|→)\s*)",
+        behind=r"\s{0,3}है",
     ),
     Language(
         name="Chinese",
@@ -157,7 +166,7 @@ LANGUAGES: tuple[Language, ...] = (
         answer=r"答案|答(?=[:：])|正确选项|(?:故|应|應|所以|因此)?[选選]择?擇?(?=\s*:?\s*\(?[A-J](?![a-z]))",
         result=r"结果|結果",
         complement=r"(?:就|应|應|应该|應該|便|即)?",
-        link=r"(?:[*_]*\s*(?:是|为|為|等于|等於|即|:|=|→)?\s*:?)",
+        link=r"(?:[*_】\]]*\s*(?:是|为|為|等于|等於|即|选|選|:|=|→)?\s*:?)",
         behind=r"",
     ),
 )  # fmt: skip
@@ -307,13 +316,14 @@ UPHELD = re.compile(
 )
 """Words that uphold it after all."""
 REASON = re.compile(
-    r"\s*(?:[,;(]|\s-{1,2})?\s+\(?(?:i\.e\.|that is,|in other words|namely|because|since"
-    r"|for the reason|due to|given that"
-    r"|as (?=[a-z(]+ (?:is|are"
-    r"|was|has|have|does|can|would|contradict)\w*)|rather than|instead of|not\b|and not\b|but not\b"
-    r"|which (?:is|are|was|means|makes|agrees|can)|as (?:required|expected|desired|claimed|needed)"
-    r"|car|parce que|puisque|weil|da\b|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как"
-    r"|потому что|поскольку|а не)|\s*,?\s*(?:因为|因為|なぜなら|왜냐하면|而不是)",
+    r"[,;]\s{1,3}(?:I|we|you|they|he|she|this|these|that|there)\b"
+    r"|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely|because|since|for the reason"
+    r"|due to"
+    r"|given that|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than"
+    r"|instead of|not\b|and not\b|but not\b|which (?:is|are|was|means|makes|agrees|can)"
+    r"|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da|denn|nicht"
+    r"|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"
+    r"|因为|因為|なぜなら|왜냐하면|而不是",
     re.IGNORECASE,
 )
 """What follows an answer in its sentence and is no part of it."""

@@ -10,7 +10,7 @@ from .candidate import Candidate, Kind
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+)*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
     r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 POINT = re.compile(r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]")
@@ -23,15 +23,18 @@ UNSURE = re.compile(
 GIVEN_UP = re.compile(
     r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
     r" (?:tell|say|determine|decide|solve|find|answer|finish|be (?:determined|decided|found))"
-    r"|no idea|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)"
+    r"|no idea|stuck|g[ai]ve up|ran out|impossible to (?:say|tell)|mentions?|cases to (?:consider"
+    r"|check)"
     r"|(?:many|some|most) (?:people|students)|guessed?)\b|\bwould be\b.*\bif\b",
     re.IGNORECASE,
 )
 """A closing sentence with these claims no number it names."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|isn't|aren't|never|neither|cannot be|can't be|nor|no|rather than|instead of"
+    r"(?:\b(?:not|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither|cannot be|can't be|nor|no"
+    r"|rather than|instead of"
     r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
-    r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible)|n't)\b[^;\n]*?"
+    r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
+    r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
     r"(?=\b(?:but|which|so|hence|thus|therefore)\b|[,.:](?!\d)|[;\n]|$)|^\s*if\b[^,.;\n]*",
     re.IGNORECASE,
 )
@@ -52,7 +55,8 @@ _LABEL = re.compile(
     r"|line|theorem|lemma|rule)s?\s*[#(]?$"
 )
 _GOVERNED = re.compile(
-    r"\b(?:for|in|on|per|after|before|every|each|within|during|over|with|than|out of|of the"
+    r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$"
+    r"|\b(?:for|in|on|per|after|before|every|each|within|during|over|with|than|out of|of the"
     r"|of these|of those|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por"
     r"|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about"
     r"|each|every|first|last|next|other|remaining))*[ *$]*$"
@@ -61,7 +65,8 @@ _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:which|where|when|while|although|though|if|since|because|as long as|working|using|having"
+    r"\b(?:which(?!\s+(?:comes|gives|makes|equals|totals|amounts|adds|means|leaves|yields))|where"
+    r"|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
     r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the)\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
     re.IGNORECASE,
@@ -70,11 +75,18 @@ _ASIDE = re.compile(
 _REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 
 
+_CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
+_SUPPOSES = re.compile(r"^\W*(?:assume|suppose|imagine)\b", re.IGNORECASE)
+_OF_THEM = re.compile(
+    r"\s+(?:\w+\s+)?(?:of (?:which|whom|them|these|those)\b|davon\b|dont\b|из них\b)"
+)
+
+
 def closing_sentence(body: str) -> tuple[int, int]:
     """(start, end) of the last sentence; an aside in brackets at its end is left out."""
     end = len(body.rstrip())
     aside = _REMARK.search(body, max(0, end - 120), end)
-    if aside and not POINT.match(body, aside.start()):
+    if aside and not _CORRECTS.search(aside[0]) and not POINT.match(body, aside.start()):
         line = body[max(0, aside.start() - 200) : aside.start()].rpartition("\n")[2]
         end = aside.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
@@ -97,11 +109,18 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(Kind.NUMBER, "", start, end, start, end, void=reason) if reason else None
 
 
+_AT_MOST_CAN = re.compile(
+    r"\b(?:can|could|may|needs?|will|must|should|requires?)\s+(?:\w+\s+){0,2}(?:at (?:least|most)"
+    r"|up to)[ *$]*$"
+)
+
+
 def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
     """Whether the sentence from `start` to `end` denies or only bounds the value at `place`."""
     if place < start:
         return False
-    if _BOUNDED.search(body[max(start, place - 30) : place].lower()):
+    before = body[max(start, place - 60) : place].lower()
+    if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
         return True
     if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
         return True
@@ -114,10 +133,17 @@ def labels(body: str, place: int) -> bool:
     return _LABEL.search(body[max(0, place - 16) : place].lower()) is not None
 
 
-def governed(body: str, start: int, place: int) -> bool:
-    """Whether the value at `place` stands behind a preposition or in a clause beside the main one
-    of the sentence that begins at `start`.
+def supposed(body: str, place: int) -> bool:
+    """Whether the value at `place` stands in a sentence that only supposes it."""
+    return _SUPPOSES.match(clause_before(body, place)) is not None
+
+
+def governed(body: str, start: int, place: int, stop: int) -> bool:
+    """Whether the value from `place` to `stop` stands behind a preposition, in a clause beside the
+    main one of the sentence that begins at `start`, or counts a part (`4 of which`).
     """
+    if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
+        return True
     if any(one.end() > place for one in _ASIDE.finditer(body, start, place + 1)):
         return True
     before = body[max(start, place - 40) : place].lower()

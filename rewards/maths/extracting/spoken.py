@@ -12,9 +12,9 @@ from .surface import before_decoration, without_decoration
 
 MAX_SENTENCES = 40
 MAX_LISTED = 64
-_HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct", re.IGNORECASE)
+_HOPE = re.compile(r"\.?\s{0,4}I hope (?:it|this) is correct", re.IGNORECASE)
 _LEAD = re.compile(
-    r"(?:[\s:>\"“”«»„`‘∴✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
+    r"(?:[\s:>\"“”«»„`‘∴】』「】➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
 _MATH = re.compile(
@@ -31,10 +31,11 @@ _LISTED_LETTERS = re.compile(
     r"\(?[A-J]\)?[*_]*\s*(?:,|/|;|\bor\b|\band\b)+\s*(?:or\s|and\s)?[*_]*\(?[A-J]\b"
 )
 _NUMBER = re.compile(
-    r"-?\\?\$?\s?-?\d[\d,]*(?:\.\d+)?(?:\\?%)?(?=\s*(?:\.?\s*$|\.?\s*\n|\.\s+[A-Z\\*]))"
+    r"-?\\?\$?\s?-?\d[\d,]*(?:\.\d+)?(?:\\?%)?(?=\s{0,3}(?:\.?\s{0,3}$|\.?\s{0,3}\n"
+    r"|\.\s{1,3}[A-Z\\*]))"
 )
 _AFTER_FORMULA = re.compile(
-    r"\s*(?:[.,;:*_\"”!?。]|$|\n|\(|[—–-]\s"
+    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s"
     r"|(?:because|since|as|which|where|so|for|from|by|is|in|not|and not|but|car|weil|porque|perché"
     r"|pois)\b"
     r"|(?:です|である|となり|になり|だ|입니다|이다|이|가|так|т\.|потому))",
@@ -51,8 +52,8 @@ _SENTENCE_END = re.compile(
 )
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
-_QED = re.compile(r"[\s,.]*\b(?:QED|Q\.E\.D\.?)$")
-_EQUIVALENTLY = re.compile(r"\s*,?\s*or\s*,?\s*equivalently\s*,?\s*")
+_QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
+_EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
 _COUNTED = re.compile(
@@ -81,10 +82,10 @@ def spoken(body: str, place: int) -> Spoken:
     start, end = _bounds(rest, lead)
     text = rest[start:end]
     asked = rest[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
-    cleaned = _cleaned(text)
-    if cleaned != text and (found := text.find(cleaned)) >= 0:
-        start, end = start + found, start + found + len(cleaned)
-    return Spoken(cleaned, place + start, place + end, asked)
+    bare = cleaned(text)
+    if bare != text and (found := text.find(bare)) >= 0:
+        start, end = start + found, start + found + len(bare)
+    return Spoken(bare, place + start, place + end, asked)
 
 
 def _lead(rest: str) -> int:
@@ -113,11 +114,12 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     if said and len(_PROSE.findall(said[0])) > 1:
         lead = said.end()
     if reason := REASON.search(rest, lead, end):
-        end = reason.start() if rest[lead : reason.start()].strip(" *$(") else end
+        cut = len(rest[: reason.start()].rstrip(" \n\t,;(-"))
+        end = cut if rest[lead:cut].strip(" *$(") else end
     return lead, end
 
 
-def _cleaned(text: str) -> str:
+def cleaned(text: str) -> str:
     """Without emphasis, decoration and the words of a language that follow a value."""
     text = text.strip()
     if "**" in text or "__" in text:

@@ -56,6 +56,9 @@ _OR_BEFORE = re.compile(
 )
 
 
+_ENDED = re.compile(r"[.!?\n。]|$")
+
+
 class Statements:
     """The marks and announcements of a searched text.
 
@@ -142,7 +145,10 @@ class Statements:
         return self.body[last.end :].strip(" $*") != ""
 
     def _retracted(self, last: Candidate) -> bool:
-        found = list(RETRACTION.finditer(self.body, max(last.said_to, len(self.body) - REACH)))[-1:]
+        begin = max(last.said_to, len(self.body) - REACH)
+        if last.kind is Kind.ANNOUNCED and (ended := _ENDED.search(self.body, begin)):
+            begin = ended.start()
+        found = list(RETRACTION.finditer(self.body, begin))[-1:]
         if not found:
             return False
         place = found[0].start()

@@ -19,7 +19,7 @@ _DECORATION = (
     "\u2b00-\u2bff\ufe0f\u200d\u220e\U0001f000-\U0001faff"
 )
 """Arrows, boxes, emoji and check marks; none is mathematics at the edge of an answer."""
-_EDGE = re.compile(rf"^[\s{_DECORATION}]+|[\s{_DECORATION}]+$")
+_EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}]+$")
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
 _SENTENCE_END = re.compile(
     r"[.!?](?=\s|$)(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
