@@ -41,6 +41,9 @@ _OPEN = re.compile(
     r"|depends)\b",
     re.IGNORECASE,
 )
+_LIMITED = re.compile(
+    r"\b(?:as long as|provided|assuming|unless|only (?:if|when|for))\b", re.IGNORECASE
+)
 _TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
 
 
@@ -120,6 +123,8 @@ def _at(
     if not ignored and said.asked:
         ignored = "it is asked"
     void = "several answers are offered" if _ONE_OF.match(said.text) else ""
+    if _LIMITED.search(said.text):
+        void = "it holds only under a condition"
     yield Candidate(
         Kind.ANNOUNCED if noun == "answer" else Kind.RESULT, said.text, said.start, said.end,
         begins, said.end, firm=FIRM.search(body[begins : found.end(noun)]) is not None,

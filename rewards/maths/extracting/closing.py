@@ -81,7 +81,7 @@ def short_text(body: str) -> Candidate | None:
         return None
     start = body.find(stripped)
     end = start + len(stripped)
-    return Candidate(Kind.WHOLE, stripped, start, end, start, end)
+    return Candidate(Kind.WHOLE, cleaned(stripped), start, end, start, end)
 
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")

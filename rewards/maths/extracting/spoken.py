@@ -54,6 +54,9 @@ _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approxi
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
+_ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
+"""An article in front of words is no choice letter."""
+_LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
 _COUNTED = re.compile(
@@ -129,6 +132,9 @@ def cleaned(text: str) -> str:
         text = _EQUIVALENTLY.sub(" or ", text)
     if text.endswith((".", "…")) and "." not in text.rstrip("."):
         text = _DOTS.sub("", text)
+    text = _ARTICLE.sub("a", text)
+    if _LETTERS.fullmatch(text):
+        text = text.replace("(", "").replace(")", "")
     if text.isascii():
         return text
     text = before_decoration(without_decoration(text))
