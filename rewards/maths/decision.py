@@ -32,6 +32,13 @@ _TASK = re.compile(
 _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 _WORDS = frozenset({"text", "opaque"})
+_CHANGED = re.compile(
+    r"\b(?:twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
+    r"reciprocal|inverse|opposite|factorial|complement|step|figure|case|part|question|problem|"
+    r"exercise|section|equation)\b",
+    re.IGNORECASE,
+)
+"""Words beside a number that make it another number, or the number of something else."""
 CALLER_CHARACTERS = 240
 """Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
 character."""
@@ -157,7 +164,8 @@ def _by_meaning(
         return Decision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return Decision(False, "unreadable", f"the answer cannot be read: {error}")
-    if answer.op in _WORDS and meaning.op not in _WORDS and (statement := stated(said)):
+    plain = answer.op in _WORDS and _CHANGED.search(said) is None
+    if plain and meaning.op not in _WORDS and (statement := stated(said)):
         with suppress(Unreadable):
             answer = read_cleaned(clean(statement))
     judge = Judge(conventions, deep=deep)

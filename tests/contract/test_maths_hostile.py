@@ -37,6 +37,11 @@ def towers() -> Iterator[str]:
     yield "1e999999999999"
     yield "1e-999999999999"
     yield "0^{0^{0^0}}"
+    yield r"\sin(10^{10^6})"
+    yield r"\cos(10^{10^5})+1"
+    yield r"\tan(3^{3^{12}})"
+    yield r"\gcd(10^{100000},7)"
+    yield r"\zeta(10^6)"
 
 
 def factorials() -> Iterator[str]:
@@ -58,6 +63,8 @@ def sums() -> Iterator[str]:
     yield r"\sum_{i=1}^{9999}\sum_{j=1}^{9999}\sum_{k=1}^{9999} i^j"
     yield r"\sum_{k=1}^{n} \sum_{k=1}^{n} \sum_{k=1}^{n} k"
     yield r"\int_0^\infty e^{-x^2} dx"
+    yield r"\int_0^1\int_0^1\int_0^1 \sin(xyz) dx dy dz"
+    yield r"\sum_{n=1}^{\infty} \frac{\sin n}{n^{1.0001}}"
     yield r"\lim_{x\to 0}\frac{\sin x}{x}"
     yield "+".join(f"x^{{{k}}}" for k in range(800))
     yield "+".join(rf"\sqrt{{{k}}}" for k in range(2, 90))

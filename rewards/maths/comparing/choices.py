@@ -81,20 +81,19 @@ def chosen_letter(answer: str) -> str | None:
         return None
     if found := _ANSWER.match(said):
         return found[1].upper()
-    if "\\" in said:
-        return None
-    clause = re.split(r"[,.;]|\bbecause\b", said, maxsplit=1)[0]
-    letters = set(re.findall(r"(?<![\w'=+*/^~-])[A-J](?![\w'=+*/^-])", clause))
-    plain = _SENTENCE.fullmatch(clause) and not _DENIED.search(clause)
-    return letters.pop() if plain and len(letters) == 1 and len(clause.split()) > 1 else None
+    found = _SENTENCE.fullmatch(re.split(r"[,.;]", said, maxsplit=1)[0].strip())
+    return found[1] if found else None
 
 
-_SENTENCE = re.compile(r"[\w\s:'()]+")
-_DENIED = re.compile(
-    r"\b(?:not?|none|neither|nor|never|cannot|without|except|unless|if|or|either|maybe|perhaps|"
-    r"possibly|wrong|false|incorrect|but|than|complement|before|after|above|below|all|other)\b|n't",
-    re.IGNORECASE,
+_SENTENCE = re.compile(
+    r"(?:(?i:for sure|definitely|surely|clearly|so|thus|hence|therefore|"
+    r"i (?:choose|pick|say)|choose|pick|it is|it's|"
+    r"(?:the |la |die |el )?(?:correct |right |final |best |bonne )?"
+    r"(?:answer|option|choice|statement|réponse|antwort|respuesta|opción|вариант|ответ)"
+    r"(?: (?:is|must be|should be))?)[,:]?\s+)+\(?([A-J])\)?"
+    r"(?i: is (?:correct|right|true|the (?:correct |right )?(?:answer|option|choice)))?"
 )
+"""Sentences that say a letter and nothing else."""
 
 
 def bare(text: str) -> str:

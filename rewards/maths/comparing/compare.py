@@ -29,6 +29,7 @@ from .naming import (
     may_agree,
     names_fit,
     one_residue_name,
+    says_otherwise,
     spread,
 )
 from .products import in_order
@@ -114,11 +115,18 @@ def _as_written(gold: Node, answer: Node, judge: Judge) -> bool:
     kind = (gold.op, gold.note, gold.value)
     if kind != (answer.op, answer.note, answer.value) or not gold.args:
         return judge.decided("structure", False, f"a {answer.op} is not a {gold.op}")
+    if gold.op in _SYMMETRIC or gold.note in _SYMMETRIC:
+        return _unordered(_opened(gold), _opened(answer), judge)
     if len(gold.args) != len(answer.args):
         return judge.decided("structure", False, "they have different parts")
-    if gold.op in _SYMMETRIC or gold.note in _SYMMETRIC:
-        return _unordered(list(gold.args), list(answer.args), judge)
     return _in_order(list(gold.args), list(answer.args), judge)
+
+
+def _opened(node: Node) -> list[Node]:
+    """The sides of a symmetric operator, those of the same operator inside it opened."""
+    kind = (node.op, node.note)
+    parts = [_opened(arg) if (arg.op, arg.note) == kind else [arg] for arg in node.args]
+    return [part for several in parts for part in several]
 
 
 # --- conditions ---
@@ -362,6 +370,9 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
         return names_fit(mine[0], theirs[0], judge)
     if mine and theirs and not (is_curve(gold) and is_curve(answer)):
         return False
+    solved = mine is not None and is_one_name(mine[0]) and not symbols(mine[1])
+    if answer.op == "rel" and solved:
+        return judge.decided("relation", False, "an equation that is not solved")
     if gold.op == answer.op == "rel":
         if len(gold.args) == 2 and all(map(is_scalar, (*gold.args, *answer.args))):
             return same_relation(gold, answer, judge)
@@ -369,6 +380,8 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
     if not judge.conventions.bare_value:
         return judge.decided("bare value", False, "only one side names its value")
     if answer.op == "rel":
+        if theirs and says_otherwise(theirs[0]):
+            return judge.decided("named value", False, "words before it change the value")
         value = theirs[1] if theirs else true_chain(answer, judge)
         if value is None:
             return judge.decided(

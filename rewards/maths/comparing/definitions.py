@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proving.judge import Judge
+from ..proving.probe import approximate
 from ..reading.nodes import Node, is_scalar, rename, text
 from .quantities import MARKS, same_value
 
@@ -98,13 +99,35 @@ def exact_sides(node: Node) -> list[Node]:
     kept = [node.args[0]]
     for sign, side in zip(node.note.split(), node.args[1:], strict=True):
         exact = kept[-1]
-        if sign != "~=" or is_name(exact) or (exact.op == "num" and exact.value.denominator == 1):
+        if (
+            sign != "~="
+            or is_name(exact)
+            or (exact.op == "num" and exact.value.denominator == 1)
+            or not _may_round(exact, side)
+        ):
             kept.append(side)
         elif exact.op == "dec" and side.op == "num" and -1 <= 2 * (exact.value - side.value) <= 1:
             kept[-1] = side
         else:
             break
     return kept
+
+
+_ROUGHLY = 5.0
+"""By what factor an approximation may be off before it is another number; the exact side counts."""
+
+
+def _may_round(exact: Node, rounded: Node) -> bool:
+    """Whether `rounded` can be an approximation of `exact`: a number near its value."""
+    inner = exact.args[0] if exact.op in MARKS and exact.args else exact
+    first = approximate(inner) if is_scalar(inner) else None
+    inner = rounded.args[0] if rounded.op in MARKS and rounded.args else rounded
+    second = approximate(inner) if is_scalar(inner) else None
+    if first is None or second is None:
+        return False
+    near = [first, first / 100] if exact.op == "percent" else [first]
+    return any(one * second >= 0 and abs(one) <= _ROUGHLY * abs(second) <= _ROUGHLY**2 * abs(one)
+               for one in near)  # fmt: skip
 
 
 def true_chain(node: Node, judge: Judge) -> Node | None:

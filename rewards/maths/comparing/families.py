@@ -102,6 +102,8 @@ def residue_class(node: Node) -> tuple[Node, Node] | None:
     """(residue, modulus) of `x = 4 (mod 11)`, and of `11k + 4` for a whole number k."""
     if node.op == "mod":
         inner, modulus = node.args
+        if inner.op == "rel" and inner.note not in {"=", "=="}:
+            return None
         return (inner.args[-1] if inner.op == "rel" else inner), modulus
     value = node.args[-1] if node.op == "rel" and node.note == "=" else node
     if not is_scalar(value) or not symbols(value) <= _WHOLE_NUMBER_NAMES or value.op != "add":

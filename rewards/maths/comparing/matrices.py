@@ -42,7 +42,7 @@ def _transposed(node: Node) -> Node:
     if exponent.op != "sym" or exponent.note not in {"T", "t", "top"}:
         return node
     if matrix.op == "bracket":
-        return matrix
+        return matrix if matrix.note == "()" else node
     rows, columns = _shape(matrix)
     cells = tuple(matrix.args[r * columns + c] for c in range(columns) for r in range(rows))
     return matrix._replace(args=cells, value=rows)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from ..proving.judge import EXACT, Judge
 from ..reading.nodes import Node, is_scalar, sym, symbols
+from ..reading.vocabulary import DENIALS, words
 from .definitions import assigned, is_one_name
 
 
@@ -48,6 +51,28 @@ def may_agree(first: Node, second: Node) -> bool:
     return first.op not in EXACT or second.op not in EXACT or first.value == second.value
 
 
+_LABEL = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
+_CHANGES = DENIALS | words(
+    "less more half twice double triple almost nearly minus negative non all except neither either "
+    "up over under between opposite false about un no nor none any some maximum minimum if only "
+    "without inverse square root"
+)
+
+
+def is_plain_label(name: Node) -> bool:
+    """Whether words before an equals sign only name the value: `area`, never `less than x`."""
+    spoken = name.note.casefold()
+    plain = _LABEL.fullmatch(spoken) is not None
+    return plain and not _CHANGES.intersection(re.split(r"[ '-]", spoken))
+
+
+def says_otherwise(name: Node) -> bool:
+    """Whether words before an equals sign change what is said of the value."""
+    return name.op == "text" and bool(
+        _CHANGES.intersection(re.split(r"[^\w]+", name.note.casefold()))
+    )
+
+
 def one_residue_name(gold: Node, answer: Node) -> bool:
     """Whether `t = 3 (mod 7)` and its answer name one variable, where both name one."""
     sides = [node.args[0] for node in (gold, answer) if node.op == "mod"]
@@ -66,9 +91,16 @@ def names_fit(mine: Node, theirs: Node, judge: Judge) -> bool:
     """Whether two values of one size are also about one thing: another name is another answer,
     unless it is in words (`Area` for A) or `y` stands for `f(x)`.
     """
-    if mine == theirs or "text" in (mine.op, theirs.op):
+    if mine == theirs:
         return judge.decided("named value", True)
-    plots = {mine.op, theirs.op} == {"sym", "call"} and _Y in {mine, theirs}
+    if "text" in (mine.op, theirs.op):
+        plain = all(is_plain_label(name) for name in (mine, theirs) if name.op == "text")
+        return judge.decided("named value", plain, "what it says of the value is another thing")
+    plots = (
+        {mine.op, theirs.op} == {"sym", "call"}
+        and _Y in {mine, theirs}
+        and (mine.note + theirs.note).isalpha()
+    )
     if plots:
         return judge.decided("named value", True)
     both = is_scalar(mine) and is_scalar(theirs) and mine.op not in {"sym", "call"}
@@ -87,5 +119,16 @@ def about_one_variable(gold: Node, answer: Node) -> bool:
     """Whether two inequalities, or lists of them, are about the same letters."""
     if not {gold.op, answer.op} <= {"rel", "list"}:
         return True
+    subjects = [_subject(node) for node in (gold, answer)]
+    if None not in subjects and subjects[0] != subjects[1]:
+        return False
     mine, theirs = symbols(gold), symbols(answer)
     return not mine or not theirs or bool(mine & theirs)
+
+
+def _subject(node: Node) -> Node | None:
+    """The letter or call that a plain inequality is about."""
+    if node.op != "rel" or len(node.args) != 2:
+        return None
+    sides = [side for side in node.args if symbols(side)]
+    return sides[0] if len(sides) == 1 and sides[0].op in {"sym", "call"} else None

@@ -137,6 +137,8 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
     def pair(first: Node) -> bool:
         return same_value(plain, first, judge) if swapped else same_value(first, plain, judge)
 
+    if swapped and (symbols(plain) or not is_scalar(plain)):
+        return judge.decided("percent", False, "the percent sign is on one side only")
     share = swapped and plain.op in EXACT and -1 < plain.value < 1
     if judge.conventions.percent == "either" and not share and pair(inner):
         return judge.decided("percent sign missing", True)
@@ -172,7 +174,7 @@ def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("structure", False, "only one side is an angle")
     if judge.conventions.degrees and has(plain, "const"):
         return judge.equal(_in_radians(marked.args[0]), plain)
-    if not judge.conventions.missing_unit:
+    if not judge.conventions.missing_unit or (marked is answer and symbols(plain)):
         return judge.decided("missing unit", False, "the degree sign is on one side only")
     return (
         same_number(marked.args[0], plain, judge)
@@ -273,6 +275,8 @@ def _same_residue(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.equal(*residues)
     if not judge.conventions.bare_value:
         return judge.decided("congruence", False, "only one side has a modulus")
+    if second and not (gold.op == "num" and isinstance(gold.value, int)):
+        return judge.decided("congruence", False, "a class of numbers where a value is wanted")
     return same_value(first[0] if first else gold, second[0] if second else answer, judge)
 
 

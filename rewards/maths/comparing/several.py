@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from ..reading.nodes import Node, add, has, neg, walk
+from .definitions import is_name
 
 MAX_SIGNS = 3
 
 
 def elements(node: Node) -> list[Node]:
     """The values of a list, set or plus-minus; others stand alone."""
-    if node.op == "rel" and node.note == "=" and has(node.args[1], "pm", "list", "set"):
+    named = node.op == "rel" and node.note == "=" and is_name(node.args[0])
+    if named and has(node.args[1], "pm", "list", "set"):
         return elements(node.args[1])
     if node.op == "list" and node.note == ";":
         return list(node.args)
@@ -27,6 +29,7 @@ def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
         items
         and items[0].op == "rel"
         and items[0].note == "="
+        and is_name(items[0].args[0])
         and not any(item.op == "rel" for item in items[1:])
     ):
         return (items[0].args[-1], *items[1:])

@@ -9,8 +9,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ..proving.calculus import derivative
+from ..proving.canonical import normal
+from ..proving.sums import ONE, Meter
 from ..reading import nodes
-from ..reading.nodes import Node, is_scalar, symbols, walk
+from ..reading.nodes import Node, TooBig, is_scalar, symbols, walk
 
 MAX_EXPANDED = 4
 """Rows of a determinant with variables: it is expanded into 24 products at most."""
@@ -86,10 +88,20 @@ def worked(node: Node) -> Node:
 def _remainder(node: Node) -> Node | None:
     if node.op != "mod" or node.note != "bmod":
         return None
-    number, modulus = node.args
-    if number.op != "num" or modulus.op != "num" or modulus.value <= 0:
+    number, modulus = (_whole(side) for side in node.args)
+    return None if number is None or not modulus else nodes.num(number % modulus)
+
+
+def _whole(node: Node) -> int | None:
+    """The whole number that a formula without variables is, if the normal form can tell."""
+    if not is_scalar(node) or symbols(node):
         return None
-    return nodes.num(number.value % modulus.value)
+    try:
+        terms = normal(node, Meter())
+    except (TooBig, ZeroDivisionError, OverflowError):
+        return None
+    value = terms.get(ONE, 0) if set(terms) <= {ONE} else None
+    return int(value) if value is not None and value.denominator == 1 else None
 
 
 def determinant(matrix: Node) -> Node:

@@ -125,7 +125,8 @@ def infinity(node: Node) -> int:
         and node.args[-1].note == "inf"
         and len(node.args) == 2
     ):
-        return -1 if node.args[0].op == "num" and node.args[0].value < 0 else 1
+        factor = node.args[0]
+        return int(factor.value) if factor.op == "num" and factor.value in {1, -1} else 0
     if node.op == "add" and len(node.args) == 1:
         return infinity(node.args[0])
     return 0

@@ -21,7 +21,7 @@ from .spellings import (
     TEXT_COMMANDS,
     WORDED,
 )
-from .vocabulary import ALIASES, CONNECTIVES, FUNCTIONS, GREEK, is_word
+from .vocabulary import ALIASES, CONNECTIVES, FUNCTIONS, GREEK, UNITS, is_word
 
 MAX_TOKENS = 1500
 
@@ -169,7 +169,7 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     elif run in _GLUED_UNITS and not worded and tokens and tokens[-1].kind in _LETTERS:
         _product(run, spaced, tokens)
     elif worded or is_word(run):
-        tokens.append(Token("word", run if len(run) < 3 else lowered, spaced))
+        tokens.append(Token("word", run if len(run) < 3 or run in UNITS else lowered, spaced))
     else:
         _product(run, spaced, tokens)
 

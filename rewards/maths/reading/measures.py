@@ -29,9 +29,11 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
         return Node("percent", (node,))
     if word in SCALES and node == nodes.sym("a"):
         node = nodes.num(1)
-    if word in SCALES and node.op in EXACT:
+    if word in SCALES:
         parser.take()
-        return nodes.num(node.value * SCALES[word])
+        scale = nodes.num(SCALES[word])
+        exact = node.op in EXACT
+        return nodes.num(node.value * scale.value) if exact else nodes.mul(node, scale)
     if word == "i":
         parser.take()
         return nodes.mul(node, nodes.const("i"))

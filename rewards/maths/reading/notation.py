@@ -204,4 +204,4 @@ def as_words(text: str) -> str:
         r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox|operatorname)[a-z]*\s*\*?", " ", text
     )
     text = re.sub(r"\\[,;:!>$ ]|[{}$*~`\"]", " ", text)
-    return _SPACES.sub(" ", text).strip(" .,;:!()")
+    return _SPACES.sub(" ", text).lstrip(" .,;:()").rstrip(" .,;:!()")

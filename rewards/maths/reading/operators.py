@@ -148,7 +148,8 @@ def _explicit_factor(parser: Parser, factors: list[Node]) -> None:
         else:
             factors.append(nodes.power(factor, nodes.MINUS_ONE))
     elif operator != "*" and _is_directed(parser, operator, last, factor):
-        factors[-1] = call(operator, last, factor)
+        gradient = "nabla" if nodes.sym("nabla") in {last, factor} else ""
+        factors[-1] = call(gradient + operator, last, factor)
     else:
         factors.append(factor)
 
@@ -269,6 +270,8 @@ def factorial(parser: Parser, base: Node) -> Node:
 def percent(parser: Parser, base: Node) -> Node:
     """`p%`."""
     parser.take()
+    if base.op == "percent":
+        raise Unreadable("two percent signs")
     return Node("percent", (base,))
 
 

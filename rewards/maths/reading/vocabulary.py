@@ -54,7 +54,7 @@ DENIALS = words(
     "except instead false fail fails cannot never hundreds thousands millions billions dozens "
     "squared cubed factorial plus minus over divided mod modulo double triple twice half halves "
     "third thirds quarters fourths fifths sixths sevenths eighths ninths tenths negative "
-    "inclusive exclusive tens hundredths thousandths"
+    "pair pairs couple couples fold gross inclusive exclusive tens hundredths thousandths"
 )
 """Words after a value that take it back."""
 SHORT_WORDS = words(
