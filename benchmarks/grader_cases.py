@@ -1,0 +1,87 @@
+"""The grader on the solutions that the tests hold it to: what becomes of tampering and of idioms.
+
+    python benchmarks/grader_cases.py
+    python benchmarks/grader_cases.py --all
+
+The cases are in `tests/contract/grader_cases`; most were written before the grader
+was read. Every case of `tampering.toml` must stay without a reward, on each of its tests for
+itself; every right solution of `idioms.toml` has to be paid, or its verdict is `invalid` and says
+why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ludus.sandboxes import GradeOptions, grade_async
+from ludus.verdict import Verdict
+
+FOLDER = Path(__file__).parents[1] / "tests" / "contract" / "grader_cases"
+Asked = tuple[dict[str, Any], str, list[Any], bool]
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--all", action="store_true", help="print the verdict of every case")
+    asyncio.run(show(everything=made.parse_args().all))
+
+
+async def show(*, everything: bool) -> None:
+    file = tomllib.loads((FOLDER / "tampering.toml").read_text())
+    tasks = {task["name"]: task for task in file["task"]}
+    honest = await graded([(task, task["honest"], task["tests"], False) for task in tasks.values()])
+    print(f"honest controls: {sum(one.reward == 1 for one in honest)} of {len(honest)} paid")
+    asked: list[Asked] = []
+    for case in file["case"]:
+        task = tasks[case["task"]]
+        tests = [task["tests"][number] for number in case.get("tests", [])]
+        asked.append((task, case["solution"], tests or task["tests"], bool(tests)))
+    verdicts = await graded(asked)
+    names = [f"{case['task']}: {case['name']}" for case in file["case"]]
+    rewarded = [name for name, one in zip(names, verdicts, strict=True) if one.reward]
+    excused = [n for n, one in zip(names, verdicts, strict=True) if str(one.status) != "ok"]
+    print(f"tampering: {len(rewarded)} of {len(verdicts)} rewarded {rewarded or ''}")
+    print(f"           {len(excused)} excused (not ok, so without a number) {excused or ''}")
+    listed(names, verdicts, everything)
+
+    idioms = tomllib.loads((FOLDER / "idioms.toml").read_text())["case"]
+    verdicts = await graded([(case, case["solution"], case["tests"], False) for case in idioms])
+    names = [case["name"] for case in idioms]
+    paid = sum(one.reward == 1 for one in verdicts)
+    refused = sum(str(one.status) == "invalid" for one in verdicts)
+    print(
+        f"idioms: {paid} of {len(verdicts)} right solutions paid, {refused} refused with a reason, "
+        f"{len(verdicts) - paid - refused} silent zeros"
+    )
+    listed(names, verdicts, everything)
+    controls = [case for case in idioms if "wrong" in case]
+    verdicts = await graded([(case, case["wrong"], case["tests"], False) for case in controls])
+    print(f"wrong controls: {sum(bool(one.reward) for one in verdicts)} of {len(verdicts)} paid")
+
+
+async def graded(asked: list[Asked]) -> list[Verdict]:
+    """The verdict on each (task, solution, tests, whether every test counts for itself)."""
+    busy = asyncio.Semaphore(2)
+
+    async def one(task: dict[str, Any], solution: str, tests: list[Any], partial: bool) -> Verdict:
+        options = GradeOptions(**task["options"], partial=partial)
+        async with busy:
+            return await grade_async(solution, tests, kind=task["kind"], options=options)
+
+    return list(await asyncio.gather(*(one(*each) for each in asked)))
+
+
+def listed(names: list[str], verdicts: list[Verdict], everything: bool) -> None:
+    if everything:
+        for name, one in zip(names, verdicts, strict=True):
+            print(f"    {name}: {one.status}, {one.reward}, {one.detail[:150]!r}")
+
+
+if __name__ == "__main__":
+    main()
