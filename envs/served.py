@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ludus.errors import UnknownTask
-from ludus.wire.arguments import parse_served
+from ludus.wire.arguments import parse_served, told_arguments
 
 from .gym import is_async_env
 from .protocol import TextEnv
@@ -66,6 +66,7 @@ class ServedEnv:
             briefing=env.briefing(),
             splits={split: tasks.size for split, tasks in self._task_sets.items()},
             reset_options={name: _spoken(kind) for name, kind in env.reset_options.items()},
+            arguments=told_arguments(self.arguments),
         )
 
     def build(self) -> TextEnv:

@@ -195,7 +195,7 @@ class SentReply(msgspec.Struct, frozen=True, kw_only=True):
     items: list[SentItem]
 
 
-class EnvCard(msgspec.Struct, frozen=True, kw_only=True):
+class EnvCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One environment a server offers."""
 
     id: str
@@ -206,6 +206,8 @@ class EnvCard(msgspec.Struct, frozen=True, kw_only=True):
     """Split -> number of tasks; null is without end."""
     reset_options: dict[str, str]
     """Name -> type, of the options a client may set at reset besides `task` and `split`."""
+    arguments: dict[str, Any] = {}
+    """What it was constructed with, where that differs from its defaults; secrets are left out."""
 
 
 class EnvList(msgspec.Struct, frozen=True, kw_only=True):

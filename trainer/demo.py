@@ -101,7 +101,7 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
     with sft_progress(config.warm_start_steps, out) as progress:
         warm = await run_sft(_sft(config, model), progress=progress)
     async with served(f"{ENV}?{TASKS}", folder / "server.log") as url:
-        out.print(f"[bold]2[/bold]  GRPO against {ENV}, served by another process at {url}")
+        out.print(f"[bold]2[/bold]  GRPO against {ENV}?{TASKS}, served by another process at {url}")
         settings = _training(config, warm, url)
         with ProgressWatcher(config.steps, out) as watcher:
             result = await train(settings, watcher=watcher)
@@ -242,7 +242,7 @@ def _conclude(folder: Path, run: Path, out: Console) -> DemoResult:
     fault_before, fault_after = fault_rate(first), fault_rate(last)
     lead = (
         f"The demonstrator, and so the warm start, {FAULT_IN_WORDS}. GRPO over HTTP took it from "
-        f"{fault_before:.0%} of held-out episodes to {fault_after:.0%}."
+        f"{fault_before:.0%} of held-out episodes to {fault_after:.0%}, on {ENV}?{TASKS}."
     )
     facts = {"fault before": f"{fault_before:.0%}", "fault after": f"{fault_after:.0%}"}
     written = write_report(run, title="ludus demo", lead=lead, facts=facts)

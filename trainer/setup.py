@@ -74,6 +74,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     path = run_path(config)
     start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
     first_step = step_of(start) if start else 0
+    source = open_source(config.env, url=config.env_url, token=config.env_token)
+    stack.push_async_callback(source.close)
+    config = replace(config, env=await source.named())  # a run is known by what was really played
     folder = RunFolder(
         path,
         config,
@@ -81,8 +84,6 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         tensorboard=config.run.tensorboard,
     )
     stack.callback(folder.close)
-    source = open_source(config.env, url=config.env_url, token=config.env_token)
-    stack.push_async_callback(source.close)
     await _refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
     scorer = Scorer(await open_verifiers(config.reward, stack))
     model_path = str(start or config.model.path)

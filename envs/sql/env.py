@@ -23,7 +23,7 @@ from ludus.verdict import Verdict
 
 from ..arithmetic import split_of
 from ..protocol import Briefing, Info, TextEnv
-from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
+from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet, digest_of
 from ..tools import tool
 from .databases import Database, Value, draw_database, schema_of
 from .queries import MOST_LEVEL, SqlQuestion, draw_question
@@ -49,8 +49,15 @@ class SqlTasks(GeneratedTasks):
     def at(self, index: int) -> Task:
         """The task at `index`."""
         task = super().at(index)
-        level = float(random.Random(f"level/{task.seed}").randint(*self._levels))
-        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=level)
+        level = random.Random(f"level/{task.seed}").randint(*self._levels)
+        theme, question = draw_for_split(random.Random(f"sql/{task.seed}"), level, task.split)
+        return Task(
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=float(level),
+            problem=digest_of(*schema_of(theme), question.text),
+        )
 
 
 class Sql(TextEnv):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Protocol
+from typing import Any, Protocol
 
 from ludus.envs import EnvSession, Task, make_async
 from ludus.envs.connect import Server, connect
@@ -12,7 +13,7 @@ from ludus.envs.gym import Playable
 from ludus.envs.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.secret import Secret
-from ludus.wire.arguments import parse_served
+from ludus.wire.arguments import format_served, parse_served, told_arguments
 
 THREADS = 16
 CALL_S = 120.0
@@ -43,6 +44,14 @@ class EnvSource(Protocol):
         """How many tasks the split has; None is without end."""
         ...
 
+    async def named(self) -> str:
+        """The environment with its constructor arguments: `ludus/arithmetic-v0?max_operations=2`.
+
+        Raises:
+            ConfigError: it is served with other arguments than those it was asked for with.
+        """
+        ...
+
     def counters(self) -> dict[str, float]:
         """What crossed the wire so far."""
         ...
@@ -59,8 +68,14 @@ class LocalSource:
     episodes waiting, and one that hangs is given up on.
     """
 
-    def __init__(self, env_id: str, make: Callable[[], EnvSession]) -> None:
+    def __init__(
+        self,
+        env_id: str,
+        make: Callable[[], EnvSession],
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
         self.id = env_id
+        self._arguments = arguments or {}
         self._make = make
         self._first = make()
         self._idle: list[EnvSession] = []
@@ -89,6 +104,10 @@ class LocalSource:
         """How many tasks the split has."""
         return self._first.tasks(split).size
 
+    async def named(self) -> str:
+        """The environment with its constructor arguments."""
+        return format_served(self.id, self._arguments)
+
     def counters(self) -> dict[str, float]:
         """Nothing crosses a wire."""
         return {}
@@ -105,8 +124,11 @@ class LocalSource:
 class RemoteSource:
     """Sessions on ludus servers."""
 
-    def __init__(self, server: Server, env_id: str) -> None:
+    def __init__(
+        self, server: Server, env_id: str, arguments: Mapping[str, Any] | None = None
+    ) -> None:
         self.id = env_id
+        self._arguments = arguments or {}
         self._server = server
         self._tasks: dict[tuple[str, int], Task] = {}
 
@@ -129,6 +151,18 @@ class RemoteSource:
         """How many tasks the split has."""
         page = await self._server.make_async(self.id).task_page(split, limit=1)
         return page.size
+
+    async def named(self) -> str:
+        """The environment with the constructor arguments it is served with."""
+        cards = await asyncio.to_thread(self._server.envs)
+        served = {card.id: card.arguments for card in cards}.get(self.id, {})
+        if self._arguments and told_arguments(self._arguments) != served:
+            raise ConfigError(
+                f"{format_served(self.id, self._arguments)!r} is served as "
+                f"{format_served(self.id, served)!r} at {self._server.urls[0]}; give the arguments "
+                "to ludus serve"
+            )
+        return format_served(self.id, served)
 
     def counters(self) -> dict[str, float]:
         """Requests, steps, retries, sessions and bytes so far."""
@@ -154,15 +188,9 @@ def open_source(env: str, *, url: str = "", token: str | Secret = "") -> EnvSour
         url: of a ludus server, or several separated by commas; empty is this process.
         token: that server's bearer token.
 
-    Raises:
-        ConfigError: constructor arguments for an environment that somebody else serves.
+    Arguments of an environment that is served must be those it is served with: `named` checks it.
     """
     env_id, arguments = parse_served(env)
     if not url:
-        return LocalSource(env_id, lambda: make_async(env_id, **arguments))
-    if arguments:
-        raise ConfigError(
-            f"{env!r}: constructor arguments are fixed by whoever serves the environment; give "
-            "them to ludus serve"
-        )
-    return RemoteSource(connect(url, token=token or None), env_id)
+        return LocalSource(env_id, lambda: make_async(env_id, **arguments), arguments)
+    return RemoteSource(connect(url, token=token or None), env_id, arguments)

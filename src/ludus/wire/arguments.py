@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from ludus.errors import ConfigError
+
+SECRET = ("token", "key", "secret", "password")
+"""Words in the name of an argument whose value is not told."""
 
 
 def parse_served(text: str) -> tuple[str, dict[str, Any]]:
@@ -33,6 +36,32 @@ def parse_served(text: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
+def format_served(name: str, arguments: Mapping[str, Any]) -> str:
+    """The inverse of `parse_served`.
+
+    >>> format_served("me/echo-v0", {"n": 2, "word": "a b", "digits": "12"})
+    'me/echo-v0?n=2&word=a%20b&digits=%2212%22'
+    >>> parse_served(_)
+    ('me/echo-v0', {'n': 2, 'word': 'a b', 'digits': '12'})
+    """
+    said = "&".join(f"{quote(key)}={_written(value)}" for key, value in arguments.items())
+    return f"{name}?{said}" if said else name
+
+
+def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that clients are told: plain data, and no secret by its name.
+
+    >>> told_arguments({"n": 2, "api_key": "abc", "model": object()})
+    {'n': 2}
+    """
+    plain = (str, int, float, bool, list, dict)
+    return {
+        name: value
+        for name, value in arguments.items()
+        if isinstance(value, plain) and not any(word in name.lower() for word in SECRET)
+    }
+
+
 def refuse_repeated(names: Iterable[str]) -> None:
     """Refuse two things under one name: a client could not say which it means.
 
@@ -45,6 +74,11 @@ def refuse_repeated(names: Iterable[str]) -> None:
                 f"{name!r} is named {count} times; one server offers one of a name: use two "
                 "ports, or register one under a name of its own"
             )
+
+
+def _written(value: Any) -> str:
+    plain = isinstance(value, str) and _literal(value) == value
+    return quote(value if plain else msgspec.json.encode(value).decode(), safe="")
 
 
 def _literal(text: str) -> Any:

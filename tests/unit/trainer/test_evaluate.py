@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from rich.console import Console
 from ludus.agent import Episode, Trajectory
 from ludus.agent.evaluation import first_tasks
 from ludus.envs import make_async
+from ludus.errors import ConfigError
 from ludus.estimates import mean_over_tasks
-from ludus.trainer.demo import ENV, TASKS
+from ludus.trainer.demo import ENV, TASKS, served
 from ludus.trainer.evaluate import Evaluation, held_out
 from ludus.trainer.progress import ProgressWatcher, numbers_line
 from ludus.trainer.rollout import open_source
 from ludus.verdict import Verdict
+from ludus.wire.arguments import parse_served
 
 
 async def opening(env: Any, task: Any) -> str:
@@ -26,7 +29,7 @@ async def opening(env: Any, task: Any) -> str:
 
 @pytest.mark.parametrize(
     "env",
-    [f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/maths-v0", "ludus/calls-v0"],
+    [f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/maths-v0", "ludus/calls-v0", "ludus/sql-v0"],
 )
 async def test_held_out_tasks_are_different_problems(env: str) -> None:
     source = open_source(env)
@@ -119,3 +122,17 @@ def test_a_step_without_a_reward_shows_none() -> None:
 
 def test_the_interval_of_one_task_is_unknown_in_a_table() -> None:
     assert mean_over_tasks([0.5]).cells() == ("0.500", "unknown from one task")
+
+
+async def test_a_run_is_known_by_what_is_really_served(tmp_path: Path) -> None:
+    async with served(f"{ENV}?{TASKS}", tmp_path / "server.log") as url:
+        plain = open_source(ENV, url=url)
+        named = await plain.named()
+        assert parse_served(named) == parse_served(f"{ENV}?{TASKS}")
+        again = open_source(named, url=url)  # as a run that goes on by its config.toml does
+        assert await again.named() == named
+        other = open_source(f"{ENV}?max_operations=3", url=url)
+        with pytest.raises(ConfigError, match=r"is served as '.*max_operations=2.*give the arg"):
+            await other.named()
+        for source in (plain, again, other):
+            await source.close()
