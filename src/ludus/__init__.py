@@ -1,5 +1,6 @@
 """Text environments, reward verifiers and a multi-turn RL trainer."""
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ _root = Path(__file__).resolve().parents[2]
 if all((_root / name).is_dir() for name in ("envs", "rewards", "agent", "trainer", "sandboxes")):
     __path__.insert(0, str(_root))
 
-from ludus import gymnasium_hook
+from ludus import gymnasium_hook, installed
 
 if TYPE_CHECKING:
     from ludus.envs import (
@@ -89,6 +90,7 @@ _exports = {
 
 
 gymnasium_hook.install()
+installed.warn_of_a_foreign_one(sys.path)
 
 
 def __dir__() -> list[str]:

@@ -115,9 +115,9 @@ class MissingExtra(LudusError, ImportError):
         """Name the extra to install.
 
         >>> str(MissingExtra.of("search", needed_for="ludus/search-v0"))
-        "ludus/search-v0 needs the extra 'search': pip install 'ludus[search]'"
+        "ludus/search-v0 needs the extra 'search': pip install 'ludus-rl[search]'"
         """
-        return cls(f"{needed_for} needs the extra {extra!r}: pip install 'ludus[{extra}]'")
+        return cls(f"{needed_for} needs the extra {extra!r}: pip install 'ludus-rl[{extra}]'")
 
 
 class InvalidAction(LudusError, TypeError):

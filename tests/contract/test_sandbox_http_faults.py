@@ -349,7 +349,7 @@ async def test_a_request_that_is_wrong_raises_and_is_not_sent_again() -> None:
         )
         assert isinstance(answers[0], Execution)
         assert isinstance(answers[1], ConfigError)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 60
 
 
 async def test_an_oversized_batch_is_sent_in_pieces_and_an_oversized_program_raises() -> None:

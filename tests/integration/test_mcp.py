@@ -164,8 +164,8 @@ async def test_a_megabyte_is_not_even_sent(server: McpServer) -> None:
 async def test_calls_run_at_the_same_time(server: McpServer) -> None:
     tools = await opened(server)
     started = time.monotonic()
-    await asyncio.gather(*[tools["wait"].call({"seconds": 1.0}) for _ in range(8)])
-    assert time.monotonic() - started < 6
+    await asyncio.gather(*[tools["wait"].call({"seconds": 4.0}) for _ in range(8)])
+    assert time.monotonic() - started < 24  # 32 one after the other
 
 
 async def test_kill_9_in_the_middle_of_a_call_costs_that_call_and_no_more(script: Path) -> None:

@@ -156,7 +156,7 @@ async def test_a_background_child_that_holds_stdout_does_not_delay_the_answer(
     started = time.monotonic()
     done = await sandbox.execute(code)
     assert done.stdout == "done\n"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25  # the child sleeps 30
 
 
 async def test_nothing_of_one_run_is_left_for_the_next(sandbox: SlotSandbox) -> None:

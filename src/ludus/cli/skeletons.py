@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ludus import __version__
+
 
 class Named(Protocol):
     """The names a skeleton is filled with."""
@@ -56,7 +58,7 @@ version = "0.1.0"
 description = "{what} for ludus."
 readme = "README.md"
 requires-python = ">=3.11"
-dependencies = ["ludus"]
+dependencies = ["ludus-rl>={__version__}"]
 
 [project.optional-dependencies]
 dev = ["pytest>=8"]

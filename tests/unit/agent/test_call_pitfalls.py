@@ -1,7 +1,8 @@
 """What models really write when they mean a call: each known way to read it wrong, by name."""
 
 import json
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -386,11 +387,12 @@ def test_a_call_is_found_wherever_prose_without_marks_surrounds_it(
     ],
 )  # fmt: skip
 @every
-def test_a_megabyte_of_any_mark_costs_seconds_at_most(one: ToolFormat, unit: str) -> None:
-    started = time.process_time()
-    read(one, unit * (1_000_000 // len(unit)))
-    read(one, f"<tool_call><function=search>{unit * (1_000_000 // len(unit))}", complete=False)
-    assert time.process_time() - started < 4
+def test_a_megabyte_of_any_mark_costs_seconds_at_most(
+    one: ToolFormat, unit: str, costs_at_most: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    with costs_at_most(400):
+        read(one, unit * (1_000_000 // len(unit)))
+        read(one, f"<tool_call><function=search>{unit * (1_000_000 // len(unit))}", complete=False)
 
 
 # --- tools by the server ------------------------------------------------------------------------

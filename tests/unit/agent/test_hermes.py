@@ -1,5 +1,6 @@
 import json
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import msgspec
 import pytest
@@ -138,10 +139,11 @@ def test_no_text_breaks_the_parser(parts: list[str]) -> None:
 @pytest.mark.parametrize(
     "unit", ["<tool_call>", "<tool_call>{</tool_call>", '<tool_call>{"name":"a"}']
 )
-def test_long_hostile_text_is_read_in_time(unit: str) -> None:
-    started = time.process_time()
-    hermes.parse(unit * 4000)
-    assert time.process_time() - started < 2.0
+def test_long_hostile_text_is_read_in_time(
+    unit: str, costs_at_most: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    with costs_at_most(200):
+        hermes.parse(unit * 4000)
 
 
 def test_an_unknown_format_names_the_near_miss() -> None:

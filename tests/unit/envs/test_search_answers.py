@@ -1,6 +1,7 @@
 """Short answers and tags: numbers by hand, and texts that policies write."""
 
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -102,13 +103,14 @@ def test_the_first_closed_tag_after_the_thoughts_is_the_action(
 
 
 @pytest.mark.parametrize("text", ["<answer>", "<search>", "</think>", "<information>", "<think>"])
-def test_a_megabyte_of_tags_is_read_in_less_than_a_second(text: str) -> None:
+def test_a_megabyte_of_tags_is_read_in_less_than_a_second(
+    text: str, costs_at_most: Callable[[int], AbstractContextManager[None]]
+) -> None:
     flood = text * (1_000_000 // len(text))
-    began = time.perf_counter()
-    assert read_answer(flood) is None
-    assert read_action(flood).name == ""
-    assert not is_well_formed(flood)
-    assert time.perf_counter() - began < 1.0
+    with costs_at_most(100):
+        assert read_answer(flood) is None
+        assert read_action(flood).name == ""
+        assert not is_well_formed(flood)
 
 
 def test_no_document_can_close_the_information_or_answer() -> None:

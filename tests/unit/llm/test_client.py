@@ -210,7 +210,7 @@ async def test_a_server_that_stays_down_is_given_up(model: Model) -> None:
     started = time.monotonic()
     with pytest.raises(ServerFault):
         await asked.complete([user("hi")])
-    assert time.monotonic() - started < 4.0
+    assert time.monotonic() - started < 60
     assert len(model.requests) > 2
 
 

@@ -1,0 +1,58 @@
+"""Whether another project's distribution stands where ours is.
+
+Our distribution is `ludus-rl`. A distribution named `ludus` on PyPI belongs to others and has a
+package `ludus` too: installed beside ours, one writes over the files of the other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+_INFO = re.compile(r"(?i)ludus-[^-]+\.(dist|egg)-info")
+_OURS = "Text environments, reward verifiers and a multi-turn RL trainer"
+"""How the summary of ours begins, also under the name it had before."""
+
+
+def foreign_distribution(folders: Iterable[str]) -> str:
+    """The folder that tells of another project's `ludus`; empty if there is none.
+
+    Args:
+        folders: of `sys.path`.
+    """
+    for folder in folders:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:  # a zip file, or a folder that is not there
+            continue
+        for name in filter(_INFO.fullmatch, names):
+            if not _is_ours(Path(folder, name)):
+                return str(Path(folder, name))
+    return ""
+
+
+def warn_of_a_foreign_one(folders: Iterable[str]) -> None:
+    """Warn if another project's `ludus` is installed too."""
+    found = foreign_distribution(folders)
+    if found:
+        warnings.warn(
+            f"the distribution 'ludus' ({found}) is another project's and shares the package name "
+            "with this one, which is 'ludus-rl'; their files may be mixed: run 'pip uninstall "
+            "ludus' and then 'pip install --force-reinstall --no-deps ludus-rl'",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _is_ours(info: Path) -> bool:
+    for name in ("METADATA", "PKG-INFO"):
+        try:
+            return f"Summary: {_OURS}" in (info / name).read_text(
+                encoding="utf-8", errors="replace"
+            )
+        except OSError:
+            continue
+    return True  # nothing is known of it
