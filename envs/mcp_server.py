@@ -27,7 +27,17 @@ from .protocol import Briefing
 from .server import EnvService
 from .sessions import SessionLimits
 from .tools import ToolSpec
-from .wire import Beginning, Create, Delete, Operation, Outcome, ResetReply, Step, StepReply
+from .wire import (
+    Beginning,
+    Create,
+    Delete,
+    Operation,
+    Reply,
+    ResetReply,
+    Step,
+    StepReply,
+    read_outcome,
+)
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -210,10 +220,10 @@ class McpEnv:
         why = self._ended.get(name) if isinstance(name, str) else None
         raise _Refused(why or f"no {EPISODE} named {str(name)[:80]!r}; {BEGIN} begins one")
 
-    async def _run(self, operation: Operation) -> Outcome:
+    async def _run(self, operation: Operation) -> Reply | Fault:
         """Shielded: a client that goes away does not cut an operation in two."""
         try:
-            return await asyncio.shield(self._service.sessions.begin(operation))
+            return read_outcome(await asyncio.shield(self._service.sessions.begin(operation)))
         except LudusError as error:
             return fault_of(error)
 

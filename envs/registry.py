@@ -115,7 +115,15 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
     Raises:
         ConfigError: it does not take these arguments, or one is of a wrong type.
     """
-    factory = find_env(env_id)
+    return construct(env_id, find_env(env_id), **arguments)
+
+
+def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
+    """Construct an environment, which is called `env_id`, of its class or function.
+
+    Raises:
+        ConfigError: it does not take these arguments, or one is of a wrong type.
+    """
     check_plain(env_id, factory, arguments)
     try:
         env = factory(**arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ludus.errors import UnknownTask
@@ -11,7 +12,7 @@ from ludus.wire.arguments import parse_served, told_arguments
 
 from .gym import is_async_env
 from .protocol import TextEnv
-from .registry import build_env
+from .registry import build_env, construct, find_env
 from .session import EnvSession
 from .tasks import SPLITS, TaskPage, TaskSet, page_of
 from .wire import EnvCard, TaskQuery
@@ -37,6 +38,8 @@ class ServedEnv:
         self.arguments = dict(arguments or {})
         self._factory = factory
         self.is_async = False
+        self.never_blocks = False
+        """What the environment itself says, with its arguments; known once it is loaded."""
         self.card: EnvCard | None = None
         self._task_sets: dict[str, TaskSet] = {}
 
@@ -50,9 +53,23 @@ class ServedEnv:
         env_id, arguments = parse_served(text)
         return cls(env_id, arguments)
 
+    @property
+    def declares_never_blocks(self) -> bool:
+        """Whether its class says that it never blocks; nothing is built to find out."""
+        target: object = self._factory or find_env(self.id)
+        while isinstance(target, partial):
+            target = target.func
+        return getattr(target, "never_blocks", False) is True
+
+    def portable(self) -> ServedEnv:
+        """The same where nothing is registered: it carries its class or function with it."""
+        factory = self._factory or partial(construct, self.id, find_env(self.id))
+        return ServedEnv(self.id, self.arguments, factory=factory)
+
     def load(self) -> None:
         """Build one to see that it works, and load its tasks. Blocks: call it off the loop."""
         env = self.build()
+        self.never_blocks = env.never_blocks
         self.is_async = is_async_env(env)
         for split in SPLITS:
             try:

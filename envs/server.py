@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
+from ludus.isolation import CrewLimits
 from ludus.wire.arguments import refuse_repeated
 from ludus.wire.faults import Fault, fault_of, status_of
-from ludus.wire.lanes import Lanes
+from ludus.wire.metrics import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
 from ludus.wire.strict import read_item
 
+from .seats import Home, OnLoop
 from .served import ServedEnv
 from .sessions import SessionLimits, Sessions
 from .tasks import TaskPage
@@ -42,6 +44,7 @@ from .wire import (
     StepReply,
     TaskQuery,
 )
+from .worker_seats import THREADS, InWorkers
 
 LOAD_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
@@ -59,7 +62,8 @@ class EnvService:
         envs: ids (`ludus/arithmetic-v0`, or with arguments `ludus/arithmetic-v0?max_operations=2`),
             or `ServedEnv`s.
         limits: bounds.
-        lanes: threads for plain-`def` environments.
+        workers: of the processes of each environment that does not declare `never_blocks`.
+        threads: of each process, for plain-`def` environments.
     """
 
     name = "envs"
@@ -69,12 +73,15 @@ class EnvService:
         envs: Iterable[str | ServedEnv],
         *,
         limits: SessionLimits | None = None,
-        lanes: int = 32,
+        workers: CrewLimits | None = None,
+        threads: int = THREADS,
     ) -> None:
         self.served = [env if isinstance(env, ServedEnv) else ServedEnv.parse(env) for env in envs]
         refuse_repeated(env.id for env in self.served)
         self.limits = limits or SessionLimits()
-        self._lanes = Lanes(lanes, name="ludus-envs")
+        self._workers = workers or CrewLimits()
+        self._threads = threads
+        self._homes: list[Home] = []
         self._instance = ""
         self._sessions: Sessions | None = None
 
@@ -116,34 +123,50 @@ class EnvService:
     async def start(self, context: Context) -> None:
         """Build one of each environment and load its tasks: what cannot work fails here."""
         self._instance = context.instance
-        await self._lanes.start()
-        self._sessions = Sessions(self.served, self.limits, self._lanes, context)
+        self._homes = [await self._home(env, context.metrics) for env in self.served]
+        self._sessions = Sessions(self._homes, self.limits, context)
         for env in self.served:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
-                await asyncio.to_thread(env.load)
             count = partial(self._count, env.id)
             context.metrics.watch("sessions", "Open sessions", count, env=env.id)
-        context.metrics.watch(
-            "abandoned_threads",
-            "Threads given up on because a step hung",
-            lambda: float(self._lanes.abandoned),
-        )
         await self._sessions.start()
+
+    async def _home(self, served: ServedEnv, metrics: ServerMetrics) -> Home:
+        """Load an environment where it is to be played."""
+        timeout_s = self.limits.step_timeout_s
+        if served.declares_never_blocks:
+            most = self._workers.max_reply_bytes
+            home: Home = OnLoop(served, timeout_s=timeout_s, max_bytes=most)
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                await home.start()
+            if served.never_blocks:
+                return home
+        home = InWorkers(
+            served,
+            limits=self._workers,
+            threads=self._threads,
+            timeout_s=timeout_s,
+            metrics=metrics,
+        )
+        await home.start()
+        return home
 
     async def stop(self) -> None:
         """Release every session."""
         if self._sessions is not None:
             await self._sessions.stop(STOP_TIMEOUT_S)
-        await self._lanes.stop()
+        await asyncio.gather(*(home.stop() for home in self._homes))
 
     def load(self) -> Load:
-        """Not ready for more once every session or the queue is taken."""
+        """Not ready for more once every session or the queue is taken, or where an environment has
+        no process.
+        """
         sessions, admission = self.sessions, self.sessions.admission
-        problem = ""
+        problems = [home.problem for home in self._homes if home.problem]
         if len(sessions) >= self.limits.max_sessions:
-            problem = f"all {self.limits.max_sessions} sessions are open"
+            problems.append(f"all {self.limits.max_sessions} sessions are open")
         elif admission.depth >= admission.limit:
-            problem = f"all {admission.limit} places of the queue are taken"
+            problems.append(f"all {admission.limit} places of the queue are taken")
+        problem = "; ".join(problems)
         return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
 
     # --- handlers -------------------------------------------------------------------------------
@@ -155,10 +178,10 @@ class EnvService:
 
     async def tasks(self, path: Path, query: TaskQuery) -> TaskPage:
         """`GET /v1/envs/{id}/tasks`."""
-        served = self.sessions.served.get(path["id"])
-        if served is None:
-            raise UnknownEnv.near(path["id"], self.sessions.served, hint="served here")
-        return await asyncio.to_thread(served.page, query)
+        home = self.sessions.homes.get(path["id"])
+        if home is None:
+            raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
+        return await home.page(query)
 
     async def create(self, path: Path, body: CreateBody) -> Outcome:
         """`POST /v1/envs/{id}/sessions`."""

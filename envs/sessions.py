@@ -15,12 +15,11 @@ import msgspec
 from ludus.errors import SequenceConflict, SessionGone, UnknownEnv
 from ludus.wire.admission import Admission
 from ludus.wire.faults import Fault, QueueFull, Refused
-from ludus.wire.lanes import Lanes
 from ludus.wire.routes import Context
 from ludus.wire.tasks import end_task
 
 from .hosting import HostedSession
-from .served import ServedEnv
+from .seats import Home
 from .wire import Create, Delete, Operation, Outcome, Play, Released, Reset, Step
 
 logger = logging.getLogger(__name__)
@@ -39,6 +38,10 @@ class Ended(StrEnum):
     """It reached the absolute lifetime."""
     TIMED_OUT = "timed_out"
     """A step took too long."""
+    LOST = "lost"
+    """Its worker process was lost: it crashed, was killed, or a step of another session in it took
+    too long.
+    """
 
 
 class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +53,9 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Resets and steps in flight; past it 429."""
     max_queue_per_env: int = 8192
     step_timeout_s: float = 60.0
-    """Of one reset or step, from when it starts to run; past it 504 and the session is released."""
+    """Of one reset or step, from when it starts to run; past it 504 and the session is released.
+    The worker process that it hangs in is killed, with the sessions in it.
+    """
     lease_s: float = 900.0
     """A session nobody uses for so long is released; any request about it renews the lease."""
     lifetime_s: float = 6 * 3600.0
@@ -62,20 +67,18 @@ class Sessions:
 
     def __init__(
         self,
-        served: Iterable[ServedEnv],
+        homes: Iterable[Home],
         limits: SessionLimits,
-        lanes: Lanes,
         context: Context,
     ) -> None:
-        self.served = {env.id: env for env in served}
+        self.homes = {home.served.id: home for home in homes}
         self.limits = limits
         self.admission = Admission(limits.max_queue, per_key=limits.max_queue_per_env)
         self.counts: Counter[str] = Counter()
-        self._lanes = lanes
         self._context = context
         self._metrics = context.metrics
         self._open: dict[str, HostedSession] = {}
-        self._gone: OrderedDict[str, Ended] = OrderedDict()
+        self._gone: OrderedDict[str, str] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._reaper: asyncio.Task[None] | None = None
 
@@ -124,8 +127,8 @@ class Sessions:
         return self._play(session, create, 0)
 
     def _make(self, create: Create) -> HostedSession:
-        if create.env not in self.served:
-            raise UnknownEnv.near(create.env, self.served, hint="served here")
+        if create.env not in self.homes:
+            raise UnknownEnv.near(create.env, self.homes, hint="served here")
         if create.session in self._gone:
             raise self._gone_error(create.session)
         if len(self._open) >= self.limits.max_sessions:
@@ -137,11 +140,9 @@ class Sessions:
             )
         session = HostedSession(
             create,
-            self.served[create.env],
-            self._lanes,
+            self.homes[create.env],
             instance=self._context.instance,
-            timeout_s=self.limits.step_timeout_s,
-            on_timeout=self._timed_out,
+            on_lost=self._lost,
         )
         self._open[create.session] = session
         self.counts[create.env] += 1
@@ -199,31 +200,29 @@ class Sessions:
         self._release(session, Ended.RELEASED)
         return Released(session=name, released=True)
 
-    def _timed_out(self, session: HostedSession) -> None:
-        # A thread that hangs in a plain environment closes it itself should it ever come back.
-        self._release(session, Ended.TIMED_OUT, close=session.served.is_async)
+    def _lost(self, session: HostedSession, why: str, is_late: bool) -> None:
+        self._release(session, Ended.TIMED_OUT if is_late else Ended.LOST, why=why)
 
     def _release(
         self,
         session: HostedSession,
         reason: Ended,
         *,
-        close: bool = True,
         tombstone: bool = True,
+        why: str = "",
     ) -> None:
-        """Forget a session. Its environment is closed meanwhile, unless its thread hangs in it."""
+        """Forget a session. Its environment is closed meanwhile."""
         if self._open.pop(session.name, None) is None:
             return
         self.counts[session.served.id] -= 1
         self._metrics.sessions_ended.labels(session.served.id, reason).inc()
         if tombstone:
-            self._bury(session.name, reason)
-        if close:
-            task = asyncio.create_task(session.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._bury(session.name, f"{reason}: {why}" if why else str(reason))
+        task = asyncio.create_task(session.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
-    def _bury(self, name: str, reason: Ended) -> None:
+    def _bury(self, name: str, reason: str) -> None:
         """Remember the name: a request that comes late must not bring the session back."""
         if len(name) > MAX_NAME:
             return

@@ -13,7 +13,7 @@ import msgspec
 
 from ludus.messages import Message, Observation
 from ludus.verdict import Verdict
-from ludus.wire.codec import Encoded
+from ludus.wire.codec import Encoded, decode
 from ludus.wire.faults import Fault
 
 from .protocol import Briefing
@@ -143,8 +143,17 @@ class Released(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 Reply = Created | ResetReply | StepReply | Released
+_REPLY: Any = Reply
 Outcome = Reply | Encoded | Fault
 """What became of an operation; `Encoded` is a `Reply` that is bytes already."""
+
+
+def read_outcome(outcome: Outcome) -> Reply | Fault:
+    """An outcome as a struct, for those who do not send it on."""
+    if isinstance(outcome, Encoded):
+        reply: Reply = decode(outcome.data, _REPLY, outcome.format)
+        return reply
+    return outcome
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

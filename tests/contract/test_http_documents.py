@@ -29,6 +29,7 @@ class Golden(TextEnv):
     system_prompt = "Say it."
     answer_format = "One word."
     max_turns = 4
+    never_blocks = True
     reset_options = {"level": int}  # noqa: RUF012 (a class attribute of the contract)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:

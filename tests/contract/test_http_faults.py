@@ -54,6 +54,7 @@ ENV = "test/ledger-v0"
 class Ledger(TextEnv):
     """Every action played is written down: the reward is how many."""
 
+    never_blocks = True  # so that it is played here, and the test reads the ledger
     played: list[str] = []  # noqa: RUF012 (the ledger all sessions share)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:

@@ -84,7 +84,7 @@ async def serving(
     limits: SessionLimits | None = None, token: str = "", score_timeout_s: float = 20, **kwargs: Any
 ) -> AsyncGenerator[aiohttp.ClientSession]:
     RELEASE.unlink(missing_ok=True)
-    envs = EnvService([ServedEnv(ENV, factory=Moody)], limits=limits, lanes=2)
+    envs = EnvService([ServedEnv(ENV, factory=Moody)], limits=limits, threads=2)
     judge = ScoreService(verifiers={"judge": Judge()}, timeout_s=score_timeout_s, max_queue=4)
     async with (
         HttpServer([envs, judge], token=token, **kwargs) as server,
@@ -291,8 +291,11 @@ async def test_one_bad_answer_does_not_spoil_its_batch(http: aiohttp.ClientSessi
         {"op": "step", "session": "a", "seq": 1, "action": "unsendable"},
         {"op": "step", "session": "b", "seq": 1, "action": "x"},
     ]
-    _, reply = await ask(http, "POST", "/v1/step_batch", {"items": items})
-    assert [item["status"] for item in reply["items"]] == [500, 200]
+    statuses = [202, 202]
+    while 202 in statuses:  # what still runs is asked for again
+        _, reply = await ask(http, "POST", "/v1/step_batch", {"items": items})
+        statuses = [item["status"] for item in reply["items"]]
+    assert statuses == [500, 200]
 
 
 async def test_plain_methods_run_on_one_thread_of_a_session_and_never_on_the_loop(
@@ -315,11 +318,12 @@ async def test_a_step_that_takes_too_long_is_504_and_releases_the_session() -> N
         assert (status, reply["error"]["code"]) == (504, "step_timeout")
         assert "reward" not in reply
         assert (await step(http, "a", "x", 2))[0] == 410
-        for name in "bcdefgh":  # the lane of the hung thread serves others again
+        for name in "bcdefgh":  # other processes serve on
             await create(http, name)
             assert (await step(http, name, "x"))[0] == 200
         async with http.get("/metrics") as metrics:
-            assert "ludus_abandoned_threads 1.0" in await metrics.text()
+            text = await metrics.text()
+        assert f'ludus_worker_losses_total{{reason="late",served="{ENV}"}} 1.0' in text
 
 
 async def test_too_many_sessions_are_429_with_when_to_come_back() -> None:

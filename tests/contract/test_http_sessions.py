@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
+import tempfile
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,10 +23,38 @@ from ludus.wire.server import HttpServer
 ENV = "test/counter-v0"
 
 
+class Flag:
+    """Something that tests and environments, in whichever process, tell each other by a file."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(tempfile.gettempdir()) / f"ludus-{name}-{os.getpid()}"
+
+    def set(self) -> None:
+        """Set it; it also counts how often."""
+        with self.path.open("a") as file:
+            file.write("x")
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def times(self) -> int:
+        """How often it was set."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is set; whether it was in time."""
+        deadline = time.monotonic() + timeout_s
+        while not self.times and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return bool(self.times)
+
+
+CLOSED, OPENED, STEPS = Flag("closed"), Flag("opened"), Flag("steps")
+
+
 class Counter(TextEnv):
     """Says how many steps were played; the reward is the same number."""
-
-    closed = threading.Event()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.count = 0
@@ -34,7 +65,7 @@ class Counter(TextEnv):
         return f"{action} {self.count}", float(self.count), self.count == 9, False, {}
 
     def close(self) -> None:
-        Counter.closed.set()
+        CLOSED.set()
 
 
 class Api:
@@ -132,7 +163,7 @@ async def test_a_name_taken_by_another_request_is_409(api: Api) -> None:
 
 
 async def test_delete_is_idempotent_and_releases_the_environment(api: Api) -> None:
-    Counter.closed.clear()
+    CLOSED.clear()
     await api.create("a")
     assert await api("DELETE", "/v1/sessions/a") == (
         200,
@@ -142,7 +173,7 @@ async def test_delete_is_idempotent_and_releases_the_environment(api: Api) -> No
         200,
         {"kind": "released", "session": "a", "released": False},
     )
-    assert await asyncio.to_thread(Counter.closed.wait, 5)
+    assert await asyncio.to_thread(CLOSED.wait, 5)
 
 
 async def test_a_released_session_is_410_and_its_name_stays_taken(api: Api) -> None:
@@ -253,26 +284,25 @@ async def test_no_session_outlives_the_absolute_lifetime() -> None:
 class Gate(TextEnv):
     """A step waits until the test opens the gate."""
 
-    opened = threading.Event()
-    steps = 0
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return "", {}
 
     def step(self, action: str) -> Any:
-        Gate.steps += 1
-        Gate.opened.wait(10)
+        STEPS.set()
+        OPENED.wait(10)
         return "", 1.0, False, False, {}
 
 
 @pytest.fixture
 async def gated() -> AsyncIterator[Api]:
-    Gate.opened.clear()
-    Gate.steps = 0
+    OPENED.clear()
+    STEPS.clear()
     served = EnvService([ServedEnv(ENV, factory=Gate)], limits=SessionLimits(step_timeout_s=20))
     async with HttpServer([served]) as server, aiohttp.ClientSession(server.url) as http:
         yield Api(http)
-        Gate.opened.set()
+        OPENED.set()
+    OPENED.clear()
+    STEPS.clear()
 
 
 async def test_an_operation_sent_again_while_it_runs_joins_it(gated: Api) -> None:
@@ -282,9 +312,9 @@ async def test_an_operation_sent_again_while_it_runs_joins_it(gated: Api) -> Non
     second = asyncio.create_task(gated.step("a", 1, "x"))
     await asyncio.sleep(0.1)
     assert (await gated.step("a", 2, "x"))[0] == 409  # seq 1 is still running
-    Gate.opened.set()
+    OPENED.set()
     assert await first == await second
-    assert Gate.steps == 1
+    assert STEPS.times == 1
 
 
 async def test_a_batch_does_not_wait_for_its_slowest_item(gated: Api) -> None:
@@ -294,10 +324,10 @@ async def test_a_batch_does_not_wait_for_its_slowest_item(gated: Api) -> None:
     async with asyncio.timeout(3):
         _, reply = await gated("POST", "/v1/step_batch", {"items": [step, quick]})
     assert [item["status"] for item in reply["items"]] == [202, 200]
-    Gate.opened.set()
+    OPENED.set()
     _, reply = await gated("POST", "/v1/step_batch", {"items": [step]})
     assert [item["status"] for item in reply["items"]] == [200]
-    assert Gate.steps == 1
+    assert STEPS.times == 1
 
 
 async def test_a_client_that_disconnects_leaves_the_step_to_be_joined(gated: Api) -> None:
@@ -305,9 +335,9 @@ async def test_a_client_that_disconnects_leaves_the_step_to_be_joined(gated: Api
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await gated.step("a", 1, "x")
-    Gate.opened.set()
+    OPENED.set()
     assert (await gated.step("a", 1, "x"))[1]["reward"] == 1.0
-    assert Gate.steps == 1
+    assert STEPS.times == 1
 
 
 async def test_a_release_while_a_step_runs_answers_its_waiters_and_closes_after_it(
@@ -317,6 +347,6 @@ async def test_a_release_while_a_step_runs_answers_its_waiters_and_closes_after_
     running = asyncio.create_task(gated.step("a", 1, "x"))
     await asyncio.sleep(0.1)
     assert (await gated("DELETE", "/v1/sessions/a"))[1]["released"] is True
-    Gate.opened.set()
+    OPENED.set()
     assert (await running)[0] == 200
     assert (await gated.step("a", 2, "x"))[0] == 410

@@ -17,6 +17,7 @@ import tyro
 from ludus.envs.registry import env_ids
 from ludus.envs.server import EnvService
 from ludus.envs.sessions import SessionLimits
+from ludus.envs.worker_seats import THREADS
 from ludus.errors import ConfigError
 from ludus.isolation import CrewLimits
 from ludus.rewards import verifier_names
@@ -67,8 +68,11 @@ class Options:
     """A session nobody uses for so long is released."""
     lifetime_s: float = SessionLimits().lifetime_s
     """No session lives longer."""
-    threads: int = 32
-    """For environments whose methods are plain `def`; a session always runs on the same one."""
+    processes_per_env: int = CrewLimits().processes
+    """Worker processes, at most, of each environment that does not declare `never_blocks`. Sessions
+    spread over them; those of one process are lost together if it dies or a step in it hangs."""
+    threads: int = THREADS
+    """Of one such process, for methods that are plain `def`; a session always runs on the same."""
     processes_per_verifier: int = CrewLimits().processes
     """Worker processes, at most, of each verifier that does not declare `never_blocks`."""
     worker_memory_mb: int = CrewLimits().memory_bytes >> 20
@@ -136,7 +140,14 @@ def build_server(options: Options) -> HttpServer:
             lease_s=options.lease_s,
             lifetime_s=options.lifetime_s,
         )
-        services.append(EnvService(envs, limits=limits, lanes=options.threads))
+        services.append(
+            EnvService(
+                envs,
+                limits=limits,
+                workers=_workers(options, options.processes_per_env),
+                threads=options.threads,
+            )
+        )
     if verifiers:
         services.append(
             ScoreService(
@@ -203,7 +214,13 @@ def _check(options: Options) -> None:
     last = options.port + options.workers - 1
     if options.port < 0 or last > 65535:
         raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")
-    for name in ("max_sessions", "max_queue", "threads", "processes_per_verifier"):
+    for name in (
+        "max_sessions",
+        "max_queue",
+        "threads",
+        "processes_per_env",
+        "processes_per_verifier",
+    ):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):

@@ -28,7 +28,7 @@ START_TIMEOUT_S = 120.0
 LOAD_TIMEOUT_S = 600.0
 CONTROL_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
-PRELOADED = ("ludus.envs", "ludus.rewards.worker")
+PRELOADED = ("ludus.envs.worker", "ludus.rewards.worker")
 """Modules of ludus that templates need, imported once in the fork server."""
 
 

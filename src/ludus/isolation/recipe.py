@@ -76,7 +76,8 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
 def _is_found(module: ModuleType) -> bool:
     """Whether a fresh interpreter with our `sys.path` would import the same file by this name."""
     file = getattr(module, "__file__", None)
-    if module.__name__ == "__main__" or module.__name__ in sys.builtin_module_names:
+    top, _, _ = module.__name__.partition(".")
+    if top == "__main__" or top in sys.stdlib_module_names:
         return True  # cloudpickle knows what to do
     parent, _, _ = module.__name__.rpartition(".")
     path = None

@@ -6,6 +6,7 @@ Structs are validated here, once. What cannot be read is told apart: bytes that 
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -22,6 +23,12 @@ class Format(StrEnum):
 
     JSON = "application/json"
     MSGPACK = "application/msgpack"
+
+
+asked_format: ContextVar[Format] = ContextVar("ludus_asked_format", default=Format.MSGPACK)
+"""The format that the reply to the request at hand will have, so that whoever makes a large one can
+encode it once.
+"""
 
 
 class Encoded:

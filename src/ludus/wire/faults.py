@@ -97,6 +97,7 @@ CODES: dict[str, Code] = {
     "contract_broken": Code(500, CheckFailed),
     "internal": Code(500, ServerFault),
     "missing_extra": Code(501, MissingExtra),
+    "worker_lost": Code(503, ServerFault, retryable=True),
     "stopping": Code(503, ServerFault, retryable=True),
     "sandbox_failed": Code(503, ServerFault, retryable=True),
     "step_timeout": Code(504, RequestTimeout),

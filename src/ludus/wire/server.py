@@ -31,7 +31,7 @@ from ludus.secret import Secret
 from .address import BACKLOG, is_loopback, listen
 from .bodies import Bytes, Held, discard_body, read_body
 from .chaos import Chaos
-from .codec import Format, convert, decode, encode
+from .codec import Format, asked_format, convert, decode, encode
 from .door import MAX_CONNECTIONS, STRANGER_S, Door
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .in_flight import InFlight
@@ -260,6 +260,7 @@ class HttpServer:
         try:
             self._admit(request)
             format = reply_format(request)
+            asked_format.set(format)
             if await self._chaos.before(self._struck):
                 return cut(request)
             payload = await self._payload(route, request, held)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +27,38 @@ from ludus.wire.server import HttpServer
 ENV = "test/mixed-v0"
 
 
+class Flag:
+    """Something that tests and environments, in whichever process, tell each other by a file."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(tempfile.gettempdir()) / f"ludus-{name}-{os.getpid()}"
+
+    def set(self) -> None:
+        """Set it; it also counts how often."""
+        with self.path.open("a") as file:
+            file.write("x")
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def times(self) -> int:
+        """How often it was set."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is set; whether it was in time."""
+        deadline = time.monotonic() + timeout_s
+        while not self.times and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return bool(self.times)
+
+
+CLOSED = Flag("closed-mixed")
+
+
 class Mixed(TextEnv):
     """An async step, everything else plain; tells which thread it was called on."""
-
-    closed = threading.Event()
 
     def __init__(self) -> None:
         self.built_on = threading.get_ident()
@@ -66,7 +97,7 @@ class Mixed(TextEnv):
         return str(threading.get_ident())
 
     def close(self) -> None:
-        Mixed.closed.set()
+        CLOSED.set()
 
 
 @asynccontextmanager
@@ -80,25 +111,25 @@ async def test_plain_methods_and_tools_run_on_one_lane_and_async_ones_on_the_loo
     async with playing() as session:
         _, info = await session.reset(seed=0)
         lane = info["reset_on"]
-        assert lane == info["built_on"] != threading.get_ident()
-        assert (await session.step("x"))[4]["step_on"] == threading.get_ident()
+        loop = (await session.step("x"))[4]["step_on"]
+        assert lane == info["built_on"] != loop
         calls = [ToolCall(name="where"), ToolCall(name="where_async")]
         observation = (await session.step(assistant("", calls)))[0]
         assert not isinstance(observation, str)
-        assert [message.text for message in observation] == [str(lane), str(threading.get_ident())]
+        assert [message.text for message in observation] == [str(lane), str(loop)]
 
 
 async def test_the_environment_is_closed_when_its_session_is_released() -> None:
-    Mixed.closed.clear()
+    CLOSED.clear()
     async with playing() as session:
         await session.reset(seed=0)
         await session.close()
-        assert await asyncio.to_thread(Mixed.closed.wait, 5)
+        assert await asyncio.to_thread(CLOSED.wait, 5)
 
 
 @pytest.mark.parametrize("action", ["slow", "stubborn"])
 async def test_an_async_step_over_time_is_told_and_the_session_released(action: str) -> None:
-    Mixed.closed.clear()
+    CLOSED.clear()
     async with playing(step_timeout_s=0.2) as session:
         await session.reset(seed=0)
         started = time.monotonic()
@@ -107,7 +138,7 @@ async def test_an_async_step_over_time_is_told_and_the_session_released(action: 
         assert time.monotonic() - started < 2
         with pytest.raises(SessionGone):
             await session.step("x")
-        assert await asyncio.to_thread(Mixed.closed.wait, 5)
+        assert await asyncio.to_thread(CLOSED.wait, 5)
 
 
 @pytest.mark.parametrize("action", ["cancel", "exit"])
