@@ -203,7 +203,7 @@ class WorkerSeat:
         return future
 
     async def close(self) -> None:
-        """Close the environment, after a plain operation that still runs; an async one is given up."""
+        """Close the environment, after what is running there; an async operation is given up."""
         if self._home.is_async and self._playing is not None:  # a plain one cannot be given up
             future, seq = self._playing
             if not future.done():

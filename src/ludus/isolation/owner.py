@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -174,12 +175,16 @@ class Template:
     @property
     def alive(self) -> bool:
         """Whether it still runs, as far as can be seen from here."""
+        if not self._lock.acquire(blocking=False):
+            return True  # somebody is talking with it, and will see
         try:
-            return bool(self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return True
-        except OSError:
+            poll = select.poll()
+            poll.register(self._control, select.POLLIN)
+            return not poll.poll(0)  # it says nothing that was not asked for: this is its end
+        except (OSError, ValueError):
             return False
+        finally:
+            self._lock.release()
 
     def fork(self) -> Forked:
         """A fresh worker.
