@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ludus.isolation import Answer
-from ludus.wire.codec import Format, decode, encode
+from ludus.wire.codec import Format, encode
 from ludus.wire.faults import Fault
 
 from .gym import run_sync
@@ -37,6 +37,15 @@ class PlayCall(msgspec.Struct, frozen=True):
     seq: int
     instance: str
     format: Format
+
+
+READ = {
+    Format.MSGPACK: msgspec.msgpack.Decoder(PlayCall),
+    Format.JSON: msgspec.json.Decoder(PlayCall),
+}
+"""Made once, on one thread: two threads that make a decoder of the same struct at a time can crash
+the interpreter.
+"""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -84,7 +93,7 @@ class EnvPart:
             work = self._close(body.decode())
         else:
             format = Format.JSON if tag & AS_JSON else Format.MSGPACK
-            work = self._play(decode(body, PlayCall, format), lane)
+            work = self._play(READ[format].decode(body), lane)
         return work if self.is_async else run_sync(work)
 
     def _page(self, body: bytes) -> Answer:

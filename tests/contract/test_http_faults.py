@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -51,11 +52,17 @@ from ludus.wire.server import HttpServer
 ENV = "test/ledger-v0"
 
 
+PLAYED = Path(tempfile.gettempdir()) / f"ludus-played-{os.getpid()}"
+"""The ledger that all sessions share, in whichever process they are played."""
+
+
+def played() -> list[str]:
+    """The actions in the ledger."""
+    return PLAYED.read_text().splitlines() if PLAYED.exists() else []
+
+
 class Ledger(TextEnv):
     """Every action played is written down: the reward is how many."""
-
-    never_blocks = True  # so that it is played here, and the test reads the ledger
-    played: list[str] = []  # noqa: RUF012 (the ledger all sessions share)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.count = 0
@@ -68,14 +75,15 @@ class Ledger(TextEnv):
             time.sleep(0.5)
         if isinstance(action, Message):
             return [action], 0.0, False, False, {"bytes": len(action.images[0].data)}
-        Ledger.played.append(action)
+        with PLAYED.open("a") as ledger:
+            ledger.write(f"{action}\n")
         self.count += 1
         return action, float(self.count), self.count == 40, False, {"verdicts": [1, 2]}
 
 
 @asynccontextmanager
 async def serving(limits: SessionLimits | None = None, **kwargs: Any) -> AsyncGenerator[HttpServer]:
-    Ledger.played.clear()
+    PLAYED.unlink(missing_ok=True)
     envs = EnvService([ServedEnv(ENV, factory=Ledger)], limits=limits)
     async with HttpServer([envs, ScoreService(["exact"])], **kwargs) as server:
         yield server
@@ -161,7 +169,7 @@ async def test_lost_replies_are_asked_for_again_and_no_action_is_played_twice(st
         rewards = [(await session.step(f"a{i}"))[1] for i in range(30)]
         assert proxy.lost >= 10
         assert rewards == [float(i + 1) for i in range(30)]
-        assert Ledger.played == [f"a{i}" for i in range(30)]
+        assert played() == [f"a{i}" for i in range(30)]
 
 
 async def test_under_chaos_64_sessions_play_exactly_what_they_would_without() -> None:
@@ -175,7 +183,7 @@ async def test_under_chaos_64_sessions_play_exactly_what_they_would_without() ->
 
         rewards = await asyncio.gather(*(play(s, i) for i, s in enumerate(sessions)))
         assert rewards == [[float(turn + 1) for turn in range(8)]] * 64
-        assert len(Ledger.played) == len(set(Ledger.played)) == 64 * 8
+        assert len(played()) == len(set(played())) == 64 * 8
         assert client.traffic.retries > 0
         await asyncio.gather(*(session.close() for session in sessions))
 
