@@ -67,7 +67,8 @@ class TextEnv(ABC):
     """
     never_blocks: bool = False
     """Whether reset, step and every tool return within about a millisecond, whatever the action.
-    They are then called on the event loop; otherwise plain methods run on threads of their own.
+    A server then calls them in its own process, on the event loop; all others are played in worker
+    processes, which can be ended.
     """
     most_calls: int | None = None
     """Calls of one turn that are run, the first ones; the others are answered and not run. None

@@ -47,9 +47,9 @@ class Sample(
 class Verifier(Protocol):
     """Scores one answer. Blocking work belongs in a pool, never in an `async def score`.
 
-    A server runs a plain `def score` on threads of its own. One whose time is bounded by
+    A server calls it in worker processes, which it ends if they hang. One whose time is bounded by
     construction to about a millisecond may say so by an attribute `never_blocks = True` and is
-    called without that detour.
+    called in the server's own process.
     """
 
     def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
