@@ -179,6 +179,8 @@ class Crew:
             if self._template is not None and self._template is not lost:
                 return self._template
             loop = asyncio.get_running_loop()
+            if self._template is not None:
+                await loop.run_in_executor(controls, self._template.close)
             try:
                 self._template = template = await loop.run_in_executor(controls, self._load)
             except Exception as error:
