@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from types import CodeType, ModuleType
 
-from . import failures, needs, one_core, peer, proxies, wire
+from . import failures, needs, one_core, peer, proxies, rare_values, wire
 from .idiom_words import WORDS
 from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass
 from .tests_line import Job, TestsLine, UnusableTests
@@ -276,9 +276,22 @@ class Bench(TestsLine):
 
                 problem = run_cases(self.names, self._cases)
         except BaseException as error:
+            self.check_error(error)
             self._check_modules(error)
             return self.problem() or describe(error)
         return self.problem() or problem
+
+    def check_error(self, error: BaseException) -> None:
+        """A test that used a method of a named tuple, which stayed with the solution.
+
+        Raises:
+            UnusableTests: that is so.
+        """
+        if isinstance(error, AttributeError) and error.name in rare_values.left_behind(error.obj):
+            raise UnusableTests(
+                f"the tests cannot be judged: they call {error.name} of a named tuple of the "
+                "solution, whose methods do not cross"
+            )
 
     def _check_modules(self, error: BaseException) -> None:
         """A test that lacks a module failed by itself.

@@ -233,12 +233,11 @@ class Interface:
                 objects |= self._asked_for(node, everywhere)
         plain = PLAIN_ATTRIBUTES | (ARRAY_ATTRIBUTES if self._uses_arrays() else frozenset())
         objects |= {name for name, found in uses.items() if found - plain}
-        objects |= {
+        like = {
             self._compares_its_like(node) for node in self._nodes if isinstance(node, ast.Compare)
         }
-        self._decide(
-            objects - {"", self._function} | (objects & {self._function} & set(uses)), uses
-        )
+        objects |= like - self._compared()
+        self._decide(objects - {"", self._function} | (objects & {self._function} & set(uses)))
         self.attributes |= everywhere - plain
         for name in self._shown:
             self.attributes |= uses.get(name, set())
@@ -273,13 +272,13 @@ class Interface:
     def _uses_arrays(self) -> bool:
         return not self.bound.isdisjoint(("np", "numpy"))
 
-    def _decide(self, objects: set[str], uses: Mapping[str, set[str]]) -> None:
+    def _decide(self, objects: set[str]) -> None:
         names = self.names
         shown = names & objects
         self.makers |= shown
         self.classes |= shown
         self._shown = shown | self.makers
-        against = self._compared() | set(uses)  # what has attributes of plain values alone
+        against = self._compared()
         for name in names - objects - against - {self._function}:
             if name[:1].isupper():
                 self.classes.add(name)

@@ -50,6 +50,14 @@ class _Results:
         given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         return run_async(pyfuncitem.obj, given) or None
 
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        """Look at what a test raised before it is turned into text."""
+        if call.excinfo is not None:
+            try:
+                self._bench.check_error(call.excinfo.value)
+            except UnusableTests as error:
+                self.unusable = str(error)
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         try:
             wrong = self._bench.problem() if report.when != "teardown" else ""

@@ -18,6 +18,7 @@ from typing import Any
 from . import failures
 
 _MOST_FIELDS = 64
+_LACKS = "_ludus_lacks"
 
 own_names: Mapping[str, object] = {}
 """The names of the module whose classes are meant, on the solution's side."""
@@ -114,6 +115,25 @@ def fields_of(item: object) -> list[str] | None:
     return names if plain and not any(name.startswith("_") for name in names) else None
 
 
+def titled(item: object) -> str:
+    """The name of a named tuple's class, and of the methods it has of its own, which do not come
+    along.
+    """
+    kind = type(item)
+    own = [
+        name
+        for name, held in vars(kind).items()
+        if callable(held) and name[0] != "_" and name not in dir(tuple)
+    ]
+    return " ".join([kind.__name__, *own[:_MOST_FIELDS]])
+
+
+def left_behind(item: object) -> tuple[str, ...]:
+    """The methods that a rebuilt named tuple lacks."""
+    lacks = getattr(type(item), _LACKS, ())
+    return lacks if type(lacks) is tuple else ()
+
+
 def _path(kind: str) -> Callable[[str], object]:
     def build(text: str) -> object:
         import pathlib
@@ -189,12 +209,15 @@ def _named_tuple(parts: list[object]) -> object:
     if type(name) is not str or type(fields) is not str:
         raise TypeError("a named tuple without names")
     check_attributes(values)
+    name, *methods = name.split(" ")
     own: Any = own_names.get(name)
     if isinstance(own, type) and issubclass(own, tuple):
         kind: Any = own
     else:
         if (name, fields) not in _KINDS:
-            _KINDS[name, fields] = collections.namedtuple(name, fields)  # pyright: ignore
+            made: Any = collections.namedtuple(name, fields)  # pyright: ignore
+            setattr(made, _LACKS, tuple(methods))
+            _KINDS[name, fields] = made
         kind = _KINDS[name, fields]
     return kind(*values)
 

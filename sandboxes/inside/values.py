@@ -131,7 +131,7 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
         return rare_values.member_parts(item)
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         if fields := rare_values.fields_of(item):
-            return "N", [type(item).__name__, " ".join(fields), *tuple.__iter__(item)]
+            return "N", [rare_values.titled(item), " ".join(fields), *tuple.__iter__(item)]
         return None
     for kind, tag in TAGS.items():
         if isinstance(item, kind):
