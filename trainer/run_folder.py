@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 import torch
@@ -140,9 +140,10 @@ def _referring(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _reference(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _referring(cast("Mapping[str, Any]", value))
+        return _referring(value)
     if isinstance(value, list):
-        return [_reference("", one) for one in cast("list[Any]", value)]
+        items: list[Any] = value
+        return [_reference("", one) for one in items]
     given = name in VARIABLES and value and not Secret(value).reference
     return f"env:{VARIABLES[name]}" if given else value
 

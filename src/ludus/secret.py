@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from .errors import ConfigError
 
@@ -116,8 +116,9 @@ def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
     """
     for name, value in table.items():
         where = f"{path}{name}"
-        for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
+        values: list[Any] = value if isinstance(value, list) else [value]
+        for one in values:
             if isinstance(one, str):
                 refuse_credentials(f"setting {where!r}", one)
             elif isinstance(one, Mapping):
-                refuse_credentials_in(cast("Mapping[str, Any]", one), f"{where}.")
+                refuse_credentials_in(one, f"{where}.")

@@ -66,9 +66,10 @@ class Door:
         if len(self) >= self._max and not self._turn_one_away():
             self.turned_away += 1
             return _Full()
-        connection = self._make()
+        connection: Any = self._make()
         self._strangers[connection] = time.monotonic()
-        return connection
+        protocol: asyncio.BaseProtocol = connection
+        return protocol
 
     def vouch(self, connection: Any) -> None:
         """A request on `connection` has shown the token."""

@@ -37,7 +37,7 @@ def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) 
         if error.code == "invalid" and check is not None:
             check(decode(data, object, format), "$")  # says more of an unknown field
         raise
-    if check is not None and any(word in data for word in _open_words(as_type)):
+    if check is not None and may_hold_more(data, as_type):
         check(decode(data, object, format), "$")
     return decoded
 
@@ -72,9 +72,13 @@ def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
     return convert(item, as_type, strict=strict)
 
 
-@cache
 def checker(as_type: Any) -> Check | None:
     """What finds unknown fields in a plain value of `as_type`; None where there can be none."""
+    return _checker(as_type)
+
+
+@cache
+def _checker(as_type: Any) -> Check | None:
     return _check_of(inspect.type_info(as_type))
 
 
