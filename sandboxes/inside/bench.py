@@ -123,7 +123,10 @@ class Bench(TestsLine):
     def _marked(self) -> list[CodeType]:
         """The tests with the places marked where objects under test are meant."""
         from . import rewriting
+        from .idioms import examine
 
+        if problem := examine(self.trees(), self.interface).problem:
+            raise UnusableTests(f"the tests cannot be judged: they {problem}")
         self.mark(self.names)
         trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
         return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]

@@ -158,7 +158,9 @@ class _Reader:
             return any(map(self._is_inside, self._interface.given(node.id)))
         if isinstance(node, ast.Call):
             return isinstance(node.func, ast.Attribute) and self._is_inside(node.func)
-        return isinstance(node, ast.Attribute) and self._interface.is_object(node.value)
+        if not isinstance(node, ast.Attribute):
+            return False
+        return self._interface.is_object(node.value) or self._is_inside(node.value)
 
     def _of_error(self, called: ast.expr) -> str:
         """Methods of an exception of the solution's own do not come along."""
