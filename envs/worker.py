@@ -39,7 +39,7 @@ class PlayCall(msgspec.Struct, frozen=True):
     format: Format
 
 
-READ = {
+READ: dict[Format, Any] = {
     Format.MSGPACK: msgspec.msgpack.Decoder(PlayCall),
     Format.JSON: msgspec.json.Decoder(PlayCall),
 }

@@ -112,6 +112,7 @@ class LedgerRelay(TextEnv):
         demo: how the demonstrator sums up: clean, noisy, recency or wordy.
     """
 
+    never_blocks = True  # but for courses so long that drawing one takes more: see __init__
     system_prompt = PROMPTS[Tier.COPY]
     answer_format = ""
 
