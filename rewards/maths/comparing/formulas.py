@@ -23,7 +23,8 @@ MAX_LENGTH = 200
 
 
 def formula(text: str) -> str | None:
-    r"""A formula or an equation of chemistry in one spelling; None for anything else.
+    r"""A formula or an equation of chemistry in one spelling; None for anything else,
+    also for a single capital, which is a choice or a name.
 
     >>> formula(r"\mathrm{H}_2\mathrm{SO}_4"), formula("H2SO4"), formula("x_2")
     ('H2SO4', 'H2SO4', None)
@@ -32,7 +33,8 @@ def formula(text: str) -> str | None:
         return None
     text = _EQUILIBRIUM.sub("<=>", _ARROWS.sub("->", text)).replace("\\cdot", ".")
     text = _LAST_CHARGE.sub(r"^\1", _MARKUP.sub("", text))
-    return text if _FORMULA.fullmatch(text) else None
+    alone = re.fullmatch(r"[(\[]*[A-Z][)\]]*", text)
+    return text if alone is None and _FORMULA.fullmatch(text) else None
 
 
 def same_formula(gold: str, answer: str) -> bool:
