@@ -66,7 +66,9 @@ def whole(body: str) -> Candidate | None:
 
 
 _ALL_OR_NONE = re.compile(
-    rf"\b(?:all|none|any|each|both|every) of\b|{DENIAL.pattern}", re.IGNORECASE
+    rf"\b(?:all|none|any|each|both|every) of\b|\b(?:possible|possibilities|candidates)\b"
+    rf"|{DENIAL.pattern}",
+    re.IGNORECASE,
 )
 
 
@@ -140,7 +142,8 @@ _PICKED = re.compile(
 )
 _NOT_PICKED = re.compile(
     r"(?:n't|\bnot|\bnever)\s+(?:\w+\s+)?$|\b(?:or|nor|and|neither)\s+$|\b(?:if|whether)\b[^,]*$"
-    r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,]*$",
+    r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
+    r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$",
     re.IGNORECASE,
 )
 _UNPICKED = re.compile(

@@ -56,7 +56,9 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     numbers = [
         one
         for one in list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
-        if not denied(body, start, end, *one.span()) and not labels(body, one.start())
+        if not denied(body, start, end, *one.span())
+        and not labels(body, one.start())
+        and body[one.end() : one.end() + 1] != "?"
     ]
     while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
         numbers.pop()

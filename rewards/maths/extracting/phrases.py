@@ -165,7 +165,7 @@ LANGUAGES: tuple[Language, ...] = (
         anchors=("答", "结果", "結果", "选", "選", "正确选项"),
         answer=r"答案|答(?=[:：])|正确选项|(?:故|应|應|所以|因此)?[选選]择?擇?(?=\s*:?\s*\(?[A-J](?![a-z]))",
         result=r"结果|結果",
-        complement=r"(?:就|应|應|应该|應該|便|即)?",
+        complement=r"(?:就|应该|應該|应|應|便|即)?",
         link=r"(?:[*_】\]]*\s*(?:是|为|為|等于|等於|即|选|選|:|=|→)?\s*:?)",
         behind=r"",
     ),
@@ -212,7 +212,8 @@ DENIED_BEHIND = re.compile(
 SUPPOSED = re.compile(
     r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
     r"|si|wenn"
-    r"|falls|если|examples?|e\.g\.|for instance|doubt|wrong to \w+)|假设|如果|若|もし"
+    r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt|wrong to \w+)"
+    r"|假设|如果|若|もし"
     r"|\bnot (?:say|think"
     r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que"
     r"|\s+da(?:ß|ss)"
@@ -297,7 +298,8 @@ CONCLUDES = re.compile(
 )
 """A closing sentence that concludes."""
 GIVES = re.compile(
-    r"\b(?:so|therefore|thus|hence|gives?|leaves|it'?s|it is|makes|equals|get|have|is"
+    r"\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
+    r"|equals|get|have|is"
     r"|are)\b",
     re.IGNORECASE,
 )
@@ -319,7 +321,8 @@ REASON = re.compile(
     r"[,;]\s{1,3}(?:I|we|you|they|he|she|this|these|that|there)\b"
     r"|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely|because|since|for the reason"
     r"|due to"
-    r"|given that|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than"
+    r"|given that|even though|although|despite|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would"
+    r"|contradict)\w*)|rather than"
     r"|instead of|not\b|and not\b|but not\b|which (?:is|are|was|means|makes|agrees|can)"
     r"|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da|denn|nicht"
     r"|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"

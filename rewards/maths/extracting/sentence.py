@@ -78,7 +78,8 @@ _REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 _CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:assume|suppose|imagine)\b", re.IGNORECASE)
 _OF_THEM = re.compile(
-    r"\s+(?:\w+\s+)?(?:of (?:which|whom|them|these|those)\b|davon\b|dont\b|из них\b)"
+    r"\s+(?:more|less|fewer|older|younger|higher|lower|longer|shorter)(?:\s+\w+)?\s+than\b"
+    r"|\s+(?:\w+\s+)?(?:of (?:which|whom|them|these|those)\b|davon\b|dont\b|из них\b)"
 )
 
 
@@ -122,6 +123,8 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
     before = body[max(start, place - 60) : place].lower()
     if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
         return True
+    if _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop):
+        return True
     if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
         return True
     sentence = body[start:end]
@@ -131,6 +134,10 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
 def labels(body: str, place: int) -> bool:
     """Whether the number at `place` is a label: `Step 3`."""
     return _LABEL.search(body[max(0, place - 16) : place].lower()) is not None
+
+
+_RANGE_BEFORE = re.compile(r"\d\s+to\s+$")
+_RANGE_BEHIND = re.compile(r"\s+to\s+\d|\?")
 
 
 def supposed(body: str, place: int) -> bool:
