@@ -132,7 +132,7 @@ def decide(
     if _CHEMICAL.search(wanted) and (known := formula(wanted)) and (other := formula(said)):
         if known == other:
             return Decision(True, "formula", "the same formula")
-        if "\\" in wanted:
+        if "\\" in wanted and len(known) > 1:  # one letter may be a choice
             return Decision(False, "formula", f"the formula {other} is not {known}")
     if conventions.choice_letters:
         choice = choose(wanted, said)

@@ -132,7 +132,7 @@ _PICKED = re.compile(
     r"|going with|leaves(?: only| us with| just)?|remains|only|so|hence|thus|therefore|then"
     r"|(?:correct|right|true)(?: one| option| choice| statement)? is|corresponds to|is)\b,?\s+"
     r"(?:(?:the )?(?:option|choice|answer|letter)\s+)?[*(]*(?P<after>[A-J])\b[)*]*"
-    r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b))"
+    r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b|it is\b))"
     r"|:\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
     r"|\b(?i:only)\s+[*(]*(?P<only>[A-J])\b[)*]*\s+(?:works?|satisf\w+|fits|holds|remains|match\w*)"
     r"|(?<![\w(*])[*(]*(?P<before>[A-J])\b[)*]*\s+(?:is|must be"

@@ -133,7 +133,8 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
 
 
 _UNIT = re.compile(
-    r"\s?([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:/[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)(?![\w²³/^])"
+    r"(?:\s|(?=[A-Za-z]{2}))([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:/[A-Za-z]{1,8}(?:[²³]"
+    r"|\^\d)?)?)(?![\w²³/^])"
 )
 
 
