@@ -215,7 +215,8 @@ def _named_tuple(parts: list[object]) -> object:
         kind: Any = own
     else:
         if (name, fields) not in _KINDS:
-            made: Any = collections.namedtuple(name, fields)  # pyright: ignore
+            # mypy wants a literal name, which a value of the solution has not
+            made: Any = collections.namedtuple(name, fields)  # type: ignore[misc] # pyright: ignore
             setattr(made, _LACKS, tuple(methods))
             _KINDS[name, fields] = made
         kind = _KINDS[name, fields]
