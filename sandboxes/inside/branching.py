@@ -19,7 +19,9 @@ _READ, _ALL, _OF_A_FILE = 0b1101, 0xFFFF, 0b100_0000_0000_0111
 _SCOPED = 0b11  # Landlock: abstract sockets and signals
 _OPEN, _CLOSE, _DUP2, _SOCKETPAIR, _PIPE2 = 257, 3, 33, 53, 293
 _CHDIR, _SETSID, _SIGACTION = 80, 112, 13
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_RECVMSG, _LANDLOCK_RESTRICT = 47, 446
+_CONTROL_BYTES = 24
+"""Room for the control message of one descriptor."""
 _AT_FDCWD, _SIGCHLD, _SIG_IGN = -100, 17, 1
 _ANSWER = -1
 """Stands for the address of what a call answers into."""
@@ -104,31 +106,47 @@ def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
     Args:
         root: where this process sees the root of that one.
     """
-    attributes = process.put(struct.pack("<QQQ", _ALL, 0, _SCOPED))
-    ruleset = process.call(_LANDLOCK_CREATE, attributes, 24, 0)
-    for place, rights in _rules(readable, own):
-        if not os.path.isdir(root + place):
-            rights &= _OF_A_FILE
-        if os.path.exists(root + place):
-            _add_rule(process, ruleset, place, rights)
-    process.call(_LANDLOCK_RESTRICT, ruleset, 0)
-    process.call(_CLOSE, ruleset)
+    allowed = [
+        (root + place, rights if os.path.isdir(root + place) else rights & _OF_A_FILE)
+        for place, rights in _rules(readable, own)
+        if os.path.exists(root + place)
+    ]
+    # made here and handed over: the program's filter lets no program add rules of its own
+    ruleset = sc.landlock_ruleset(_ALL, allowed, scoped=_SCOPED)
+    try:
+        given = _give(process, ruleset)
+    finally:
+        os.close(ruleset)
+    process.call(_LANDLOCK_RESTRICT, given, 0)
+    process.call(_CLOSE, given)
     process.forget()
+
+
+def _give(process: Tracee, descriptor: int) -> int:
+    """Hand a descriptor of this process to a stopped one; returns its number there."""
+    near, far = _two(process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
+    there = os.pidfd_open(process.pid)
+    try:
+        with socket.socket(fileno=sc.pidfd_getfd(there, far)) as end:
+            socket.send_fds(end, [b"r"], [descriptor])
+    finally:
+        os.close(there)
+    byte, control = process.put(bytes(8)), process.put(bytes(_CONTROL_BYTES))
+    vector = process.put(struct.pack("<QQ", byte, 1))
+    # struct msghdr: no name, one vector, room for one descriptor
+    header = struct.pack("<QQQQQQQ", 0, 0, vector, 1, control, _CONTROL_BYTES, 0)
+    process.call(_RECVMSG, near, process.put(header), 0)
+    (given,) = struct.unpack("<i", process.take(control + 16, 4))  # behind struct cmsghdr
+    process.call(_CLOSE, near)
+    process.call(_CLOSE, far)
+    process.forget()
+    return int(given)
 
 
 def _rules(readable: list[str], own: str) -> list[tuple[str, int]]:
     rules = [(place, _READ) for place in dict.fromkeys((*readable, *_SYSTEM))]
     # which files of /proc it may open is decided by its domain
     return [*rules, ("/dev", _READ | 0b10), ("/proc", _READ | 0b10), (own, _ALL)]
-
-
-def _add_rule(process: Tracee, ruleset: int, place: str, rights: int) -> None:
-    process.forget()
-    path = process.put(os.fsencode(place) + b"\0")
-    folder = process.call(_OPEN, _AT_FDCWD, path, os.O_PATH | os.O_CLOEXEC)
-    rule = process.put(struct.pack("<Qi", rights, folder))
-    process.call(_LANDLOCK_ADD, ruleset, 1, rule, 0)
-    process.call(_CLOSE, folder)
 
 
 def settle_branch(branch: Tracee, own: str) -> list[int]:

@@ -181,13 +181,14 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(_NR_LANDLOCK_CREATE, None, 0, 1)))
 
 
-def landlock_restrict(
+def landlock_ruleset(
     handled: int, allowed: list[tuple[str, int]], *, network: int = 0, scoped: int = 0
-) -> None:
-    """Give up every access right in `handled` except those of `allowed` (path, rights), for good.
+) -> int:
+    """A descriptor of rules that take away every access right in `handled` except those of
+    `allowed` (path, rights), for whoever restricts itself by them.
 
     Args:
-        network: TCP rights given up (bind 1, connect 2). scoped: abstract sockets 1, signals 2.
+        network: TCP rights taken away (bind 1, connect 2). scoped: abstract sockets 1, signals 2.
     """
     attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, network, scoped))
     ruleset = _check(
@@ -198,8 +199,20 @@ def landlock_restrict(
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             rule = ctypes.create_string_buffer(struct.pack("=Qi", rights & handled, place))
             added = _libc.syscall(_NR_LANDLOCK_CREATE + 1, ruleset, 1, rule, 0)
-            _check(added, f"landlock_add_rule({path})")
             os.close(place)
+            _check(added, f"landlock_add_rule({path})")
+    except OSError:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def landlock_restrict(
+    handled: int, allowed: list[tuple[str, int]], *, network: int = 0, scoped: int = 0
+) -> None:
+    """Give up what `landlock_ruleset` describes, for good."""
+    ruleset = landlock_ruleset(handled, allowed, network=network, scoped=scoped)
+    try:
         _check(_libc.syscall(_NR_LANDLOCK_CREATE + 2, ruleset, 0), "landlock_restrict_self")
     finally:
         os.close(ruleset)

@@ -56,7 +56,7 @@ def _needs_quadrature(node: Node) -> bool:
 
 ROUGH = 1e-16
 ROUGH_SPREAD = 15.0
-"""Orders of magnitude between the terms of a sum beyond which 16 digits do not show the smallest."""
+"""Orders of magnitude between terms of a sum beyond which 16 digits do not show the smallest."""
 
 
 def _agree_roughly(left: Node, right: Node, work: Work) -> bool | None:

@@ -178,7 +178,7 @@ def test_an_unknown_split_and_verifier_are_refused(file: Path) -> None:
 
 def test_a_hub_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'ludus\[data\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'ludus-rl\[data\]'"):
         Maths("openai/gsm8k/main@test")
 
 

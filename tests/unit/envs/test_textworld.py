@@ -102,7 +102,7 @@ def test_settings_that_cannot_be_say_why(arguments: dict[str, Any], words: str) 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textworld", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'ludus\[textworld\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'ludus-rl\[textworld\]'"):
         make_async("ludus/textworld-v0")
 
 

@@ -38,7 +38,7 @@ def score(request):
         case "kill -9":
             os.kill(os.getpid(), signal.SIGKILL)
         case "spin, then kill -9":
-            while time.process_time() < 0.29:
+            while time.process_time() < 0.2:
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
         case {"sleep, noted in": log}:

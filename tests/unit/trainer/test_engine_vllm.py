@@ -639,7 +639,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"vllm\.python is '/no/such/python'"):
         Server(launch(python="/no/such/python"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"ludus\[vllm\]"):
+    with pytest.raises(MissingExtra, match=r"ludus-rl\[vllm\]"):
         Server(launch())
 
 
