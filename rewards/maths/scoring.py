@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +23,8 @@ from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
 from .proving.judge import NeedsPool
 
+_Deliberation = Generator[list[dict[str, object]], list[Outcome], Verdict]
+"""Yields pairs for the pool, is sent what became of each, and returns the verdict."""
 TARGET = "ludus.rewards.maths.worker:score"
 
 
@@ -76,7 +78,7 @@ class MathsVerifier:
         if isinstance(golds, Verdict):
             return golds
         settled = self._settle(golds, sample.text, truncated=bool(sample.info.get("truncated")))
-        return settled if isinstance(settled, Verdict) else self._in_pool(*settled)
+        return settled if isinstance(settled, Verdict) else self._in_pool(settled)
 
     def verify(self, gold: str | list[str], response: str, *, truncated: bool = False) -> Verdict:
         """`score` for synchronous callers: waits for the pool when it has to."""
@@ -86,15 +88,13 @@ class MathsVerifier:
         settled = self._settle(golds, response, truncated=truncated)
         if isinstance(settled, Verdict):
             return settled
-        open_golds, answer, best = settled
-        for one in open_golds:
-            best = _better(
-                best,
-                _verdict(
-                    self._pool.submit(self._request(one, answer), cpu_s=self.timeout_s).result()
-                ),
-            )
-        return best
+        asked = next(settled)
+        try:
+            while True:
+                waiting = [self._pool.submit(pair, cpu_s=self.timeout_s) for pair in asked]
+                asked = settled.send([one.result() for one in waiting])
+        except StopIteration as done:
+            return _returned(done)
 
     def extract(
         self, response: str, *, truncated: bool = False, several: bool = False
@@ -141,8 +141,8 @@ class MathsVerifier:
 
     def _settle(
         self, golds: list[str], response: str, *, truncated: bool
-    ) -> Verdict | tuple[list[str], str, Verdict]:
-        """A verdict, or (golds still open, answer, the best verdict so far)."""
+    ) -> Verdict | _Deliberation:
+        """A verdict, or what leads to one by way of the pool."""
         several = any(parts(gold) > 1 for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=several)
         if extraction.text is None:
@@ -159,34 +159,73 @@ class MathsVerifier:
             except BadGold as error:
                 best = _better(best, Verdict.invalid(str(error)))
             if best.reward == 1.0:
-                return self._unrivalled(gold, extraction, best)
-        return (still_open, extraction.text, best) if still_open else best
+                rivals = self._rivals(gold, extraction)
+                if isinstance(rivals, Verdict):
+                    return rivals
+                return self._against_rivals(gold, rivals, best) if rivals else best
+        return self._deliberate(still_open, extraction, best) if still_open else best
 
-    def _unrivalled(self, gold: str, extraction: Extraction, verdict: Verdict) -> Verdict:
-        """`verdict` for a right answer, unless another value was claimed in the same breath."""
+    def _rivals(self, gold: str, extraction: Extraction) -> Verdict | list[str]:
+        """The other values claimed in the same breath that only the pool can compare with `gold`;
+        the verdict of a contradiction where the caller can see one.
+        """
+        unclear: list[str] = []
         for rival in extraction.rivals:
             try:
-                same = decide(gold, rival, self.conventions).equal
+                if not decide(gold, rival, self.conventions).equal:
+                    return _contradiction(rival)
             except NeedsPool:
-                continue
-            if not same:
-                detail = f"contradicts itself: {rival[:80]!r} is claimed as well"
-                return Verdict.of(0.0, detail, metrics={"rule/contradiction": 1.0})
+                unclear.append(rival)
+        return unclear
+
+    def _deliberate(self, golds: list[str], extraction: Extraction, best: Verdict) -> _Deliberation:
+        """Hold the answer against golds that only the pool can compare it with."""
+        answer = extraction.text or ""
+        outcomes = yield [self._request(gold, answer) for gold in golds]
+        for gold, outcome in zip(golds, outcomes, strict=True):
+            best = _better(best, _verdict(outcome))
+            if best.reward == 1.0:
+                rivals = self._rivals(gold, extraction)
+                if isinstance(rivals, Verdict):
+                    return rivals
+                return (yield from self._against_rivals(gold, rivals, best))
+        return best
+
+    def _against_rivals(self, gold: str, rivals: list[str], verdict: Verdict) -> _Deliberation:
+        """`verdict` of a right answer, unless a rival is not shown to say the same."""
+        outcomes = yield [self._request(gold, rival) for rival in rivals]
+        for rival, outcome in zip(rivals, outcomes, strict=True):
+            said = _verdict(outcome)
+            if said.reward is None:
+                return said
+            if said.reward < 1.0:
+                return _contradiction(rival)
         return verdict
 
-    async def _in_pool(self, golds: list[str], answer: str, best: Verdict) -> Verdict:
-        outcomes = await asyncio.gather(
-            *(self._pool.run(self._request(gold, answer), cpu_s=self.timeout_s) for gold in golds)
-        )
-        for outcome in outcomes:
-            best = _better(best, _verdict(outcome))
-        return best
+    async def _in_pool(self, deliberation: _Deliberation) -> Verdict:
+        asked = next(deliberation)
+        try:
+            while True:
+                runs = [self._pool.run(pair, cpu_s=self.timeout_s) for pair in asked]
+                asked = deliberation.send(await asyncio.gather(*runs))
+        except StopIteration as done:
+            return _returned(done)
 
     def _request(self, gold: str, answer: str) -> dict[str, object]:
         gold, answer = (
             text.encode("utf-8", "backslashreplace").decode() for text in (gold, answer)
         )
         return {"gold": gold, "answer": answer, "conventions": asdict(self.conventions)}
+
+
+def _returned(done: StopIteration) -> Verdict:
+    assert isinstance(done.value, Verdict)
+    return done.value
+
+
+def _contradiction(rival: str) -> Verdict:
+    detail = f"contradicts itself: {rival[:80]!r} is claimed as well"
+    return Verdict.of(0.0, detail, metrics={"rule/contradiction": 1.0})
 
 
 def _known(name: str, names: set[str], what: str) -> str:

@@ -142,3 +142,22 @@ def test_the_registry_builds_it_with_options() -> None:
     verdict = made.score(Sample(gold="3", response=r"\boxed{x=3}"))
     assert isinstance(verdict, Verdict)
     assert verdict.reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "reward"),
+    [
+        (r"\tan^2 y+1", r"The answer is $\sec^2 y$. The answer is $1/\cos^2 y$.", 1.0),
+        (r"\tan^2 y+1", r"The answer is $\sec^3 y$. The answer is $\sec^2 y$.", 0.0),
+        (r"\tan^2 y+1", r"The answer is $y$. The answer is $\sec^2 y$.", 0.0),
+        ("1", r"The answer is $\tan^2 y+2-\sec^2 y$. The answer is 1.", 1.0),
+    ],
+)
+async def test_a_rival_that_only_the_pool_can_compare_is_compared_there(
+    gold: str, response: str, reward: float
+) -> None:
+    verifier = MathsVerifier(workers=1)
+    made = verifier.score(Sample(gold=gold, response=response))
+    verdict = made if isinstance(made, Verdict) else await made
+    assert verdict.reward == reward == verifier.verify(gold, response).reward
+    verifier.close()
