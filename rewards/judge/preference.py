@@ -255,7 +255,7 @@ def bradley_terry(
         rounds: of the iteration, which converges far earlier.
 
     >>> [round(reward, 3) for reward in bradley_terry(2, {(0, 1): 1.0, (1, 0): 0.0})]
-    [0.75, 0.25]
+    [0.819, 0.181]
     """
     strength = [1.0] * count
     wins = [prior] * count

@@ -52,7 +52,9 @@ from ludus.wire.server import HttpServer
 ENV = "test/ledger-v0"
 
 
-PLAYED = Path(tempfile.gettempdir()) / f"ludus-played-{os.getpid()}"
+RUN = "-".join(os.environ.get(f"PYTEST_XDIST_{name}", "0") for name in ("TESTRUNUID", "WORKER"))
+"""The same in this process and in the workers that it starts."""
+PLAYED = Path(tempfile.gettempdir()) / f"ludus-played-{RUN}"
 """The ledger that all sessions share, in whichever process they are played."""
 
 

@@ -28,7 +28,9 @@ from ludus.wire.chaos import Chaos
 from ludus.wire.server import HttpServer
 
 ENV = "test/moody-v0"
-RELEASE = Path(tempfile.gettempdir()) / f"ludus-release-{os.getpid()}"
+RUN = "-".join(os.environ.get(f"PYTEST_XDIST_{name}", "0") for name in ("TESTRUNUID", "WORKER"))
+"""The same in this process and in the workers that it starts."""
+RELEASE = Path(tempfile.gettempdir()) / f"ludus-release-{RUN}"
 
 
 def wait_for_release() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ludus.envs import EnvSession, Task, make_async
 from ludus.envs.connect import Server, connect
 from ludus.envs.gym import Playable
+from ludus.envs.own_server import OwnServer, may_block
 from ludus.envs.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.secret import Secret
@@ -17,7 +18,7 @@ from ludus.wire.arguments import format_served, parse_served, told_arguments
 
 THREADS = 16
 CALL_S = 120.0
-"""Longest one call of a local environment may take."""
+"""Longest one call of an environment of this process may take."""
 
 PAGE = 256
 """Tasks fetched at once."""
@@ -62,10 +63,10 @@ class EnvSource(Protocol):
 
 
 class LocalSource:
-    """Sessions in this process; closed ones are played again, since building one may be costly.
+    """Sessions in this process, for environments that never block; closed ones are played again.
 
-    Plain-`def` environments run on threads of their own: one that is slow does not keep the other
-    episodes waiting, and one that hangs is given up on.
+    What blocks all the same runs on a thread of its own where it is a plain method, and is given up
+    on if it hangs.
     """
 
     def __init__(
@@ -179,6 +180,52 @@ class RemoteSource:
             self._tasks[split, offset + place] = task
 
 
+class WorkerSource:
+    """Sessions in worker processes of this machine: for environments that may block."""
+
+    def __init__(self, env: str) -> None:
+        self.id, self._arguments = parse_served(env)
+        self._home = OwnServer(env, call_timeout_s=CALL_S)
+        self._starting = asyncio.Lock()
+        self._remote: RemoteSource | None = None
+
+    async def open(self) -> Playable:
+        """A session for one episode."""
+        return await (await self._started()).open()
+
+    async def release(self, session: Playable) -> None:
+        """End the session."""
+        await session.close()
+
+    async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
+        """The tasks at `indices` of a split."""
+        return await (await self._started()).tasks(split, indices)
+
+    async def size(self, split: str) -> int | None:
+        """How many tasks the split has."""
+        return await (await self._started()).size(split)
+
+    async def named(self) -> str:
+        """The environment with its constructor arguments."""
+        await self._started()
+        return format_served(self.id, self._arguments)
+
+    def counters(self) -> dict[str, float]:
+        """Nothing crosses a wire between machines."""
+        return {}
+
+    async def close(self) -> None:
+        """End the processes."""
+        self._remote = None
+        await self._home.stop()
+
+    async def _started(self) -> RemoteSource:
+        async with self._starting:
+            if self._remote is None:
+                self._remote = RemoteSource(await self._home.start(), self.id)
+            return self._remote
+
+
 def open_source(env: str, *, url: str = "", token: str | Secret = "") -> EnvSource:
     """Open an environment here or on a server.
 
@@ -191,6 +238,8 @@ def open_source(env: str, *, url: str = "", token: str | Secret = "") -> EnvSour
     Arguments of an environment that is served must be those it is served with: `named` checks it.
     """
     env_id, arguments = parse_served(env)
+    if not url and may_block(env_id):
+        return WorkerSource(env)
     if not url:
         return LocalSource(env_id, lambda: make_async(env_id, **arguments), arguments)
     return RemoteSource(connect(url, token=token or None), env_id, arguments)

@@ -11,7 +11,7 @@ def unboxed(gold: str) -> str:
     Several boxes with different contents are one answer with several parts: the contents joined by
     commas, each with its name if the boxes have different ones.
 
-    >>> unboxed(r"$x = \\\\boxed{2}$, so $y = \\\\boxed{3}$.")
+    >>> unboxed(r"$x = \\boxed{2}$, so $y = \\boxed{3}$.")
     'x = 2 , y = 3'
     """
     boxes = _filled(gold)

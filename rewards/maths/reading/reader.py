@@ -42,6 +42,10 @@ _BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
 _DENIED = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
 
 
+_NOTHING = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
+"""`no solution`: words, where the letters n and o with a unit behind them could be read too."""
+
+
 def read(source: str) -> Node:
     """The meaning of an answer.
 
@@ -74,6 +78,8 @@ def read_cleaned(cleaned: str) -> Node:
             return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
+    if _NOTHING.fullmatch(cleaned):
+        return read_words(cleaned)
     try:
         return read_formula(cleaned)
     except TooBig:

@@ -131,13 +131,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _evaluate(options: Options, name: str) -> list[Episode]:
-    # an episode gives up first; then its thread is given up
+    # an episode gives up first; then its thread or process does
     call_timeout_s = options.episode_timeout_s + GRACE_S
+    # an expert is asked in the environment's own process
+    in_workers_s = 0.0 if options.policy == "expert" else call_timeout_s
     threads = OwnThreads(max(THREADS, options.concurrency), call_timeout_s=call_timeout_s)
     with ExitStack() as stack:
         note = _Notes(options, stack)
         async with (
-            opener(name, threads) as open_session,
+            opener(name, threads, call_timeout_s=in_workers_s) as open_session,
             _served(options) as policy,
             _added(options) as tools,
         ):

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from ludus.envs import make_async
 from ludus.envs.connect import connect
 from ludus.envs.gym import Playable
+from ludus.envs.own_server import OwnServer, may_block
 from ludus.envs.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
@@ -38,17 +39,27 @@ def named(name: str, url: str) -> str:
 
 @asynccontextmanager
 async def opener(
-    name: str, threads: OwnThreads | None = None
+    name: str, threads: OwnThreads | None = None, *, call_timeout_s: float = 0.0
 ) -> AsyncGenerator[Callable[[], Playable]]:
     """Opens sessions of `name` on the running loop; closes the connection, not the sessions.
 
     Args:
         name: of the environment.
         threads: where those in this process are played; otherwise on the loop.
+        call_timeout_s: if more than 0, environments of this process that may block are played in
+            worker processes, each call for at most so long.
     """
     url, remote, env_id = name.rpartition("#")
     if not remote:
         bare, arguments = parse_served(name)
+        if call_timeout_s > 0 and may_block(bare):
+            home = OwnServer(name, call_timeout_s=call_timeout_s)
+            server = await home.start()
+            try:
+                yield lambda: server.make_async(bare)
+            finally:
+                await home.stop()
+            return
         if threads is None:
             yield lambda: make_async(bare, **arguments)
             return

@@ -27,11 +27,15 @@ from ludus.wire.server import HttpServer
 ENV = "test/mixed-v0"
 
 
+RUN = "-".join(os.environ.get(f"PYTEST_XDIST_{name}", "0") for name in ("TESTRUNUID", "WORKER"))
+"""The same in this process and in the workers that it starts."""
+
+
 class Flag:
     """Something that tests and environments, in whichever process, tell each other by a file."""
 
     def __init__(self, name: str) -> None:
-        self.path = Path(tempfile.gettempdir()) / f"ludus-{name}-{os.getpid()}"
+        self.path = Path(tempfile.gettempdir()) / f"ludus-{name}-{RUN}"
 
     def set(self) -> None:
         """Set it; it also counts how often."""
