@@ -35,7 +35,8 @@ DENIAL = re.compile(
     r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
-    r"(?=\b(?:but|which|so|hence|thus|therefore)\b|[,.:](?!\d)|[;\n]|$)|^\s*if\b[^,.;\n]*",
+    r"(?=\b(?:but|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
+    r"|^\s*if\b[^,.;\n]*",
     re.IGNORECASE,
 )
 """Words that deny what follows them in their clause."""
