@@ -1,4 +1,4 @@
-"""An environment that ends its process, or hangs, inside `ludus train` and `ludus eval`."""
+"""An environment that ends its process inside `ludus train` and `ludus eval`, and a server that is killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+import ludus
 
 BAD = """
 import os, sys, time
@@ -74,3 +77,24 @@ def test_a_training_run_goes_on_when_its_environment_ends_its_process(tmp_path: 
     assert any(step.get("reward/unavailable", 0) > 0 for step in steps)
     assert all(step.get("reward/mean", 0.0) <= 1.0 for step in steps)
     assert "config.toml" in {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_no_worker_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    command = [sys.executable, "-m", "ludus", "--import", "bad.py", "serve", "mine/bad-v0"]
+    server = subprocess.Popen(
+        [*command, "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    url = server.stdout.readline().rpartition(" ")[2].strip()
+    with ludus.connect(url) as connection:
+        env = connection.make("mine/bad-v0")
+        env.reset(seed=0)
+        below = psutil.Process(server.pid).children(recursive=True)
+        worker = int((tmp_path / "processes.txt").read_text().split()[-1])
+        assert worker in {process.pid for process in below}  # the control: they are there
+        server.kill()
+        server.wait()
+    server.stdout.close()
+    _, alive = psutil.wait_procs(below, timeout=30)
+    assert not alive
