@@ -1,4 +1,4 @@
-"""An environment that ends its process inside `ludus train` and `ludus eval`, and a server that is killed."""
+"""Environments that end their process inside `ludus train` or `ludus eval`; a killed server."""
 
 from __future__ import annotations
 
