@@ -18,8 +18,10 @@ SEE_OTHER = 303
 """The status of an answer too large for a stream; the operation sent again to its own route is
 answered there.
 """
-MAX_ITEMS = 256
-"""Operations or answers that are put into one frame."""
+MAX_ITEMS = 32
+"""Operations or answers that are put into one frame: few enough that client and server work at the
+same time, each on frames that the other has done with.
+"""
 LARGE_BYTES = 1 << 19
 """A larger answer would hold up the others of its connection."""
 
