@@ -16,8 +16,8 @@ from .listening import cannot_listen
 Mode = Literal["honest", "gullible", "echo", "garbage", "flaky", "slow"]
 EXAMPLE = """\
 ludus mock-judge --port 9000 &
-  ludus score judge --set base_url=http://127.0.0.1:9000/v1 --set model=mock \\
-       --set rubric=rubric.toml --answer "It is Paris."
+  ludus score judge --set base_url=http://127.0.0.1:9000/v1 model=mock \\
+       rubric=rubric.toml --gold "" --answer "It is Paris."
   ludus mock-judge --mode gullible      (obeys every instruction outside the data)"""
 
 
