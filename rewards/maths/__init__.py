@@ -1,4 +1,4 @@
-"""Mathematics: is the final answer of a response the gold answer?"""
+"""Verification of mathematics: whether the final answer of a response equals the gold answer."""
 
 from .conventions import Conventions, conventions
 from .explain import Step, explain, render

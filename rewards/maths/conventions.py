@@ -1,4 +1,4 @@
-"""The conventions: where mathematicians differ, an option says which way this verifier goes."""
+"""Conventions of the comparison: wherever mathematicians differ, an option fixes the choice."""
 
 from __future__ import annotations
 
@@ -10,47 +10,50 @@ from ludus.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conventions:
-    """Options of the comparison. The table with the strict and lenient columns is in
-    docs/maths.md.
+    """The options of the comparison; the defaults favour common practice over strictness.
+
+    docs/maths.md lists every option with its value under the strict and the lenient preset.
     """
 
     percent: Literal["either", "exact"] = "either"
-    """`either`: p% is p/100, and also p when only one side has the sign. `exact`: p% is p/100
-    only.
+    """How p% is compared. `exact`: p% equals p/100 only. `either`: p% also equals p where only one
+    side carries the percent sign.
     """
     decimal_digits: int = 9
-    """Correct significant digits that make a decimal equal to an exact gold (1/3, pi); 0 means
-    never.
+    """How many correct significant digits make a decimal equal to an exact gold (1/3, pi); 0 turns
+    this off.
     """
     rounded_gold: bool = True
-    """A gold with decimals (at least 3 significant digits) accepts an exact answer that rounds to
-    it.
+    """Whether a gold with decimals (at least 3 significant digits) accepts an exact answer that
+    rounds to the gold.
     """
     unit_conversion: bool = True
-    """15 cm = 0.15 m."""
+    """Whether units of one dimension are converted, so that 15 cm equals 0.15 m."""
     missing_unit: bool = True
-    """A unit on one side only is no difference; two units that conflict always are."""
+    """Whether a unit on one side only is ignored. Two units that conflict are always different."""
     bare_value: bool = True
-    """`x=3` and `3`, `y=2x+1` and `2x+1` are the same answer."""
+    """Whether a name before the value may be left out: `x=3` and `3`, `y=2x+1` and `2x+1`."""
     brackets: bool = True
-    """(0,1) and [0,1] differ."""
+    """Whether open and closed interval ends are told apart: (0,1) and [0,1] differ."""
     ordered_sets: bool = False
-    """Lists and sets must come in the gold's order. Tuples always must."""
+    """Whether lists and sets must come in the gold's order; tuples always must."""
     interval_as_inequality: bool = True
-    """(5, inf) is x > 5."""
+    """Whether an interval may be written as an inequality: (5, inf) is x > 5."""
     degrees: bool = True
-    """60 degrees, marked, is pi/3; and 60 without its mark is 60 degrees."""
+    """Whether 60 degrees, written with the degree sign, equals pi/3. A bare 60 is read as 60
+    degrees where the other side has the sign.
+    """
     choice_letters: bool = True
-    """A gold that is one letter A to J accepts `(B)`, `B) text`, `Option B`."""
+    """Whether a gold that is one letter A to J accepts `(B)`, `B) text` and `Option B`."""
     base_subscript: bool = True
-    """1011_2 needs its base; without this option the digits alone are enough."""
+    """Whether 1011_2 needs its base. When this is off, the digits alone are enough."""
     text_case: bool = False
-    """Words are compared with their case."""
+    """Whether words are compared with upper and lower case told apart."""
     ratio_as_fraction: bool = True
-    """2:3 is 2/3."""
+    """Whether the ratio 2:3 equals the fraction 2/3."""
     locale: Literal["point", "comma"] = "point"
-    """Which mark starts the decimals of an answer (a gold always has points). With `comma`, 2,74
-    is 2.74 and points group thousands.
+    """The decimal mark of answers; a gold always uses points. With `comma`, 2,74 means 2.74 and
+    points group thousands.
     """
 
 
@@ -74,10 +77,11 @@ PRESETS = {"default": DEFAULT, "strict": STRICT, "lenient": LENIENT}
 
 
 def conventions(preset: str = "default", **options: object) -> Conventions:
-    """A preset with single options changed.
+    """Return the options of a preset ("default", "strict" or "lenient") with some of them
+    overridden.
 
     Raises:
-        ConfigError: an unknown preset or option; the message names those there are.
+        ConfigError: an unknown preset or option; the message lists the known names.
 
     >>> conventions("strict", percent="either").percent
     'either'

@@ -1,5 +1,7 @@
-"""From a gold and a response to a verdict: extract, read, compare; what is cheap is decided here
-and now.
+"""The decision on a pair: a gold and an extracted answer are read, compared and given a verdict.
+
+Only cheap steps run here, in the caller's thread. Where these leave the question open,
+`NeedsPool` is raised and a pool worker repeats the decision with the costly steps allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 _TASK = re.compile(
     r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
 )
-"""Golds that may be tasks: the same text is then no answer."""
+"""Commands that may make a gold a task (an integral, a determinant). An answer that only repeats
+such a gold has not solved the task, so that equal text proves nothing.
+"""
 _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 _WORDS = frozenset({"text", "opaque"})
@@ -38,19 +42,26 @@ _CHANGED = re.compile(
     r"exercise|section|equation)\b",
     re.IGNORECASE,
 )
-"""Words beside a number that make it another number, or the number of something else."""
+"""Words beside a number that turn the number into another one ("twice"), or into a label ("step
+3").
+"""
 CALLER_CHARACTERS = 240
-"""Gold and answer together, beyond which they are read in the pool; reading takes about 3 us a
-character."""
+"""The length of gold and answer together above which both are read in the pool. Reading takes about
+3 us a character, so that the caller's event loop is never held up.
+"""
 
 
 GOLDS = 1024
-"""Golds whose reading is remembered (golds only: never an answer or a pair)."""
+"""How many golds keep their parsed form in a cache. Answers and pairs are never cached: a group of
+rollouts shares its gold and nothing else.
+"""
 
 
 @dataclass(slots=True)
 class Decision:
-    """How one pair was decided."""
+    """The outcome of comparing a gold with an answer: the result, the deciding rule and the
+    trace.
+    """
 
     equal: bool
     rule: str
@@ -59,7 +70,9 @@ class Decision:
     trace: list[tuple[str, str]] = field(default_factory=list)
 
     def verdict(self, *, pooled: bool = False) -> Verdict:
-        """The decision as a verdict."""
+        """Return the decision as a verdict with reward 1 or 0; `pooled` adds the metric of that
+        name.
+        """
         metrics = {f"rule/{self.rule}": 1.0}
         if self.undecided:
             metrics["undecided"] = 1.0
@@ -69,24 +82,25 @@ class Decision:
 
 
 class BadGold(ValueError):
-    """The gold cannot be read; the message says why."""
+    """The gold cannot be read, so that no answer can be judged; the message gives the reason."""
 
 
 def read_gold(gold: str) -> tuple[str, Node | None]:
-    """(text, meaning) of a gold; the meaning is None when it is too big to read.
+    """Return (text, parsed form) of a gold; the parsed form is None for a gold beyond the size
+    limits.
 
     Raises:
-        BadGold: it cannot be read at all.
+        BadGold: the gold cannot be read at all.
     """
     source = unboxed(gold)
     return source, gold_meaning(gold, clean(source))
 
 
 def gold_meaning(gold: str, cleaned: str) -> Node | None:
-    """What a cleaned gold means, None if it is too big to read: then only its text counts.
+    """Parse a cleaned gold; None means that the gold is too big, so that only equal text counts.
 
     Raises:
-        BadGold: it cannot be read at all.
+        BadGold: the gold cannot be read at all.
     """
     meaning = _read_gold(cleaned)
     if isinstance(meaning, str):
@@ -98,7 +112,10 @@ def gold_meaning(gold: str, cleaned: str) -> Node | None:
 
 @lru_cache(maxsize=GOLDS)
 def _read_gold(cleaned: str) -> Node | str | None:
-    """The meaning of a gold, or why it has none. A group of rollouts shares its gold."""
+    """Parse a cleaned gold, or return the reason for which the text cannot be read.
+
+    The result is cached because a group of rollouts shares its gold.
+    """
     try:
         return read_cleaned(cleaned) if len(cleaned) <= MAX_CHARACTERS else None
     except TooBig:
@@ -110,11 +127,11 @@ def _read_gold(cleaned: str) -> Node | str | None:
 def decide(
     gold: str, answer: str, conventions: Conventions, *, deep: Deep | None = None
 ) -> Decision:
-    """Whether the extracted `answer` says what `gold` says.
+    """Decide whether the extracted `answer` says the same as `gold`.
 
     Raises:
         BadGold: the gold cannot be read.
-        NeedsPool: cheap means leave it open and there is no `deep`.
+        NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
     gold = unboxed(gold)
     if conventions.locale == "comma":
@@ -184,7 +201,7 @@ def _by_meaning(
 
 
 def no_answer(extraction: Extraction) -> Verdict:
-    """The verdict on a response without an answer."""
+    """Return the verdict (reward 0) on a response from which no answer could be extracted."""
     return Verdict.of(
         0.0, f"no answer: {extraction.reason}", metrics={f"rule/no answer ({extraction.rule})": 1.0}
     )

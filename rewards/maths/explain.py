@@ -1,4 +1,4 @@
-"""Why a reward is what it is: the decision step by step, for a person in front of a terminal."""
+"""An explanation of a reward: every step of the decision, written for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ MAX_QUOTED = 60
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the decision. `text` may hold anything a model wrote: show it with `render`."""
+    """A step of the decision with a title and a text.
+
+    The text may contain anything a model wrote, including terminal control codes: print steps
+    with `render`, which escapes those.
+    """
 
     title: str
     text: str
@@ -35,7 +39,9 @@ class Step:
 
 
 def explain(gold: str, response: str, *, truncated: bool = False, **options: Any) -> list[Step]:
-    """The decision on one response, step by step. `options` are those of `MathsVerifier`."""
+    """Return the steps of the decision on a response; `options` are the arguments of
+    `MathsVerifier`.
+    """
     verifier = MathsVerifier(**options)
     try:
         return list(_steps(verifier, gold, response, truncated=truncated))
@@ -67,7 +73,9 @@ def _steps(verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
 
 
 def _candidates(verifier: MathsVerifier, response: str, *, truncated: bool) -> Iterator[Step]:
-    """The candidates in the order of the text: rank, kind, place, and why they won or lost."""
+    """Yield a step for every candidate answer, in text order: rank, kind, place and why the
+    candidate won or lost.
+    """
     if verifier.pipeline:
         return
     found = survey(response, thinking=verifier.thinking, truncated=truncated)
@@ -105,7 +113,7 @@ def _verdict_step(verdict: Verdict) -> Step:
 
 
 def shortened(text: str) -> str:
-    """The text, its middle left out when long."""
+    """Return the text; a text of more than MAX_SHOWN characters loses the middle."""
     if len(text) <= MAX_SHOWN:
         return text
     half = MAX_SHOWN // 2
@@ -113,9 +121,10 @@ def shortened(text: str) -> str:
 
 
 def spelled(node: Node) -> str:
-    """A reading, written so that nothing is ambiguous.
+    r"""Return a parsed answer written out unambiguously, at most MAX_SHOWN characters long.
 
-    >>> spelled(read(r"2\\\\frac{1}{3}")), spelled(read("(0, 1]"))
+
+    >>> spelled(read(r"2\\frac{1}{3}")), spelled(read("(0, 1]"))
     ('7/3', 'bracket (] [0, 1]')
     """
     written = _spelled(node, 0)
@@ -158,7 +167,7 @@ _MOODS = {"plain": "", "good": "bold green", "bad": "bold red", "note": "cyan"}
 
 
 def render(steps: Iterable[Step]) -> RenderableType:
-    """The steps for a rich console: one line each, control characters made visible."""
+    """Return the steps as lines for a rich console, with control characters made visible."""
     lines: list[Text] = []
     for step in steps:
         line = Text(f"{step.title:>12}  ", style="dim")
@@ -168,10 +177,12 @@ def render(steps: Iterable[Step]) -> RenderableType:
 
 
 def escaped(text: str) -> str:
-    """Text that cannot steer a terminal: control, format and surrogate characters as \\\\x escapes.
+    r"""Return text that cannot steer a terminal: control, format and surrogate characters become \x
+    escapes.
 
-    >>> escaped("a\\x1b[31mb\\u202e")
-    'a\\\\x1b[31mb\\\\u202e'
+
+    >>> escaped("a\x1b[31mb\u202e")
+    'a\\x1b[31mb\\u202e'
     """
     return "".join(_escaped(character) for character in text)
 

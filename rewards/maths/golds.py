@@ -1,4 +1,6 @@
-"""What is wrong with golds, before anything is trained on them: `--check-golds`."""
+"""Checks of golds before training starts (`--check-golds`): which golds are unreadable or
+ambiguous.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +34,26 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GoldProblem:
-    """A gold that cannot be used as it should, or that may not mean what its author thinks."""
+    """A gold that cannot be used, or whose meaning may differ from the author's intention."""
 
     line: int
-    """Where the gold stands, from 1."""
+    """The position of the gold in the input, counted from 1."""
     gold: str
     kind: Problem
     reason: str
-    """What is wrong, and what to do."""
+    """What is wrong with the gold, and what to do about it."""
 
 
 def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:
-    """The golds with a problem, with their places; of a list every member is checked.
+    """Yield every problem found in the golds, with the line; each member of a list of golds is
+    checked.
 
     * `invalid`: unreadable; every verdict with such a gold is `invalid` and carries no reward.
-    * `boxes`: several boxes with different contents; all of them are wanted.
-    * `approximate`: says that its value is only about right.
-    * `equation`: an equation whose left side names no value, like `2x+3y=6`.
-    * `evaluate`: states a task (an integral, a sum, digits in a base) rather than its value.
-    * `costly`: cannot be evaluated within the limits; compared by text and structure alone.
+    * `boxes`: several boxes with different contents, all of which an answer must then give.
+    * `approximate`: words or signs say that the value is only approximate.
+    * `equation`: an equation whose left side is no name of a value, like `2x+3y=6`.
+    * `evaluate`: a task (an integral, a sum, digits in a base) is stated instead of its value.
+    * `costly`: beyond the limits of evaluation; compared by text and structure alone.
     """
     for line, given in enumerate(golds, start=1):
         for gold in given if isinstance(given, list) else [given]:
@@ -90,7 +93,7 @@ def _problems(gold: str) -> Iterator[tuple[Problem, str]]:
 
 
 def _unnamed(meaning: Node) -> str:
-    """Why an equation may be meant as something else, or ''."""
+    """Return why an equation may be meant as something else, or ""."""
     if meaning.op != "rel" or "=" not in meaning.note.split():
         return ""
     left, right = meaning.args[0], meaning.args[-1]
@@ -104,7 +107,7 @@ def _unnamed(meaning: Node) -> str:
 
 
 def _task(meaning: Node) -> str:
-    """Why a gold is a task rather than a value, or ''."""
+    """Return why a gold is a task rather than a value, or ""."""
     for part in walk(meaning):
         named = part.note if part.op in {"func", "call"} else ""
         numeric = not symbols(part)
@@ -126,9 +129,10 @@ def _task(meaning: Node) -> str:
 
 
 def too_costly(meaning: Node) -> str:
-    """Why a gold cannot be evaluated within the limits, or ''.
+    """Return why a gold cannot be evaluated within the limits, or "".
 
-    A value is costly if neither doubles nor the normal form can hold it (9^9^9^9).
+    A value is too costly if neither doubles nor the exact normal form can hold the number
+    (9^9^9^9).
     """
     if not is_scalar(meaning) or symbols(meaning) or infinity(meaning):
         return ""

@@ -1,4 +1,4 @@
-"""The verifier: easy pairs are decided in the caller, the rest in a pool of killable processes."""
+"""The maths verifier: cheap pairs are decided at once in the caller, hard ones in a worker pool."""
 
 from __future__ import annotations
 
@@ -24,28 +24,37 @@ from .extracting.pipelines import PIPELINES
 from .proving.judge import NeedsPool
 
 _Deliberation = Generator[list[dict[str, object]], list[Outcome], Verdict]
-"""Yields pairs for the pool, is sent what became of each, and returns the verdict."""
+"""A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
+outcomes; the return value is the verdict. The synchronous and the asynchronous caller drive the
+same generator.
+"""
 TARGET = "ludus.rewards.maths.worker:score"
 
 
 class MathsVerifier:
-    """Scores final answers of mathematics. Thread-safe and async-safe; uses no signals.
+    """Verifier of final answers in mathematics. Thread-safe and async-safe; uses no signals.
 
     `score` returns a Verdict at once when the pair can be decided cheaply (nearly always) and an
-    awaitable only when it has to go to the pool, so easy requests never wait for hard ones.
+    awaitable only when the pair has to go to the pool, so that easy requests never wait for hard
+    ones.
 
     Args:
-        preset: "default", "strict" or "lenient" conventions; single ones are changed by
-            `options`.
+        preset: "default", "strict" or "lenient" conventions; `options` override single ones.
         thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
         pipeline: extract as "math_verify", "prm800k", "dapo" or "gsm8k" do, to compare runs.
         timeout_s: CPU seconds for one hard pair; wall time is limited to three times that.
         workers: pool processes (0: one per CPU, at most four).
-        memory_mb: memory of a worker.
+        memory_mb: memory of a worker in MiB.
+        pool: an existing pool to share; `close` then leaves the pool running.
+        options: conventions by name, see `Conventions`.
+
+    Raises:
+        ConfigError: an unknown preset, option, kind of thinking or pipeline.
     """
 
     never_blocks = True
-    """A server calls `score` on its event loop: what takes long goes to the pool."""
+    """Tells a server to call `score` on its event loop directly: slow pairs go to the pool anyway.
+    """
 
     def __init__(
         self,
@@ -69,10 +78,10 @@ class MathsVerifier:
         )
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Judge the final answer of `sample.text` against `sample.gold`: a text, or a list of
-        texts that all count.
+        """Judge the final answer in `sample.text` against `sample.gold`, a text or a list of
+        alternatives.
 
-        `sample.info["truncated"]` says that the response was cut off.
+        `sample.info["truncated"]` says that the response was cut off at the token limit.
         """
         golds = _golds(sample.gold)
         if isinstance(golds, Verdict):
@@ -81,7 +90,7 @@ class MathsVerifier:
         return settled if isinstance(settled, Verdict) else self._in_pool(settled)
 
     def verify(self, gold: str | list[str], response: str, *, truncated: bool = False) -> Verdict:
-        """`score` for synchronous callers: waits for the pool when it has to."""
+        """Judge a response synchronously; blocks while the pool works on a hard pair."""
         golds = _golds(gold)
         if isinstance(golds, Verdict):
             return golds
@@ -99,16 +108,20 @@ class MathsVerifier:
     def extract(
         self, response: str, *, truncated: bool = False, several: bool = False
     ) -> Extraction:
-        """The answer this verifier takes from a response; `several` says that the gold has
-        several boxes.
+        """Return the answer that this verifier extracts from a response.
+
+        Args:
+            response: what the policy wrote.
+            truncated: the response was cut off; an unfinished statement then does not count.
+            several: the gold has several boxes, so that all boxes of the response are the answer.
         """
         if self.pipeline:
             return PIPELINES[self.pipeline](response)
         return extract(response, thinking=self.thinking, truncated=truncated, several=several)
 
     def same(self, gold: str, answer: str) -> bool:
-        """Whether a bare answer (no response around it) says what `gold` says; unreadable ones
-        never do.
+        """Return whether a bare answer (no response around the value) equals `gold`; an unreadable
+        gold equals nothing.
         """
         try:
             return decide(gold, answer, self.conventions).equal
@@ -119,7 +132,7 @@ class MathsVerifier:
             return _verdict(outcome).reward == 1.0
 
     def trace(self, gold: str, answer: str) -> list[tuple[str, str]]:
-        """The rules that were asked about a bare answer, in order, with what each found."""
+        """Return (rule, finding) for every rule that was tried on a bare answer, in order."""
         try:
             return decide(gold, answer, self.conventions).trace
         except BadGold:
@@ -131,18 +144,18 @@ class MathsVerifier:
             return [("pool", "cheap means leave it open"), *((str(a), str(b)) for a, b in steps)]
 
     def warm(self) -> None:
-        """Start the pool now rather than on the first hard pair."""
+        """Start the pool now instead of at the first hard pair."""
         self._pool.warm()
 
     def close(self) -> None:
-        """End the pool's processes."""
+        """End the pool's processes, unless the pool was passed in by the caller."""
         if self._owns_pool:
             self._pool.close()
 
     def _settle(
         self, golds: list[str], response: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
-        """A verdict, or what leads to one by way of the pool."""
+        """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         several = any(parts(gold) > 1 for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=several)
         if extraction.text is None:
@@ -166,8 +179,10 @@ class MathsVerifier:
         return self._deliberate(still_open, extraction, best) if still_open else best
 
     def _rivals(self, gold: str, extraction: Extraction) -> Verdict | list[str]:
-        """The other values claimed in the same breath that only the pool can compare with `gold`;
-        the verdict of a contradiction where the caller can see one.
+        """Return the rival answers that only the pool can compare with `gold`.
+
+        A rival is another value claimed in the same breath as the answer. A rival that plainly
+        differs from the gold yields the verdict of a contradiction at once.
         """
         unclear: list[str] = []
         for rival in extraction.rivals:
@@ -179,7 +194,7 @@ class MathsVerifier:
         return unclear
 
     def _deliberate(self, golds: list[str], extraction: Extraction, best: Verdict) -> _Deliberation:
-        """Hold the answer against golds that only the pool can compare it with."""
+        """Compare the answer in the pool with the golds that the caller could not decide."""
         answer = extraction.text or ""
         outcomes = yield [self._request(gold, answer) for gold in golds]
         for gold, outcome in zip(golds, outcomes, strict=True):
@@ -192,7 +207,9 @@ class MathsVerifier:
         return best
 
     def _against_rivals(self, gold: str, rivals: list[str], verdict: Verdict) -> _Deliberation:
-        """`verdict` of a right answer, unless a rival is not shown to say the same."""
+        """Return `verdict`, the one on a right answer, unless some rival is not shown to be
+        equal.
+        """
         outcomes = yield [self._request(gold, rival) for rival in rivals]
         for rival, outcome in zip(rivals, outcomes, strict=True):
             said = _verdict(outcome)
@@ -246,7 +263,7 @@ def _golds(gold: object) -> list[str] | Verdict:
 
 
 def unreadable(gold: str) -> Verdict | None:
-    """The `invalid` verdict of a gold that cannot be read, else None."""
+    """Return the `invalid` verdict of a gold that cannot be read, else None."""
     try:
         decide(gold, "0", Conventions())
     except BadGold as error:
@@ -257,8 +274,10 @@ def unreadable(gold: str) -> Verdict | None:
 
 
 def _better(one: Verdict, other: Verdict) -> Verdict:
-    """Of two golds the better verdict counts; a failure beats a mere 'not equal', since the
-    answer may be right.
+    """Choose the verdict that counts when an answer is held against two golds.
+
+    A right answer counts first, then a failure: a failure must not turn into "not equal", since
+    the answer may be right.
     """
     if one is _NOTHING or other.reward == 1.0:
         return other
@@ -280,7 +299,9 @@ def _verdict(outcome: Outcome) -> Verdict:
 
 
 class _Shared:
-    """The pool behind `verify` and `equivalent`: one per process, started when first needed."""
+    """The worker pool behind the functions `verify` and `equivalent`: one per process, started
+    lazily.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -288,7 +309,7 @@ class _Shared:
         self._owner = 0
 
     def get(self) -> WorkerPool:
-        """The pool of this process (a forked child gets its own)."""
+        """Return the pool of this process; a forked child gets a separate pool."""
         with self._lock:
             if self._pool is None or self._owner != os.getpid():
                 self._pool, self._owner = WorkerPool(TARGET), os.getpid()
@@ -309,16 +330,19 @@ def verify(
     preset: str = "default",
     **options: Any,
 ) -> Verdict:
-    """Score one response: 1.0 if its final answer says what a gold says, else 0.0 with the reason
-    in `detail`.
+    r"""Score a response: 1.0 if the final answer equals a gold, else 0.0 with the reason in
+    `detail`.
 
     Args:
-        gold: the reference answer, or several that all count.
+        gold: the reference answer, or several alternatives.
         response: what the policy wrote.
         timeout_s: CPU seconds for a pair that cannot be decided cheaply.
+        truncated: the response was cut off; an unfinished statement then does not count.
+        thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        preset: "default", "strict" or "lenient" conventions.
         options: conventions by name (docs/maths.md).
 
-    >>> verify("1/2", r"so it is \\\\boxed{\\\\frac{2}{4}}").reward
+    >>> verify("1/2", r"so it is \\boxed{\\frac{2}{4}}").reward
     1.0
     """
     verifier = MathsVerifier(
@@ -328,7 +352,9 @@ def verify(
 
 
 def equivalent(a: str, b: str, *, timeout_s: float = 1.0) -> bool:
-    """Whether two answers say the same; symmetric, so no rule that favours a gold applies.
+    """Return whether two answers are equal. The relation is symmetric: no rule that favours a gold
+    applies.
+
 
     >>> equivalent("2^{n+1}-2", "2(2^n-1)")
     True

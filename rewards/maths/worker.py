@@ -1,7 +1,7 @@
-"""What runs in the pool: the same decision as in the caller, with the costly means at hand.
+"""The pool's side of the verifier: the same decision as in the caller, with the costly steps added.
 
-Imported by workers only. The request and the reply are plain data; texts are read again here, by
-the same reader.
+Only workers import this module. Requests and replies are plain data, so the texts are parsed
+again here by the same reader.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from .reading.nodes import Node
 
 
 def warm() -> None:
-    """Import what the work needs, so that forked workers are ready at once."""
+    """Import the heavy libraries once, before workers are forked from this process."""
     import_module(".proving.precise", __package__)
     import_module(".proving.symbolic", __package__)
 
 
 def score(request: object) -> dict[str, object]:
-    """Decide one pair: {"gold", "answer", "conventions"} to {"equal", "rule", "detail",
-    "undecided", "trace"}.
+    """Decide a pair and return {"equal", "rule", "detail", "undecided", "trace"}.
+
+    The request is {"gold", "answer", "conventions"}. A gold that cannot be read gives
+    {"bad_gold": reason}.
+
+    Raises:
+        TypeError: the request is not a mapping.
     """
     if not isinstance(request, dict):
         raise TypeError(f"a request is a mapping, got {type(request).__name__}")

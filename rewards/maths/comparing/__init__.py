@@ -1,1 +1,1 @@
-"""Whether two trees say the same: lists, sets of reals, relations, units, words, choices."""
+"""Comparison of parsed answers: lists, sets of reals, relations, units, words and choices."""

@@ -1,4 +1,6 @@
-"""Golds with an approximation: `2\\pi \\approx 6.28` is answered by either side."""
+r"""Golds with an approximation: `2\pi \approx 6.28` accepts either the exact or the rounded
+side.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,16 @@ from .definitions import is_one_name
 
 _SIGNS = frozenset({"=", "~="})
 _CLOSE = 0.02
-"""How far, relatively, an approximation may be from the exact side to be taken for one."""
+"""The largest relative distance at which the rounded side still counts as an approximation of the
+exact side.
+"""
 
 
 def readings(gold: Node) -> tuple[Node | None, Node | None]:
-    """(exact reading, rounded reading) of a gold; the second is None for a gold without an
-    approximation, the first where there is nothing but the approximation.
+    r"""Return (exact reading, rounded reading) of a gold.
+
+    The rounded reading is None for a gold without an approximation; the exact reading is None
+    for a gold that gives nothing but a name and a rounded value (`x \approx 3.14`).
     """
     if gold.op != "rel" or "~=" not in gold.note.split() or not set(gold.note.split()) <= _SIGNS:
         return gold, None
@@ -37,7 +43,9 @@ def _named(name: tuple[Node, ...], value: Node) -> Node:
 
 
 def written(node: Node) -> Node | None:
-    """A number as a decimal of its written digits, which is how an approximation is judged."""
+    """Return a number as a decimal in the written digits, which decide how far an answer may
+    round; None for anything else.
+    """
     if node.op == "dec":
         return node
     if node.op == "num" and isinstance(node.value, int):

@@ -1,4 +1,4 @@
-"""Multiple choice: one letter, several letters, or a letter with the text of its option."""
+"""Multiple choice: single letters, sets of letters, or a letter with the text of the option."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ _LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
 _TAKEN_BACK = re.compile(
     r"^[^,.;]*\b(?:wrong|incorrect|except|false)\b|^\(?[A-J]\)?(?:\s*[,/]?\s*\(?[A-J]\)?)+$"
 )
-"""Letters that are denied, or several of them."""
+"""Matches an answer that denies a letter or names several of them: neither picks an option."""
 _MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!()\[\]]")
 _OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
 MAX_OPTION = 200
 
 
 class Choice(NamedTuple):
-    """What multiple choice says about a pair; `option` is the text of the gold's option when the
-    letters leave it open.
+    """What multiple choice decides about a pair: `equal` is None where the letters leave the
+    question open.
+
+    `option` is then the text of the gold's option, which the answer may give instead of the
+    letter.
     """
 
     equal: bool | None
@@ -38,7 +41,8 @@ OPEN = Choice(None)
 
 
 def choose(gold: str, answer: str) -> Choice:
-    """Whether the answer names the gold's option, if the gold names one.
+    """Decide whether the answer picks the gold's option, provided that the gold is a choice.
+
 
     >>> choose("C", "(C) 12").equal, choose("(D) 12", "12").option
     (True, '12')
@@ -60,7 +64,7 @@ def choose(gold: str, answer: str) -> Choice:
 
 
 def _named(words: str, gold: str) -> tuple[str, str]:
-    """(letter, text of its option) of a gold; ("", "") if it is no choice."""
+    """Return (letter, option text) of a gold, or ("", "") for a gold that is no choice."""
     if alone := _ONE.match(words):
         return alone[1], ""
     if "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:
@@ -72,9 +76,11 @@ def _named(words: str, gold: str) -> tuple[str, str]:
 
 
 def chosen_letter(answer: str) -> str | None:
-    """The letter an answer picks: alone, before the text of its option, or the only one in a
-    short sentence that says nothing else about letters (`for sure D`). Anything written at the
-    letter (a bar, a prime, a sign) makes it another name.
+    """Return the letter that an answer picks, or None.
+
+    The letter stands alone, or before the text of the option, or in a short sentence that
+    mentions no other letter (`for sure D`). A mark on the letter (a bar, a prime, a sign) makes
+    the letter a name of something else.
     """
     said = " ".join(bare(answer).split())
     if _TAKEN_BACK.search(said):
@@ -93,9 +99,9 @@ _SENTENCE = re.compile(
     r"(?: (?:is|must be|should be))?)[,:]?\s+)+\(?([A-J])\)?"
     r"(?i: is (?:correct|right|true|the (?:correct |right )?(?:answer|option|choice)))?"
 )
-"""Sentences that say a letter and nothing else."""
+"""Sentences that name one letter and nothing else."""
 
 
 def bare(text: str) -> str:
-    """The text without markup, its punctuation kept."""
+    """Return the text without LaTeX markup, punctuation kept."""
     return re.sub(r"[{}$*]", "", _MARKUP.sub(" ", text)).strip()

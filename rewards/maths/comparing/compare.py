@@ -1,5 +1,7 @@
-"""Does an answer match a gold? Structure first: lists, tuples, sets of reals, definitions; then
-single values.
+"""The comparison of an answer with a gold: first by structure, then value by value.
+
+Lists, tuples, sets of reals and definitions are taken apart here; single values go to
+`quantities` and from there to the `Judge`, which proves formulas equal or different.
 """
 
 from __future__ import annotations
@@ -43,15 +45,19 @@ from .wording import same_text
 MAX_ITEMS = 64
 _SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
 _SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
-"""Words before a condition without which the answer would say more."""
+"""Words that introduce a condition which an answer may not leave out: without the condition the
+value would be claimed for more cases.
+"""
 
 
 def compare(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether `answer` says what `gold` says; a gold that is a task is worked out first, one with
-    an approximation has two readings.
+    """Decide whether `answer` says the same as `gold`.
+
+    A gold that is a task (a determinant, say) is worked out first. A gold with an approximation
+    has two readings, either of which may be answered.
 
     Raises:
-        NeedsPool: deciding it takes more than cheap means.
+        NeedsPool: the cheap steps leave the question open.
     """
     claimed = answer.args[1:] if answer.op == "rel" else (answer,)
     if any(unevaluated(side) for side in claimed) and not is_open(gold):
@@ -70,10 +76,10 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def matches(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two readings say the same.
+    """Decide whether two parsed answers say the same.
 
     Raises:
-        NeedsPool: deciding it takes more than cheap means.
+        NeedsPool: the cheap steps leave the question open.
     """
     if gold == answer:
         return judge.decided("identical", True)
@@ -104,15 +110,17 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _item(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two items of collections agree: a set inside a collection is not its element."""
+    """Compare two items of collections; a set inside a collection differs from a bare element."""
     if "set" in (gold.op, answer.op) and gold.op != answer.op:
         return judge.decided("set", False, "a set is not its element")
     return matches(gold, answer, judge)
 
 
 def _as_written(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two readings of one kind agree part by part. This is all that is known about
-    operators without a meaning: their parts stay in order, unless the operator is symmetric.
+    """Compare two nodes of the same kind part by part.
+
+    This is all that can be done for operators without a known meaning: the parts stay in order,
+    unless the operator is symmetric.
     """
     kind = (gold.op, gold.note, gold.value)
     if kind != (answer.op, answer.note, answer.value) or not gold.args:
@@ -125,7 +133,7 @@ def _as_written(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _opened(node: Node) -> list[Node]:
-    """The sides of a symmetric operator, those of the same operator inside it opened."""
+    """Return the operands of a symmetric operator, flattened: `(a cup b) cup c` gives a, b, c."""
     kind = (node.op, node.note)
     parts = [_opened(arg) if (arg.op, arg.note) == kind else [arg] for arg in node.args]
     return [part for several in parts for part in several]
@@ -135,8 +143,10 @@ def _opened(node: Node) -> list[Node]:
 
 
 def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
-    """The values, and then the conditions: which set a parameter is in may be left unsaid, but
-    not be said differently; any other condition of the answer must be in the gold.
+    """Compare the values first and the conditions after.
+
+    The set that a parameter belongs to may be left unsaid, but must not be stated differently.
+    Any other condition in the answer must be in the gold too.
     """
     (first, wanted), (second, given) = _split(gold), _split(answer)
     if not matches(first, second, judge):
@@ -194,7 +204,9 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _described(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Set-builders: by what generates them, else part by part."""
+    """Compare set-builders by the element that generates the set where possible, else part by
+    part.
+    """
     first, second = generated(gold), generated(answer)
     if first and second and len(first[1]) == len(second[1]):
         named = Node("list", (second[0], *second[1]))
@@ -211,14 +223,14 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
-    """A point given by its coordinates: `x = 3, y = -4` for (3, -4)."""
+    """Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4)."""
     if answer.note == "or" or is_regional(gold):
         return judge.decided("structure", False, "a tuple is wanted")
     return _in_order(list(gold.args), by_letter(answer, judge), judge)
 
 
 def _list_as_tuple(gold: Node, answer: Node, judge: Judge) -> bool:
-    """`x = 1, y = 2` or `1, 2` answered by (1, 2)."""
+    """Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`."""
     if gold.note == "or" or is_regional(answer):
         return judge.decided("structure", False, "only one side is a tuple")
     return _in_order(by_letter(gold, judge), list(answer.args), judge)
@@ -231,8 +243,11 @@ def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:
 
 
 def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
-    """`a=2, b=3` against `b=3, a=2`: by name, when both sides name every value; in order against
-    values without names, unless the names differ in an index only.
+    """Compare two lists of assignments, such as `a=2, b=3` and `b=3, a=2`; None where neither form
+    applies.
+
+    If both sides name every value, values with the same name are compared. If only the gold has
+    names, the values are compared in order, unless the gold's names differ in an index only.
     """
     if gold.op != "list" or answer.op != "list":
         return None
@@ -352,7 +367,9 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
-    """`[[1,2],[3,4]]` is a matrix; a flat bracket is a column or a row."""
+    """Compare a matrix with brackets: `[[1,2],[3,4]]` is a matrix, a flat bracket a column or a
+    row.
+    """
     matrix, bracket = (gold, answer) if gold.op == "matrix" else (answer, gold)
     rows = bracket.args
     if all(row.op == "bracket" for row in rows):
@@ -396,7 +413,9 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _same_chain(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Relations side by side, from the left or from the right; `a = b = c` in any order."""
+    """Compare chains of relations, read from the left or from the right; `a = b = c` in any
+    order.
+    """
     signs, others = gold.note.split(), answer.note.split()
     turned = [FLIPPED.get(sign, "") for sign in reversed(signs)]
     if signs == others and set(signs) == {"="}:

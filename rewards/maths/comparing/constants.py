@@ -1,4 +1,4 @@
-"""Constants that an answer may choose: the C of an antiderivative, those of a general solution."""
+"""Free constants in answers: the C of an antiderivative and the constants of a general solution."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ _BARE = frozenset({"C", "c", "K", "k"})
 _NUMBERED = frozenset(f"{letter}_{index}" for letter in "CcKk" for index in range(5))
 _CONSTANTS = _BARE | _NUMBERED
 _OF_INTEGRALS = _NUMBERED | {"C", "K"}
-"""Names that say in a gold that the constant is free; c and k may be coefficients."""
+"""Names that mark a constant in a gold as free. The letters c and k are left out, since these may
+be coefficients.
+"""
 _ALSO = frozenset({"A", "B", "D"})
-"""Names that an answer may give to constants that the gold calls C."""
+"""Further names that an answer may use for constants which the gold calls C."""
 _POINTS = (nodes.HALF, num(3), num(Fraction(7, 5)), num(-2))
 _VARIABLES = "xtuyzsvw"
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727)
 
 
 def same_constants(gold: Node, answer: Node) -> Node:
-    """`answer` with its arbitrary constants named as in the gold: `A e^x + B e^{-x}` is
-    `C_1 e^x + C_2 e^{-x}`. Constants that stand next to the same thing have the same name.
+    """Rename the free constants of `answer` as in the gold: `A e^x + B e^{-x}` matches `C_1 e^x +
+    C_2 e^{-x}`.
+
+    Constants that multiply the same factors get the same name.
     """
     mine, theirs = sorted(symbols(answer) - symbols(gold)), sorted(symbols(gold) - symbols(answer))
     if not 0 < len(mine) == len(theirs) <= 2 or not set(theirs) <= _CONSTANTS:
@@ -43,7 +47,7 @@ def same_constants(gold: Node, answer: Node) -> Node:
 
 
 def _beside(node: Node, name: str) -> frozenset[Node]:
-    """What the constant multiplies."""
+    """Return the factors that the constant is multiplied by at the first occurrence."""
     symbol = nodes.sym(name)
     for part in walk(node):
         if part.op == "mul" and symbol in part.args:
@@ -52,8 +56,9 @@ def _beside(node: Node, name: str) -> frozenset[Node]:
 
 
 def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
-    """Whether two antiderivatives, each with its constant, differ by a number; None if one of
-    them has no constant.
+    """Decide whether two antiderivatives, each with a free constant, differ by a number.
+
+    Returns None if either formula has no free constant, or if the question stays open.
     """
     first, second = _without_constant(gold), _without_constant(answer)
     if first is None or second is None or not symbols(gold) & _OF_INTEGRALS:
@@ -75,7 +80,9 @@ def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
 
 
 def is_antiderivative(integral: Node, answer: Node, judge: Judge) -> bool:
-    """Whether `answer`, which must have its constant, is what the indefinite integral asks for."""
+    """Decide whether `answer` solves an indefinite integral: differentiated, the answer must give
+    the integrand, and a free constant is required.
+    """
     body, variable = integral.args
     value = answer.args[-1] if answer.op == "rel" else answer
     plain = _without_constant(value)

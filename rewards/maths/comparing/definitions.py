@@ -1,4 +1,6 @@
-"""What an equation gives: the name and the value of `x = 2 + 1 = 3`, if its steps are true."""
+"""Equations that assign a value: the name and the value of `x = 2 + 1 = 3`, provided all steps are
+true.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,15 @@ from ..reading.nodes import Node, is_scalar, rename, text
 from .quantities import MARKS, same_value
 
 TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
-"""Functions that a task asks to be worked out."""
+"""Prefixes of functions whose value a task asks for."""
 _EQUALS = frozenset({"=", "~=", "mapsto"})
 
 
 def is_one_name(node: Node) -> bool:
-    """Whether `node` is one unknown: `x`, `f(2)`, `AB`, `\\sin A`, `(x, y)`, words. Only these may
-    stand left of a gold whose right side alone is the answer: `x = 5` pays 5, `x + y = 5` and
-    `2x = 10` do not.
+    r"""Return whether `node` is one unknown: `x`, `f(2)`, `AB`, `\sin A`, `(x, y)` or words.
+
+    Only such a left side lets the right side of a gold be answered alone: `x = 5` accepts 5,
+    while `x + y = 5` and `2x = 10` do not.
     """
     if node.op in {"sym", "call", "text"}:
         return True
@@ -39,8 +42,8 @@ def is_one_name(node: Node) -> bool:
 
 
 def is_name(node: Node) -> bool:
-    """Whether `node` only names a thing: `x`, `f(1) + f(2)`, `S_n`, `AB`, `a+b`, `(x, y)`,
-    `sin^2 A`; never `x+2` or `2x`.
+    """Return whether `node` only names something: `x`, `f(1) + f(2)`, `S_n`, `AB`, `a+b`, `(x, y)`
+    or `sin^2 A`; never `x+2` or `2x`.
     """
     if node.op in {"sym", "call", "text"}:
         return True
@@ -66,7 +69,7 @@ _NAMING = frozenset({"sym", "call", "num", "add", "mul", "pow", "func"})
 
 
 def _parts(node: Node) -> Iterator[Node]:
-    """Every node below and including `node`, calls unopened."""
+    """Yield `node` and every node below, without entering function calls."""
     yield node
     if node.op != "call":
         for arg in node.args:
@@ -74,8 +77,8 @@ def _parts(node: Node) -> Iterator[Node]:
 
 
 def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
-    """(name, value) of `x = 3`, also of a chain `x = 2 + 1 = 3` whose steps are true; None for
-    anything else.
+    """Return (name, value) of `x = 3` or of a true chain `x = 2 + 1 = 3`, None for anything
+    else.
     """
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
@@ -93,8 +96,10 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
 
 
 def exact_sides(node: Node) -> list[Node]:
-    """The sides that count before and after an approximation: `x = 5/9 ~= 0.556` claims 5/9, but
-    `24.3 ~= 24` claims 24. A whole number needs none: `8 ~= 7` is an equation, and false.
+    """Return the sides of a chain that count when some are approximations.
+
+    `x = 5/9 ~= 0.556` claims 5/9, but `24.3 ~= 24` claims 24. A whole number needs no
+    approximation: `8 ~= 7` is a false equation.
     """
     kept = [node.args[0]]
     for sign, side in zip(node.note.split(), node.args[1:], strict=True):
@@ -114,11 +119,15 @@ def exact_sides(node: Node) -> list[Node]:
 
 
 _ROUGHLY = 5.0
-"""By what factor an approximation may be off before it is another number; the exact side counts."""
+"""The factor by which an approximation may be off; beyond this factor the rounded side is another
+number.
+"""
 
 
 def _may_round(exact: Node, rounded: Node) -> bool:
-    """Whether `rounded` can be an approximation of `exact`: a number near its value."""
+    """Return whether `rounded` is a number near the value of `exact`, and so may approximate that
+    value.
+    """
     inner = exact.args[0] if exact.op in MARKS and exact.args else exact
     first = approximate(inner) if is_scalar(inner) else None
     inner = rounded.args[0] if rounded.op in MARKS and rounded.args else rounded
@@ -131,7 +140,9 @@ def _may_round(exact: Node, rounded: Node) -> bool:
 
 
 def true_chain(node: Node, judge: Judge) -> Node | None:
-    """The last side of `2 + 3 = 5`, if every step is true and none is a bare name."""
+    """Return the last side of `2 + 3 = 5` if every step is true and no side is a bare name, else
+    None.
+    """
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
     *heads, value = exact_sides(node)
@@ -146,8 +157,8 @@ def _same_side(head: Node, value: Node, judge: Judge) -> bool:
 
 
 def aligned(gold: Node, answer: Node) -> Node:
-    """`answer` with the parameters of its function definition renamed to the gold's: f(z)=z is
-    f(x)=x.
+    """Rename the parameters of a function definition in `answer` to those of the gold: f(z)=z
+    matches f(x)=x.
     """
     if gold.op == "rel" and answer.op == "rel" and gold.args[0].op == answer.args[0].op == "call":
         mine, theirs = answer.args[0].args, gold.args[0].args

@@ -1,7 +1,7 @@
-"""Families of values given by a parameter: `pi/6 + 2k pi`, `{2k | k in Z}`, `11k + 4`.
+"""Families of values with a parameter: `pi/6 + 2k pi`, `{2k | k in Z}`, `11k + 4`.
 
-Names of parameters are a matter of taste where nothing else can be meant; a condition that only
-says what a parameter is (`k in Z`) says nothing new.
+A parameter may have any usual name where no other reading is possible. A condition that only
+states the parameter's set (`k in Z`) adds no information.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LINE_PRODUCTS = 40
 
 
 def is_membership(condition: Node) -> bool:
-    """Whether a condition only says what its variables are: `k in Z`, `real x`."""
+    """Return whether a condition only states sets for the variables: `k in Z`, `real x`."""
     if condition.op in {"sym", "list"}:
         return all(part.op in {"sym", "list"} for part in (condition, *condition.args))
     member = condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
@@ -24,12 +24,14 @@ def is_membership(condition: Node) -> bool:
 
 
 def is_vacuous(condition: Node) -> bool:
-    """Whether a condition excludes nothing: `for all x`, `x in R`, `k in Z`."""
+    """Return whether a condition excludes nothing: `for all x`, `x in R`, `k in Z`."""
     return is_membership(condition)
 
 
 def same_kinds(first: Node, second: Node) -> bool:
-    """Whether both say of their parameters that they are in the same sets, or one does not say."""
+    """Return whether both nodes put their parameters in the same sets; a node that names no set
+    agrees with any.
+    """
     mine, theirs = _kinds(first), _kinds(second)
     return not mine or not theirs or mine == theirs
 
@@ -40,7 +42,7 @@ def _kinds(node: Node) -> set[str]:
 
 
 def without_membership(node: Node) -> Node:
-    """`k pi, k in Z` without its last item."""
+    """Return a list such as `k pi, k in Z` without the items that only state a parameter's set."""
     if node.op != "list":
         return node
     said = [item for item in node.args if item.op == "rel" and is_membership(item)]
@@ -52,8 +54,11 @@ def without_membership(node: Node) -> Node:
 
 
 def same_parameter(gold: Node, answer: Node) -> Node:
-    """`answer` with its whole-number parameter renamed: pi/6 + n pi is pi/6 + k pi. Only in
-    families with pi. The constant of an integral may have any of its usual names.
+    """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
+    pi.
+
+    This happens only in families that contain pi. The constant of an integral may also have any
+    of its usual names.
     """
     mine, theirs = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(mine) != 1 or len(theirs) != 1:
@@ -68,15 +73,15 @@ def _periodic(node: Node) -> bool:
 
 
 def _added_constants(node: Node) -> set[str]:
-    """Names like the constant of an integral, added at the top: x^2 + C."""
+    """Return the names that stand as an added constant in a sum, like C in x^2 + C."""
     if node.op != "add":
         return set()
     return {term.note for term in node.args if term.op == "sym" and term.note in _CONSTANT_NAMES}
 
 
 def generated(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    """(element, what its parameter is) of `{2k | k in Z}` and `{x | x = 2k, k in Z}`; None for
-    set-builders with other conditions.
+    """Return (element, conditions on the parameter) of `{2k | k in Z}` or of `{x | x = 2k, k in
+    Z}`; None for set-builders with other conditions.
     """
     if node.op != "such":
         return None
@@ -91,15 +96,17 @@ def generated(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 
 def aligned_family(wanted: Node, element: Node, whole: Node) -> Node:
-    """`whole` with the only parameter of its `element` named as in `wanted`: both are bound by
-    their sets.
+    """Rename the only parameter of `element` inside `whole` to the name used in `wanted`. Both
+    parameters are bound by their sets, so the name carries no meaning.
     """
     mine, theirs = symbols(element), symbols(wanted)
     return rename(whole, {mine.pop(): theirs.pop()}) if len(mine) == len(theirs) == 1 else whole
 
 
 def residue_class(node: Node) -> tuple[Node, Node] | None:
-    """(residue, modulus) of `x = 4 (mod 11)`, and of `11k + 4` for a whole number k."""
+    """Return (residue, modulus) of `x = 4 (mod 11)`, or of `11k + 4` for a whole number k; else
+    None.
+    """
     if node.op == "mod":
         inner, modulus = node.args
         if inner.op == "rel" and inner.note not in {"=", "=="}:

@@ -1,4 +1,6 @@
-r"""Formulas of chemistry: the same symbols in the same order, however they are set."""
+"""Chemical formulas: two are equal if the same symbols come in the same order, whatever the
+typesetting.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ MAX_LENGTH = 200
 
 
 def formula(text: str) -> str | None:
-    r"""A formula or an equation of chemistry in one spelling; None for anything else,
-    also for a single capital, which is a choice or a name.
+    r"""Return a chemical formula or equation in one normal spelling, or None for anything else.
+
+    A single capital letter gives None, because such a letter is a choice or a name.
+
 
     >>> formula(r"\mathrm{H}_2\mathrm{SO}_4"), formula("H2SO4"), formula("x_2")
     ('H2SO4', 'H2SO4', None)
@@ -38,6 +42,6 @@ def formula(text: str) -> str | None:
 
 
 def same_formula(gold: str, answer: str) -> bool:
-    """Whether both are the same formula."""
+    """Return whether both texts are the same chemical formula."""
     wanted = formula(gold)
     return wanted is not None and wanted == formula(answer)

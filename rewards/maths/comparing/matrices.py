@@ -1,4 +1,6 @@
-"""Matrices and vectors: sums and products worked out cell by cell, `2i - j` as a column."""
+"""Matrices and vectors: sums and products are worked out cell by cell, and `2i - j` becomes a
+column.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from ..reading.nodes import Node, is_scalar
 
 MAX_CELLS = 64
 MAX_TREE = 2000
-"""Nodes of a product of matrices with variables; each product multiplies them."""
+"""The most nodes in a product of matrices with variables, since every product multiplies the size
+of the cells.
+"""
 _AXES = {"i": 0, "j": 1, "k": 2, "x": 0, "y": 1, "z": 2}
 
 
 def worked_out(node: Node) -> Node:
-    """`2 A + B C` as one matrix, cells left as formulas; anything that does not fit comes back
-    unchanged.
+    """Return `2 A + B C` as a single matrix whose cells are formulas; an expression that does not
+    fit is returned unchanged.
     """
     if node.op == "pow" and node.args[0].op in {"bracket", "matrix"}:
         return _transposed(node)
@@ -85,14 +89,18 @@ def _matrix_product(left: Node, right: Node) -> Node | None:
 
 
 def _dot(pairs: list[tuple[Node, Node]]) -> Node:
-    """A row times a column; numbers are multiplied at once, so that long products stay small."""
+    """Return a row times a column. Numbers are multiplied at once, so that long products stay
+    small.
+    """
     if all(cell.op == "num" for pair in pairs for cell in pair):
         return nodes.num(sum(one.value * other.value for one, other in pairs))
     return nodes.add(*(nodes.mul(one, other) for one, other in pairs))
 
 
 def in_components(vector: Node, other: Node) -> Node:
-    """`2i - j` as (2, -1) if `other` is a matrix or bracket of two or three; else unchanged."""
+    """Return `2i - j` as (2, -1) if `other` is a matrix or bracket of two or three entries, else
+    unchanged.
+    """
     size = len(other.args)
     if not is_scalar(vector) or other.op not in {"matrix", "bracket"} or size not in {2, 3}:
         return vector
@@ -108,7 +116,9 @@ def in_components(vector: Node, other: Node) -> Node:
 
 
 def same_bold(names: set[str], answer: Node) -> Node:
-    """`answer` with its bold letters written as the gold writes them: with an arrow or plain."""
+    """Rename the bold letters of `answer` as the gold writes them: with an arrow, with a hat, or
+    plain.
+    """
     renamed: dict[str, str] = {}
     for name in nodes.symbols(answer) - names:
         letter = name.removeprefix("bold ")
@@ -121,7 +131,9 @@ def same_bold(names: set[str], answer: Node) -> Node:
 
 
 def _axis(node: Node) -> int | None:
-    """Which axis a unit vector (`i`, a bold j, a k with a hat) points along."""
+    """Return the axis (0, 1 or 2) of a unit vector such as `i`, a bold j or a k with a hat; None
+    otherwise.
+    """
     if node.op not in {"sym", "const"}:
         return None
     decoration, _, letter = node.note.rpartition(" ")

@@ -1,4 +1,4 @@
-"""Which name a value has, and the order that names give to values."""
+"""Names of values: which name a value has, and the order that names give to several values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .definitions import assigned, is_one_name
 
 
 def spread(node: Node) -> Node:
-    """`(x, y) = (1, 2)` as `x = 1, y = 2`."""
+    """Return `(x, y) = (1, 2)` as the list `x = 1, y = 2`; other nodes are returned unchanged."""
     if node.op != "rel" or node.note != "=" or len(node.args) != 2:
         return node
     names, values = node.args
@@ -23,13 +23,15 @@ def spread(node: Node) -> Node:
 
 
 def is_claim(node: Node) -> bool:
-    """Whether `node` is a value or `x = value`: "1 and 2" and "1 or 2" list the same values."""
+    """Return whether `node` is a value or `x = value`: "1 and 2" and "1 or 2" then list the same
+    values.
+    """
     return node.note == "=" if node.op == "rel" else node.op not in {"sym", "text", "call"}
 
 
 def by_letter(node: Node, judge: Judge) -> list[Node]:
-    """The values of `y=2, x=1` in the order of their names where those are letters or have
-    indices, else as they are written.
+    """Return the values of `y=2, x=1`, sorted by name where the names are neighbouring letters or
+    share a letter; otherwise in written order.
     """
     pairs = [assigned(item, judge) for item in node.args]
     named = [pair for pair in pairs if pair is not None]
@@ -43,11 +45,13 @@ def by_letter(node: Node, judge: Judge) -> list[Node]:
 
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""Neighbours in it are coordinates: x, y, z or a, b."""
+"""The alphabet in which neighbouring letters are taken for coordinates: x, y, z or a, b."""
 
 
 def may_agree(first: Node, second: Node) -> bool:
-    """Not two different exact numbers, which is most of a long list."""
+    """Return False for two different exact numbers. This cheap test settles most pairs of a long
+    list.
+    """
     return first.op not in EXACT or second.op not in EXACT or first.value == second.value
 
 
@@ -60,21 +64,25 @@ _CHANGES = DENIALS | words(
 
 
 def is_plain_label(name: Node) -> bool:
-    """Whether words before an equals sign only name the value: `area`, never `less than x`."""
+    """Return whether words before an equals sign only name the value: `area`, never `less than
+    x`.
+    """
     spoken = name.note.casefold()
     plain = _LABEL.fullmatch(spoken) is not None
     return plain and not _CHANGES.intersection(re.split(r"[ '-]", spoken))
 
 
 def says_otherwise(name: Node) -> bool:
-    """Whether words before an equals sign change what is said of the value."""
+    """Return whether words before an equals sign change the claim about the value."""
     return name.op == "text" and bool(
         _CHANGES.intersection(re.split(r"[^\w]+", name.note.casefold()))
     )
 
 
 def one_residue_name(gold: Node, answer: Node) -> bool:
-    """Whether `t = 3 (mod 7)` and its answer name one variable, where both name one."""
+    """Return whether a gold `t = 3 (mod 7)` and its answer use the same variable, as far as both
+    name a variable.
+    """
     sides = [node.args[0] for node in (gold, answer) if node.op == "mod"]
     names = {side.args[0] for side in sides if side.op == "rel"}
     return len(names) < 2
@@ -88,8 +96,10 @@ def branches(node: Node) -> list[Node]:
 
 
 def names_fit(mine: Node, theirs: Node, judge: Judge) -> bool:
-    """Whether two values of one size are also about one thing: another name is another answer,
-    unless it is in words (`Area` for A) or `y` stands for `f(x)`.
+    """Decide whether two equal values also describe the same thing.
+
+    Another name is another answer, unless the name is in words (`Area` for A) or `y` stands for
+    `f(x)`.
     """
     if mine == theirs:
         return judge.decided("named value", True)
@@ -116,7 +126,7 @@ def is_curve(node: Node) -> bool:
 
 
 def about_one_variable(gold: Node, answer: Node) -> bool:
-    """Whether two inequalities, or lists of them, are about the same letters."""
+    """Return whether two inequalities, or lists of inequalities, concern the same letters."""
     if not {gold.op, answer.op} <= {"rel", "list"}:
         return True
     subjects = [_subject(node) for node in (gold, answer)]
@@ -127,7 +137,9 @@ def about_one_variable(gold: Node, answer: Node) -> bool:
 
 
 def _subject(node: Node) -> Node | None:
-    """The letter or call that a plain inequality is about."""
+    """Return the letter or call that a plain inequality constrains, None where no single side
+    qualifies.
+    """
     if node.op != "rel" or len(node.args) != 2:
         return None
     sides = [side for side in node.args if symbols(side)]

@@ -1,7 +1,7 @@
-"""Products whose order counts: matrices and other letters that do not commute.
+"""Products in which the order counts: matrices and other letters that do not commute.
 
-Letters are numbers until something says otherwise: an inverse or a transpose next to another
-capital, bold capitals, or the same two capitals in both orders (`MN - NM`).
+A letter is a number unless the text suggests otherwise: an inverse or a transpose next to
+another capital, bold capitals, or two capitals in both orders (`MN - NM`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MAX_EXPANDED = 4
 
 
 def in_order(gold: Node, answer: Node, names: set[str]) -> tuple[Node, Node]:
-    """Both formulas with the products of letters that do not commute as calls, whose arguments
-    stay in order.
+    """Return both formulas with non-commuting products turned into calls, whose arguments keep
+    their order.
     """
     capitals = {name for name in names if _is_capital(name)}
     if len(capitals) < 2 or not (_do_not_commute(gold) or _do_not_commute(answer)):
@@ -53,7 +53,7 @@ def _is_transpose(node: Node) -> bool:
 
 
 def _factors(node: Node) -> Iterator[Node]:
-    """The factors of a product, nested products opened."""
+    """Yield the factors of a product, with nested products flattened."""
     for factor in node.args:
         if factor.op == "mul":
             yield from _factors(factor)
@@ -82,12 +82,14 @@ def _ordered(node: Node, capitals: set[str]) -> Node:
 
 
 def _turns_round(node: Node) -> bool:
-    """Whether this power of a product is the product of the powers in the other order."""
+    """Return whether the power of a product reverses the order of the factors: (AB)^-1 is B^-1
+    A^-1.
+    """
     return _is_transpose(node) or node.args[1] == num(-1)
 
 
 def _repeated(factor: Node) -> list[Node]:
-    """`M^2` as M M, so that it meets `M M`."""
+    """Expand `M^2` to M M, so that the power and the written-out product compare as equal."""
     if factor.op == "pow" and factor.args[1].op == "num" and factor.args[0].op == "sym":
         times = factor.args[1].value
         if isinstance(times, int) and 1 < times <= MAX_EXPANDED:

@@ -1,4 +1,4 @@
-"""Values with something on them: percent signs, degrees, units, bases, rounding."""
+"""Single values with marks: percent signs, degrees, units, number bases and rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = frozenset({"percent", "degree", "quantity", "based", "mod", "ratio"})
 
 
 def same_value(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two single values agree under the conventions."""
+    """Decide whether two single values agree under the conventions."""
     if gold.op in EXACT and answer.op in EXACT:
         return same_number(gold, answer, judge)
     if "based" in (gold.op, answer.op):
@@ -36,7 +36,9 @@ def same_value(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Equal, or equal up to the rounding that the conventions allow."""
+    """Decide whether two numbers are equal, or equal up to the rounding that the conventions
+    allow.
+    """
     if answer.op == "dec" and gold.op != "dec":
         if _digits_agree(gold, answer, judge):
             return judge.decided("decimal digits", True)
@@ -69,7 +71,8 @@ def _rounded_detail(gold: Node, answer: Node) -> str:
 
 
 def significant(written: str) -> int:
-    """Significant digits of a decimal.
+    """Return how many significant digits a written decimal has.
+
 
     >>> significant("0.0833"), significant("3.10")
     (3, 3)
@@ -78,8 +81,10 @@ def significant(written: str) -> int:
 
 
 def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
-    """A long decimal that is the gold cut or rounded: within one unit of its last digit, at least
-    `decimal_digits` long.
+    """Return whether a long decimal is the gold, cut or rounded.
+
+    The decimal must have at least `decimal_digits` significant digits and lie within one unit of
+    its last digit.
     """
     wanted = judge.conventions.decimal_digits
     if not wanted or significant(answer.note) < wanted:
@@ -107,8 +112,8 @@ def _terminates(value: Fraction, decimals: int) -> bool:
 
 
 def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether an exact answer, or a decimal of at least `decimal_digits`, rounds to the gold's
-    decimals.
+    """Return whether an exact answer, or a decimal of at least `decimal_digits`, rounds to the
+    gold's decimals.
     """
     decimals = len(gold.note.partition(".")[2])
     if not judge.conventions.rounded_gold:
@@ -147,7 +152,7 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _hundredth(node: Node) -> Node:
-    """p / 100, a decimal keeping its last digit: 6.67% is 0.0667."""
+    """Return p / 100. A decimal keeps the last digit, so that 6.67% becomes 0.0667."""
     if node.op == "num":
         return num(Fraction(node.value) / 100)
     if node.op != "dec":
@@ -212,8 +217,8 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _unit_letters(unit: str) -> Node:
-    """A unit as a product of variables: how `10 m/s` reads when nothing marks its letters as
-    units.
+    """Return a unit as a product of variables, which is how `10 m/s` reads where no markup sets the
+    letters apart as units.
     """
     factors: list[Node] = []
     for sign, name, raised in UNIT_PART.findall(unit):
@@ -229,7 +234,9 @@ def _times(node: Node, factor: Fraction) -> Node:
 
 
 def _same_label(first: str, second: str) -> bool:
-    """Words that are not units are the same label if one holds the other: `eggs`, `eggs a day`."""
+    """Return whether two labels that are not units agree: either must contain the other, like
+    `eggs` and `eggs a day`.
+    """
     left, right = set(_stems(first)), set(_stems(second))
     known = dimension(first) is not None or dimension(second) is not None
     return not known and bool(left) and bool(right) and (left <= right or right <= left)
@@ -256,7 +263,7 @@ def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _in_base(digits: str, base: int) -> int | None:
-    """The number that `digits` are in a base."""
+    """Return the number that `digits` denote in a base of 2 to 36, else None."""
     try:
         return int(digits, base) if 2 <= base <= 36 else None
     except ValueError:

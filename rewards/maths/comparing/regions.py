@@ -1,4 +1,4 @@
-"""Sets of real numbers: intervals, inequalities, set-builders and their unions in one form."""
+"""Sets of real numbers in a common form: intervals, inequalities, set-builders and unions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142)
 
 
 class End(NamedTuple):
-    """One end of a piece: where it is (for ordering), the exact formula, and whether it belongs."""
+    """An end of a piece: the numeric place (used for ordering), the exact formula, and whether the
+    end point belongs to the set.
+    """
 
     at: float
     node: Node
@@ -28,7 +30,7 @@ class End(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """An interval, or a point when both ends coincide."""
+    """An interval; a single point if both ends coincide."""
 
     low: End
     high: End
@@ -41,7 +43,9 @@ HIGHEST = End(float("inf"), INFINITY, False)
 
 
 def is_regional(node: Node) -> bool:
-    """Whether `node` plainly describes a set of reals (a bracket pair alone could be a point)."""
+    """Return whether `node` plainly describes a set of reals. A bracket pair alone does not: that
+    could be a point.
+    """
     if node.op in _REGIONAL:
         return True
     if node.op == "rel":
@@ -56,8 +60,8 @@ def is_regional(node: Node) -> bool:
 
 
 def to_region(node: Node) -> Region | None:
-    """The set that `node` describes, pieces sorted and merged; None if it is not one over the
-    reals.
+    """Return the set of reals that `node` describes as sorted, merged pieces, or None for anything
+    else.
     """
     match node.op:
         case "union" | "inter" | "minus":
@@ -87,7 +91,7 @@ def to_region(node: Node) -> Region | None:
 
 
 def same_region(gold: Region, answer: Region, judge: Judge) -> bool:
-    """Whether the pieces agree, ends and all."""
+    """Decide whether two sets have the same pieces, with the same ends."""
     if len(gold) != len(answer):
         return judge.decided(
             "set of reals", False, f"{len(answer)} pieces, the gold has {len(gold)}"
@@ -129,7 +133,7 @@ def _interval(node: Node) -> Region | None:
 
 
 def merged(pieces: Region) -> Region:
-    """Pieces in order, those that touch joined."""
+    """Return the pieces in order, with touching pieces joined."""
     if len(pieces) < 2:
         return pieces
     kept: Region = []
@@ -165,7 +169,7 @@ def _combined(node: Node) -> Region | None:
 
 
 def complement(region: Region) -> Region:
-    """The reals outside `region`."""
+    """Return the real numbers outside `region`."""
     pieces: Region = []
     low = LOWEST
     for piece in merged(region):
@@ -189,7 +193,7 @@ def complement(region: Region) -> Region:
 
 
 def intersection(left: Region, right: Region) -> Region:
-    """The reals in both."""
+    """Return the real numbers that belong to both sets."""
     pieces: Region = []
     for first in left:
         for second in right:
@@ -221,7 +225,9 @@ def _relation(node: Node) -> Region | None:
 
 
 def solved_for_one(node: Node) -> Region | None:
-    """`2x - 3 < 1` and `|x - 1| < 2`: one variable, linear, rational; None for everything else."""
+    """Solve an inequality in a single variable that is linear with rational coefficients, such as
+    `2x - 3 < 1` or `|x - 1| < 2`; None for any other.
+    """
     left, right = node.args
     sign = node.note
     if (
@@ -240,7 +246,9 @@ def solved_for_one(node: Node) -> Region | None:
 
 
 def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
-    """(a, b) of left - right = a x + b."""
+    """Return (a, b) of left - right = a x + b, or None if the difference is not linear in one
+    variable.
+    """
     try:
         terms = dict(difference(left, right, LINE_PRODUCTS, clearing=""))
     except (TooBig, ZeroDivisionError, OverflowError):
@@ -274,7 +282,9 @@ def _within(inner: Node, sign: str, bound: Node) -> Region | None:
 
 
 def _subject(node: Node) -> Node | None:
-    """The side an inequality is about: the one that repeats, or that is a name."""
+    """Return the side that an inequality constrains: the middle of a chain, or the side that is a
+    name.
+    """
     if len(node.args) == 3:
         return node.args[1]
     if len(node.args) != 2:

@@ -1,4 +1,4 @@
-"""Equations, inequalities and definitions compared with each other."""
+"""Comparison of equations, inequalities and definitions with each other."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ FLIPPED = {
     "prec": "succ", "succ": "prec",
     **{sign: sign for sign in ("=", "!=", "~=", "==", "||", "perp", "cong", "sim", "asymp")},
 }  # fmt: skip
-"""Signs as they read from the right."""
+"""Each sign with the sign that results from reading the relation from right to left."""
 _PROPORTIONAL = frozenset({"=", "!=", "<", "<="})
 
 
 def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two equations or inequalities say the same: their differences are proportional
-    (sign kept for <).
+    """Decide whether two equations or inequalities say the same.
+
+    Two equations are equal if the differences of their sides are proportional; for inequalities
+    the factor must be positive.
     """
     first, second = _oriented(gold), _oriented(answer)
     if first is None or second is None or first[0] != second[0]:
@@ -61,13 +63,17 @@ def _minus(sides: tuple[Node, Node]) -> Node:
 
 
 def _might_agree(first: tuple[Node, Node], second: tuple[Node, Node]) -> bool:
-    """Only worth the pool if something in them is not a polynomial."""
+    """Return whether the pool could still prove the relations equal: only formulas with functions
+    are beyond the exact normal form used here.
+    """
     nodes = [*walk(first[0]), *walk(first[1]), *walk(second[0]), *walk(second[1])]
     return any(part.op == "func" for part in nodes)
 
 
 def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:
-    """(sign, sides) with > and >= turned round."""
+    """Return (sign, sides) of a relation with > and >= turned round, None where a side is no
+    formula.
+    """
     if node.op != "rel" or len(node.args) != 2 or not all(is_scalar(side) for side in node.args):
         return None
     sign, (left, right) = node.note.replace("~=", "="), node.args
@@ -77,7 +83,7 @@ def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:
 
 
 def _ratio(first: Sum, second: Sum) -> float | None:
-    """The constant between two sums, or None."""
+    """Return the constant ratio between two sums, or None."""
     if not first or not second or first.keys() != second.keys():
         return None
     ratios = {Fraction(first[key]) / second[key] for key in first}

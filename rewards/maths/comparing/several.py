@@ -1,4 +1,4 @@
-"""The values that one writing stands for: lists, sets, `x = 1, 2`, every choice of plus-minus."""
+"""Notations that stand for several values: lists, sets, `x = 1, 2`, and plus-minus signs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ MAX_SIGNS = 3
 
 
 def elements(node: Node) -> list[Node]:
-    """The values of a list, set or plus-minus; others stand alone."""
+    """Return the values of a list, a set or a plus-minus expression; any other node is its only
+    value.
+    """
     named = node.op == "rel" and node.note == "=" and is_name(node.args[0])
     if named and has(node.args[1], "pm", "list", "set"):
         return elements(node.args[1])
@@ -24,7 +26,7 @@ def elements(node: Node) -> list[Node]:
 
 
 def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """`x = 1, 2`: the name belongs to all that follow without one."""
+    """Drop the name in `x = 1, 2`, which belongs to every value that follows without a name."""
     if (
         items
         and items[0].op == "rel"
@@ -37,8 +39,10 @@ def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _expanded(node: Node) -> list[Node]:
-    """Every choice of signs; `-+` goes against the nearest `+-` before it. At most MAX_SIGNS of
-    them.
+    """Return a node for every choice of signs; `-+` takes the opposite sign of the nearest `+-`
+    before.
+
+    Callers check `signs(node) <= MAX_SIGNS` first, since n signs make 2^n nodes.
     """
     if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
         return [_signed(node, [sign]) for sign in (-1, 1)]
@@ -50,7 +54,7 @@ def _expanded(node: Node) -> list[Node]:
 
 
 def signs(node: Node) -> int:
-    """How many plus-minus signs are in `node`."""
+    """Return how many plus-minus signs `node` contains."""
     return sum(part.op == "pm" for part in walk(node))
 
 

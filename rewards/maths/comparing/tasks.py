@@ -1,7 +1,7 @@
-r"""Tasks: integrals, limits, derivatives, determinants, sums of numbers.
+"""Tasks as golds: integrals, limits, derivatives, determinants and sums of numbers.
 
-A gold that is a task is worked out, and its value is the gold. An answer that still holds a task
-where the gold has a value only repeats the question, and is not equal to it.
+A gold that is a task is worked out, and its value becomes the gold. An answer that still
+contains a task, where the gold has a value, only repeats the question and is not equal.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from ..reading import nodes
 from ..reading.nodes import Node, TooBig, is_scalar, symbols, walk
 
 MAX_EXPANDED = 4
-"""Rows of a determinant with variables: it is expanded into 24 products at most."""
+"""The largest determinant with variables that is expanded, in rows; four rows give 24 products."""
 MAX_ROWS = 8
 _ALWAYS = ("int", "lim")
 _OF_NUMBERS = frozenset({"sum", "prod", "gcd", "lcm"})
 
 
 def unevaluated(node: Node) -> bool:
-    r"""Whether anything in `node` still has to be worked out.
+    r"""Return whether anything in `node` still has to be worked out.
+
 
     >>> from ..reading.reader import read
     >>> unevaluated(read(r"\gcd(4,6)")), unevaluated(read(r"\frac{dy}{dx}"))
@@ -46,8 +47,8 @@ def _is_task(node: Node) -> bool:
 
 
 def is_open(node: Node) -> bool:
-    """Whether a task in `node` has no value of its own: it holds functions that are only names,
-    or is a function of its bounds.
+    """Return whether a task in `node` has no value by itself: unknown functions occur in the task,
+    or the bounds contain variables.
     """
     return any(
         _is_task(part)
@@ -61,13 +62,14 @@ def _is_unknown(node: Node) -> bool:
 
 
 def needs_evaluation(node: Node) -> bool:
-    """Whether a gold is a task whose value is wanted."""
+    """Return whether a gold is a task whose value is wanted."""
     return (unevaluated(node) and not is_open(node)) or _remainder(node) is not None
 
 
 def worked(node: Node) -> Node:
-    """`node` with its determinants, derivatives and remainders worked out; integrals and limits
-    are left to numbers of many digits.
+    """Return `node` with determinants, derivatives and remainders worked out.
+
+    Integrals and limits are left for numeric evaluation with many digits.
     """
     remainder = _remainder(node)
     if remainder is not None:
@@ -93,7 +95,9 @@ def _remainder(node: Node) -> Node | None:
 
 
 def _whole(node: Node) -> int | None:
-    """The whole number that a formula without variables is, if the normal form can tell."""
+    """Return the whole number that a formula without variables equals, or None if the normal form
+    cannot tell.
+    """
     if not is_scalar(node) or symbols(node):
         return None
     try:
@@ -105,7 +109,9 @@ def _whole(node: Node) -> int | None:
 
 
 def determinant(matrix: Node) -> Node:
-    """The determinant of a square matrix of formulas; `matrix` itself where that is too much."""
+    """Return the determinant of a square matrix of formulas, or `matrix` unchanged where the size
+    exceeds the limits.
+    """
     size = int(matrix.value)
     cells = matrix.args
     if size * size != len(cells) or not all(is_scalar(cell) for cell in cells):

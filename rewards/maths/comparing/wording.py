@@ -1,4 +1,4 @@
-"""Answers in words."""
+"""Answers in words: synonyms, lists of words, times of day, and yes or no with a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAME = tuple(
         (r"positive infinity|infinite", "infinity"),
     )
 )  # fmt: skip
-"""Ways to say the same without a number."""
+"""Phrases with one meaning that need no number ("no solution", "does not exist")."""
 _TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m)")
 _OPPOSITES = frozenset({"yes", "no", "true", "false"})
 _REASON = re.compile(
@@ -41,11 +41,13 @@ _CONDITION = re.compile(
     r"depending|given that|as long as|so long as|in case|or|yes|no|true|false|maybe|perhaps|"
     r"although|though|however|sometimes|usually|mostly|almost|partly)\b"
 )
-"""Words that make a yes or no depend on something."""
+"""Words that make a yes or no depend on something, and so change the answer."""
 
 
 def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Whether two readings, one of them words, are the same words, or the same list of words."""
+    """Decide whether two nodes, at least one of them words, are the same words or the same list of
+    words.
+    """
     clocks = _clock(gold), _clock(answer)
     if clocks[0] and clocks[1]:
         return judge.decided("time of day", _same_time(*clocks[0], *clocks[1]), "another time")
@@ -63,7 +65,7 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def same_words(gold: Node, said: str, judge: Judge) -> bool:
-    """Words against an answer as it was written: `It is Tuesday`, `Yes, because ...`."""
+    """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
     wanted, words = folded(gold.note), as_words(said).casefold()
@@ -75,7 +77,8 @@ def same_words(gold: Node, said: str, judge: Judge) -> bool:
 
 
 def folded(spoken: str) -> str:
-    """Words in the form in which they are compared: no case, no article, one of its synonyms.
+    """Return words in the form used for comparison: lower case, without article, synonyms replaced.
+
 
     >>> folded("The empty set"), folded("a Hyperbola"), folded("DNE")
     ('no solution', 'hyperbola', 'does not exist')
@@ -86,7 +89,9 @@ def folded(spoken: str) -> str:
 
 
 def _clock(node: Node) -> tuple[int, str] | None:
-    """(minutes of the day, "am", "pm" or "") of `3:45 pm` and of `15:45`."""
+    """Return (minutes since midnight, "am", "pm" or "") of `3:45 pm` or `15:45`; None for anything
+    else.
+    """
     if node.op == "ratio" and len(node.args) == 2 and all(part.op == "num" for part in node.args):
         hour, minute = (int(part.value) for part in node.args)
         return (60 * hour + minute, "") if hour < 25 and minute < 60 else None
@@ -98,13 +103,15 @@ def _clock(node: Node) -> tuple[int, str] | None:
 
 
 def _same_time(first: int, marked: str, second: int, other: str) -> bool:
-    """Without its half of the day, a time before one o'clock in the afternoon may be either."""
+    """Compare two times of day; a time before 13:00 without am or pm may be in either half of the
+    day.
+    """
     either = (not marked and first < 780) or (not other and second < 780)
     return (first - second) % (720 if either else 1440) == 0
 
 
 def _several(spoken: str) -> set[str]:
-    """The items of a list in words; empty if it is not one."""
+    """Return the items of a list in words, or an empty set for words that form no list."""
     items = {item.strip() for item in _WORD_LIST.split(spoken) if item.strip()}
     return items if len(items) > 1 else set()
 

@@ -1,1 +1,1 @@
-"""Where in a response its answer is: boxes, tags, closing sentences, last expressions."""
+"""Extraction of the answer from a response: boxes, tags, closing sentences and last expressions."""

@@ -1,6 +1,4 @@
-"""Answers that are announced: "the answer is ...", in the languages of `phrases`, and "... is the
-answer".
-"""
+"""Announced answers: "the answer is ..." in the languages of `phrases`, and "... is the answer"."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from .spoken import Spoken, spoken
 from .surface import REACH
 
 MAX_PHRASES = 24
-"""Occurrences of one anchor, from the end, that are looked at."""
+"""How many occurrences of one anchor are examined, counted from the end."""
 MAX_FOUND = 12
-"""Announcements from the end that are looked at."""
+"""How many announcements are examined, counted from the end."""
 MAX_LINKED = 200
-"""Characters from a noun to its value."""
+"""The most characters between a noun and the announced value."""
 MAX_PREFIX = 8
-"""Letters of a noun before its anchor."""
+"""The most letters of a noun before its anchor."""
 _VALUE_FIRST = re.compile(
     r"(?P<value>\$[^$\n]{1,80}\$|\*\*[^*\n]{1,60}\*\*|\\\([^\n]{1,80}?\\\)|\(?\b[A-J]\b\)?"
     r"|(?<![\w.,])[-−]?\\?\$?\d[\d,./]*\d?\\?%?)\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?"
@@ -60,7 +58,11 @@ _INVERTED = {one.name: re.compile(one.inverted, re.IGNORECASE) for one in LANGUA
 
 
 def announced(body: str, after: int = 0) -> list[Candidate]:
-    """The last announcements behind `after`, in order; also those that nobody claims."""
+    """Return the last announcements after position `after`, in text order.
+
+    Announcements that the writer does not claim (denied, quoted) are included, with `ignored`
+    set.
+    """
     after = max(after, len(body) - REACH)
     found: dict[int, Candidate] = {}
     lowered = body[after:].lower()
@@ -133,7 +135,9 @@ def _at(
 
 
 def _stated(said: Spoken) -> Spoken:
-    """The number that an announced sentence states: `Answer: Ann is 3 years older than Tom.`"""
+    """Reduce an announced sentence to the number that the sentence states: `Answer: Ann is 3 years
+    older than Tom.` gives 3.
+    """
     if len(_PROSE.findall(said.text)) < 3 or not _VERB.match(said.text):
         return said
     value = last_expression(said.text)
@@ -143,7 +147,7 @@ def _stated(said: Spoken) -> Spoken:
 
 
 def _word_start(body: str, after: int, place: int) -> int:
-    """Where the word begins that has an anchor at `place`."""
+    """Return the start of the word that contains the anchor at `place`."""
     start = place
     while start > max(after, place - MAX_PREFIX) and body[start - 1].isalpha():
         start -= 1
@@ -151,14 +155,18 @@ def _word_start(body: str, after: int, place: int) -> int:
 
 
 def _determined(body: str, after: int, noun: int) -> int:
-    """Where the statement begins whose noun is at `noun`."""
+    """Return the start of the statement whose noun is at `noun`, including words such as "the
+    final".
+    """
     base = max(after, noun - 80)
     found = DETERMINERS.search(body[base:noun])
     return base + found.start() if found else noun
 
 
 def _linked(body: str, behind: int, noun: int, language: Language) -> int | None:
-    """Where the value begins after a noun without a link: a heading, or an inverted sentence."""
+    """Return the start of the value after a noun without a verb: in a heading or an inverted
+    sentence. None if neither fits.
+    """
     inverted = _INVERTED.get(language.name)
     if inverted and inverted.search(body[max(0, noun - 80) : noun]):
         return behind
@@ -170,7 +178,7 @@ def _linked(body: str, behind: int, noun: int, language: Language) -> int | None
 
 
 def _value_first(body: str, after: int, noun: int, behind: int) -> Candidate | None:
-    """`10 is the answer`, with the noun at `noun`."""
+    """Return the candidate of `10 is the answer`, where the noun is at `noun`, or None."""
     base = max(after, noun - 100)
     found = _VALUE_FIRST.search(body[base:noun])
     if found is None or _TAKEN_FROM.match(body, behind):
@@ -184,7 +192,9 @@ def _value_first(body: str, after: int, noun: int, behind: int) -> Candidate | N
 
 
 def _outermost(found: list[Candidate]) -> list[Candidate]:
-    """Without announcements inside another: `Answer: the final answer is 5` is one, the inner."""
+    """Drop announcements nested in another: `Answer: the final answer is 5` is a single
+    announcement, the inner.
+    """
     kept: list[Candidate] = []
     for one in found:
         if kept and kept[-1].end == one.end and one.start >= kept[-1].start:

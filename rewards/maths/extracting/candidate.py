@@ -1,4 +1,6 @@
-"""What an answer may be taken from: candidates, each with its kind, its place and its doubts."""
+"""Candidates for the answer: pieces of a response, each with a kind, a place and possible
+objections.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_ANSWER = 4096
-"""Characters of an answer, beyond which it is no answer."""
+"""The longest answer in characters; a longer text is not accepted as an answer."""
 
 
 class Kind(StrEnum):
-    """How a response marks an answer."""
+    """The ways in which a response can mark an answer."""
 
     BOX = "box"
     TAG = "answer tag"
@@ -27,43 +29,48 @@ class Kind(StrEnum):
 
 
 MARKS = frozenset({Kind.BOX, Kind.TAG, Kind.HASH})
-"""The formal marks: they hold their answer, whatever it reads like."""
+"""The formal marks. Whatever stands inside such a mark is meant as the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A text that may be the answer. Places are characters of the searched text."""
+    """A text that may be the answer. Places are character offsets in the searched text."""
 
     kind: Kind
     text: str
     start: int
-    """Where the text begins."""
+    """Offset of the first character of the text."""
     end: int
-    """Where the text ends."""
+    """Offset behind the last character of the text."""
     said_from: int
-    """Where the statement begins that holds the text: its phrase or its mark."""
+    """Offset where the statement around the text begins, with the phrase or mark."""
     said_to: int
-    """Where that statement ends."""
+    """Offset where that statement ends."""
     firm: bool = False
     """Whether the statement calls itself final, correct or right."""
     ignored: str = ""
-    """Why nobody claims this answer (denied, supposed, quoted); such a candidate never wins."""
+    """Why the writer does not claim this answer (denied, supposed, quoted), or "". An ignored
+    candidate never wins.
+    """
     void: str = ""
-    """Why this statement gives no answer although it is one (empty, cut off); if it wins, the
-    response has no answer."""
+    """Why this statement gives no usable answer (empty, cut off), or "". If a void candidate wins,
+    the response has no answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The answer of a response, and where it is; `text` is None if there is none, and `reason`
-    says why.
+    """The extracted answer of a response, with the place; `text` is None without an answer, and
+    `reason` says why.
     """
 
     text: str | None
     rule: str
-    """The kind of the candidate that won."""
+    """The kind of the winning candidate."""
     start: int = 0
     end: int = 0
     reason: str = ""
     rivals: tuple[str, ...] = ()
-    """Other answers claimed in the same breath: the answer counts only if these say the same."""
+    """Other values claimed in the same breath. The answer counts only if all of these are equal to
+    the gold as well, so that listing guesses never pays.
+    """

@@ -1,4 +1,4 @@
-"""Answers that nothing marks: a whole short response, or what its closing sentence picks, words
+"""Answers without a mark: a short response as a whole, or the value that a closing sentence picks
 or stresses.
 """
 
@@ -20,9 +20,9 @@ from .spoken import cleaned, spoken
 from .surface import crossed_out, without_decoration
 
 MAX_WHOLE = 200
-"""Characters of a response that may be an answer as it stands."""
+"""The longest response, in characters, that may be an answer as a whole."""
 MAX_WORDS = 8
-"""Words of a response without digits that may be an answer as it stands."""
+"""The most words in a response without digits that may be an answer as a whole."""
 _NARRATIVE = words("there are then hence thus have get gives therefore find add so since is")
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-zÀ-ÿЀ-ӿ]{3,}")
@@ -43,7 +43,7 @@ _ALONE = re.compile(r"[^\d]*?(\d+)\W*")
 
 
 def whole(body: str) -> Candidate | None:
-    """A short response that is no prose."""
+    """Return a short response that is not prose as a candidate, else None."""
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)) or _is_prose(stripped):
         return None
@@ -73,7 +73,9 @@ _ALL_OR_NONE = re.compile(
 
 
 def short_text(body: str) -> Candidate | None:
-    """A short response as it stands, when nothing in it is an answer."""
+    """Return a short response without digits as a candidate, else None; tried when nothing else in
+    the text is an answer.
+    """
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)) or stripped.endswith("?"):
         return None
@@ -93,13 +95,13 @@ _LETTERED = re.compile(
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
     re.DOTALL,
 )
-"""Words around a letter: `A solution exists.`"""
+"""Words around a capital letter that is no choice: `A solution exists.`"""
 _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
-"""`In conclusion, $x = 7/2$.`"""
+"""A phrase before one formula: `In conclusion, $x = 7/2$.`"""
 
 
 def _is_prose(text: str) -> bool:
-    """Whether text reads as sentences rather than as one answer."""
+    """Return whether a text reads as sentences rather than as a single answer."""
     if len(_IDEOGRAPHS.findall(text)) > 2:
         return any(map(str.isdigit, text))
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
@@ -170,8 +172,10 @@ _EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1")
 
 
 def picked(body: str) -> Candidate | None:
-    """The letter that the closing sentence picks: `Therefore I think it's B`; or that stands alone
-    on the last line, or leads its explanation.
+    """Return the choice letter that the response settles on: `Therefore I think B`, or None.
+
+    The closing sentence picks the letter, or the letter stands alone on the last line, or the
+    letter opens an explanation.
     """
     if alone := _LINE_LETTER.search(body, max(0, len(body) - 40)):
         return _choice(alone["letter"], *alone.span("letter"))
@@ -199,7 +203,9 @@ def _choice(letter: str, start: int, end: int) -> Candidate:
 
 
 def worded(body: str) -> Candidate | None:
-    """A word that answers: `No, since 91 = 7 * 13`, `so the day is Saturday`."""
+    """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
+    or None.
+    """
     found = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
     if found is None:
         start, end = closing_sentence(body)
@@ -210,7 +216,9 @@ def worded(body: str) -> Candidate | None:
 
 
 def stressed(body: str) -> Candidate | None:
-    """What the closing sentence stresses, if it is one value: `earned **$10** for 50 minutes`."""
+    """Return the only value in bold in the closing sentence, as in `earned **$10** for 50 minutes`,
+    or None.
+    """
     start, end = closing_sentence(body)
     if refused := unanswered(body, start, end):
         return refused

@@ -1,4 +1,6 @@
-"""Whether a statement claims its answer, or denies, supposes or quotes it."""
+"""Objections to a statement: whether the writer denies, supposes or quotes the answer instead of
+claiming it.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ INSTEAD = re.compile(
     r"(?P<not>\W{0,4}(?:not|nicht|pas|no|non)\b)?[^.\n]{1,60}?[,;\s]\s*"
     r"(?:(?:but|sondern|mais|sino|ma)\b|(?:it|that) is\b|it's\b)"
 )
-"""`not 8 but 5`, `not 8; it is 5`."""
+"""A denied value followed by the right one: `not 8 but 5`, `not 8; it is 5`."""
 
 
 def instead(body: str, link: str, place: int) -> int:
-    """Where the value begins that replaces a denied one at `place`, or `place`."""
+    """Return the offset of the value that replaces a denied one at `place`, or `place` if nothing
+    is replaced.
+    """
     found = INSTEAD.match(body[place : place + 80])
     return place + found.end() if found and (found["not"] or DENIED.search(link)) else place
 
@@ -38,7 +42,10 @@ _COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECAS
 
 
 def doubt(body: str, said_from: int, link: str, start: int, end: int) -> str:
-    """Why nobody claims the answer at `start`, or ''. `link` is what joins it to its noun."""
+    """Return why the writer does not claim the announced answer at `start`, or "".
+
+    `link` is the text between the noun and the value ("is not").
+    """
     if DENIED.search(link) or _DENIED_AHEAD.match(body[start : start + 40]):
         return "it is denied" if _VALUE.search(body, start, end) else ""
     if _CONDITIONAL.search(link) and _COUNTERFACT.search(clause_before(body, said_from)):
@@ -49,7 +56,7 @@ def doubt(body: str, said_from: int, link: str, start: int, end: int) -> str:
 
 
 def unclaimed(body: str, said_from: int, start: int, end: int) -> str:
-    """Why a statement is not the writer's own, or ''."""
+    """Return why a statement is not the writer's own claim, or ""."""
     before = clause_before(body, said_from)[-NEAR:]
     if before.strip():
         if NOT_MINE.search(before):
@@ -70,11 +77,11 @@ _DENIED_MARK = re.compile(
     re.IGNORECASE,
 )
 NEAR = 64
-"""Characters before a mark in which words may deny it, or show it as an example."""
+"""How many characters before a mark may contain words that deny the mark or call it an example."""
 
 
 def mark_doubt(body: str, start: int, end: int) -> str:
-    """Why nobody claims what a mark holds, or ''."""
+    """Return why the writer does not claim the content of a mark, or ""."""
     before = clause_before(body, start)[-NEAR:].rstrip(" $\\([{*_\n")
     if before:
         if EXAMPLE.search(before):
@@ -91,7 +98,9 @@ def mark_doubt(body: str, start: int, end: int) -> str:
 
 
 def quoted(body: str, start: int, end: int) -> bool:
-    """Whether a statement is in quotation marks, or in a block quote that prose follows."""
+    """Return whether a statement is in quotation marks, in code, or in a block quote followed by
+    prose.
+    """
     line = body.rfind("\n", max(0, start - 400), start) + 1 or max(0, start - 400)
     opened = sum(1 for _ in _QUOTES.finditer(body, line, start))
     if opened % 2 and _QUOTES.search(body, end, end + 200):
@@ -105,7 +114,7 @@ def quoted(body: str, start: int, end: int) -> bool:
 
 
 def _in_code(body: str, place: int) -> bool:
-    """Whether `place` is in a fenced block of code that text follows."""
+    """Return whether `place` lies in a fenced code block that text follows."""
     if "```" not in body:
         return False
     fences = body.count("```", max(0, place - REACH), place)

@@ -1,4 +1,6 @@
-"""The last formula or number of a response: the answer where nothing else marks one."""
+"""The last formula or number of a response, used as the answer where nothing marks a better
+candidate.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from .sentence import (
 )
 
 TAIL = 3000
-"""Characters at the end of a response in which formulas are looked for."""
+"""How many characters at the end of a response are searched for formulas."""
 NUMBER_TAIL = 1200
-"""Characters at the end of a response in which a bare last number is looked for."""
+"""How many characters at the end of a response are searched for a bare last number."""
 MAX_NUMBERS = 40
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
@@ -29,8 +31,10 @@ _OR = re.compile(r"\s*(?:,|,?\s*or(?:\s+[a-z]\s*=)?)\s*")
 
 
 def last_expression(body: str) -> Candidate | None:
-    """The last formula or the last number, whichever is later; one beside the point (`for 50
-    minutes`) only if the closing sentence has no other.
+    """Return the last formula or the last number, whichever comes later, or None.
+
+    A value beside the point (`for 50 minutes`) is taken only if the closing sentence has no
+    other.
     """
     start, end = closing_sentence(body)
     if refused := unanswered(body, start, end):
@@ -49,8 +53,11 @@ def last_expression(body: str) -> Candidate | None:
 
 
 def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
-    """The number the closing sentence states, else the last before it, with what belongs to it:
-    the point or list that it ends, its relation, its expression, its unit.
+    """Return the span of the number that the closing sentence states, else of the last number
+    before.
+
+    The span includes what belongs to the number: the point or list, the relation, the expression
+    and the unit.
     """
     base = max(0, len(body) - NUMBER_TAIL)
     numbers = [
@@ -89,7 +96,7 @@ _LISTS = re.compile(r"(?:\b(?:are|were|namely|be)|:)\s*$")
 
 
 def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
-    """The first number of the list that `last` ends: `5 or 6`, `are 3, 5 and 11`."""
+    """Return the first number of the list that `last` ends: `5 or 6`, `are 3, 5 and 11`."""
     first = last
     for one in reversed(before):
         between = (body, one.end(), first.start())
@@ -114,7 +121,9 @@ _MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°")
 
 
 def _expression(body: str, start: int, end: int) -> tuple[int, int]:
-    """The run of mathematics around a number (`5√3`, `π/6`), and the unit behind it."""
+    """Extend a number's span to the surrounding mathematics (`5√3`, `π/6`) and the unit after the
+    number.
+    """
     first, last = start, end
     while first > 0 and body[first - 1] in _MATHEMATICS:
         first -= 1
@@ -144,8 +153,10 @@ _NAME = re.compile(r"\s*([A-Za-z](?:_\{?\w\}?)?)\s*=")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:
-    """(start, end) of the last `$..$`, `\\(..\\)` or `\\[..\\]`, with those joined to it by "and"
-    that give the same thing (`$x = 5$ and $x = -5$`). Linear time.
+    r"""Return (start, end) of the last `$..$`, `\(..\)` or `\[..\]`, or None. Linear time.
+
+    Formulas joined to the last by "and" that give values of the same name belong to the span
+    (`$x = 5$ and $x = -5$`).
     """
     spans = _formulas(tail)
     if not spans:
@@ -166,7 +177,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
 
 
 def _formulas(tail: str) -> list[tuple[int, int]]:
-    """The insides of the last few formulas of one kind of delimiter, in order."""
+    """Return the spans inside the last few formulas with the latest kind of delimiter, in order."""
     ends = {closer: tail.rfind(closer) for closer in ("\\)", "\\]")}
     dollars = [match for match in _DOLLARS.finditer(tail) if match[0][0] == "$"]
     if dollars and dollars[-1].start() > max(ends.values()):

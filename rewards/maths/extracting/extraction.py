@@ -1,7 +1,7 @@
-"""Which candidate is the answer of a response: one ranking, written down in `RANKING`.
+"""The choice of the answer among all candidates of a response, by a fixed ranking (`RANKING`).
 
 The gold is never looked at, and one candidate is chosen, so that naming more values never raises
-the chance of a reward. Everything is a search from the end within bounded windows.
+the chance of a reward. Every search runs from the end within bounded windows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ Finder = Callable[[str, Statements], Candidate | None]
 
 
 class Rank(NamedTuple):
-    """One line of the ranking."""
+    """A line of the ranking: a title, the rule in words, and the function that finds the
+    winner.
+    """
 
     title: str
     wins: str
-    """Which candidate of this rank wins."""
+    """The rule in words: which candidate of this rank wins."""
     find: Finder
-    """The winner of the rank in a searched text from which refused statements were blanked."""
+    """Returns the winner of this rank in a text from which refused statements were blanked, or
+    None.
+    """
 
 
 def _in_text(find: Callable[[str], Candidate | None]) -> Finder:
@@ -47,7 +51,7 @@ def _stated(_: str, statements: Statements) -> Candidate | None:
 
 
 def _result(body: str, statements: Statements) -> Candidate | None:
-    """The last `the result is ...`, unless the text goes on to compute."""
+    """Return the last `the result is ...`, unless more computation follows."""
     found = [one for one in statements.seen if one.kind is Kind.RESULT and not one.ignored]
     if not found:
         return None
@@ -85,7 +89,7 @@ RANKING: tuple[Rank, ...] = (
 
 
 class Ranked(NamedTuple):
-    """A candidate with its rank (from 1) and what became of it."""
+    """A candidate with a rank (counted from 1) and the reason why the candidate won or lost."""
 
     rank: int
     candidate: Candidate
@@ -95,15 +99,16 @@ class Ranked(NamedTuple):
 def extract(
     response: str, *, thinking: str = "auto", truncated: bool = False, several: bool = False
 ) -> Extraction:
-    """The answer in `response`.
+    r"""Extract the answer of a response.
 
     Args:
+        response: what the policy wrote.
         thinking: "auto", "none" or a key of THINKING.
-        truncated: the response was cut off: only a finished statement counts.
-        several: the gold has several boxes, so all boxes of the response are its answer.
+        truncated: the response was cut off, so that only a finished statement counts.
+        several: the gold has several boxes, so that all boxes of the response are the answer.
 
-    >>> extract(r"so $x$ is \\\\boxed{\\\\frac{1}{2}}.").text
-    '\\\\\\\\frac{1}{2}'
+    >>> extract(r"so $x$ is \\boxed{\\frac{1}{2}}.").text
+    '\\\\frac{1}{2}'
     """
     shown = visible(response, thinking)
     if shown is None:
@@ -139,7 +144,9 @@ def extract(
 
 
 def _claimed(body: str, statements: Statements) -> str:
-    """The text without statements that nobody claims: their values are not found again."""
+    """Return the text without statements that the writer does not claim, so that later ranks cannot
+    find those values again.
+    """
     spans = [(one.said_from, min(one.end, one.said_to)) for one in statements.seen if one.ignored]
     return blanked(body, spans) if spans else body
 
@@ -172,8 +179,8 @@ def _live(body: str, won: Candidate) -> list[Box]:
 
 
 def survey(response: str, *, thinking: str = "auto", truncated: bool = False) -> list[Ranked]:
-    """Every candidate with its rank and its fate, in the order of the text: for explanations.
-    Places are characters of the response.
+    """Return every candidate with rank and fate in text order, for explanations. Places are offsets
+    in the response.
     """
     shown = visible(response, thinking)
     if shown is None:

@@ -1,4 +1,4 @@
-"""The answer that a gold is, when it is given as a solution with boxes."""
+"""The answer inside a gold that is given as a whole solution with boxes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from .marks import Box, all_boxes, joined
 
 
 def unboxed(gold: str) -> str:
-    """A gold given as a whole solution: what its boxes hold.
+    r"""Return the content of a gold's boxes, or the gold itself if no box is present.
 
-    Several boxes with different contents are one answer with several parts: the contents joined by
-    commas, each with its name if the boxes have different ones.
+    Several boxes with different contents are one answer with several parts: the contents joined
+    by commas, each with its name if the boxes have different names.
 
-    >>> unboxed(r"$x = \\boxed{2}$, so $y = \\boxed{3}$.")
+    >>> unboxed(r"$x = \boxed{2}$, so $y = \boxed{3}$.")
     'x = 2 , y = 3'
     """
     boxes = _filled(gold)
@@ -19,7 +19,7 @@ def unboxed(gold: str) -> str:
 
 
 def parts(gold: str) -> int:
-    """How many boxes with different contents a gold has; 0 without a box."""
+    """Return how many boxes with different contents a gold has; 0 without a box."""
     boxes = _filled(gold)
     return len({gold[box.open : box.close].strip() for box in boxes})
 

@@ -1,6 +1,6 @@
 """Formal marks: boxes, answer tags and `####` lines, found from the end in linear time.
 
-Boxes with nothing but commas, "and", part labels or spaces between them are one list.
+Boxes with nothing but commas, "and", part labels or spaces in between form one list.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .doubt import mark_doubt
 from .phrases import FILLER, HEDGE
 
 MAX_BOXES = 20
-"""Boxes that can make one list."""
+"""The most boxes that can form one list."""
 MAX_MARKS = 64
-"""Marks of a kind, from the end, that are looked at."""
+"""How many marks of one kind are examined, counted from the end."""
 CUT_OFF = "cut off inside its last answer"
 SEVERAL_OFFERED = "several answers are offered, one in case another is wrong"
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
@@ -37,7 +37,7 @@ _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
 
 
 class Box(NamedTuple):
-    """Places of a box: its command, its content, what follows it."""
+    """Offsets of a box: the command, the content, and the end."""
 
     start: int
     open: int
@@ -47,7 +47,7 @@ class Box(NamedTuple):
 
 
 def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
-    """The marks of a response, the last first."""
+    """Yield the marks of a response, starting with the last."""
     sources = [boxes(body, truncated=truncated), _tags(body, truncated), _hashes(body, truncated)]
     heads = [next(source, None) for source in sources]
     while True:
@@ -65,7 +65,7 @@ def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
 
 
 def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
-    """The boxes, the last first; those that stand side by side are one candidate."""
+    """Yield the boxes, starting with the last; adjacent boxes form a single candidate."""
     end = len(body)
     for _ in range(MAX_MARKS):
         last = box_before(body, end)
@@ -77,7 +77,7 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
 
 
 def all_boxes(body: str) -> list[Box]:
-    """The last MAX_MARKS boxes in order, each alone."""
+    """Return the last MAX_MARKS boxes in text order, each separately."""
     found: list[Box] = []
     end = len(body)
     while len(found) < MAX_MARKS and (box := box_before(body, end)) is not None:
@@ -87,8 +87,9 @@ def all_boxes(body: str) -> list[Box]:
 
 
 def joined(body: str, group: list[Box]) -> str:
-    """What several boxes say together: each different content once, with its name if every one
-    has another (`x = \\\\boxed{2}`).
+    r"""Return the combined answer of several boxes: each different content once, joined by commas.
+
+    Each content keeps its name if every box has another name (`x = \boxed{2}`).
     """
     texts = [body[box.open : box.close] for box in group]
     kept = list({squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values())
@@ -117,7 +118,9 @@ def _candidate(body: str, group: list[Box], void: str) -> Candidate:
 
 
 def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:
-    """The boxes that make one list with the last, or why they make none."""
+    """Return the boxes that form a list with the last, and why such a list is void ("" if
+    valid).
+    """
     group = [last]
     while last.closed:
         previous = box_before(body, group[0].start)
@@ -140,7 +143,9 @@ def _differ(body: str, one: Box, other: Box) -> bool:
 
 
 def _hedged(body: str, one: Box, other: Box, between: str) -> bool:
-    """Whether the second box is offered only in case the first is wrong, or both as guesses."""
+    """Return whether the second box is offered only in case the first is wrong, or both as
+    guesses.
+    """
     if len(between) <= 60 and _TENTATIVE.search(between) and FILLER.fullmatch(between):
         return True
     before = body[max(0, one.start - 40) : one.start]
@@ -148,7 +153,7 @@ def _hedged(body: str, one: Box, other: Box, between: str) -> bool:
 
 
 def box_before(body: str, end: int) -> Box | None:
-    """The last box that starts before `end`; a box inside a box belongs to the outer one."""
+    """Return the last box that starts before `end`, or None; for nested boxes the outermost."""
     place = _box_mark(body, 0, end)
     if place < 0:
         return None
@@ -162,8 +167,9 @@ def box_before(body: str, end: int) -> Box | None:
 
 
 def _box_mark(body: str, start: int, end: int) -> int:
-    """Where the last box command in the range starts, or -1. The searches for rarer names are
-    short when `\\boxed` is found late.
+    r"""Return the offset of the last box command in the range, or -1.
+
+    The searches for the rarer commands start where `\boxed` was found, which keeps them short.
     """
     place = body.rfind("\\boxed", start, end)
     while place >= 0 and body.endswith("\\phantom{", 0, place):
@@ -191,7 +197,7 @@ def _box_at(body: str, start: int) -> Box:
 
 
 def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> Box:
-    """A box whose brace is missing ends where its formula or its line does."""
+    """Return a box without a closing brace; the content ends with the formula or the line."""
     found = (body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *ends))
     end = min([limit, *(place for place in found if place >= 0)])
     return Box(start, inside, end, end, closed=False)
@@ -206,7 +212,9 @@ _NUMBERED = re.compile(r"\s*\d{1,2}[.)]\s+[A-Za-z]")
 
 
 def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
-    """What stands between `<answer>` and `</answer>`; a tag without an end reaches to the end."""
+    """Yield the contents of `<answer>...</answer>` from the end; an unclosed tag reaches to the
+    next tag or the end.
+    """
     if "<answer>" not in body and "<ANSWER>" not in body and "<Answer>" not in body:
         return
     ends = len(body)
@@ -227,7 +235,7 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
 
 
 def _backwards(body: str, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """The tags of a text in any case, from the end."""
+    """Yield (offset, name) of the tags of a text from the end, in any capitalisation."""
     every = [spelt for name in names for spelt in {name, name.upper(), name.replace("a", "A", 1)}]
     last = {name: place for name in every if (place := body.rfind(name)) >= 0}
     while last:
@@ -240,7 +248,7 @@ def _backwards(body: str, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
 
 
 def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
-    """Lines like `#### 72`, the convention of GSM8K."""
+    """Yield lines such as `#### 72`, the convention of GSM8K, from the end."""
     end = len(body)
     for _ in range(MAX_MARKS):
         place = body.rfind(_HASH, 0, end)

@@ -1,7 +1,7 @@
-"""How answers are announced, denied, joined and taken back in several languages: data.
+"""Phrases of several languages that announce, deny, join or take back answers: data without logic.
 
-A phrase is a noun (`anchors` are its searched spellings, lower case) and a link to the value that
-follows. To teach the extraction a language, add a `Language` and cases to its tests.
+A phrase is a noun (`anchors` are its searched spellings, lower case) and a link to the value
+that follows. To teach the extraction a language, add a `Language` and cases to its tests.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from ..reading.vocabulary import words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """The phrases of one language, as regular expressions that start at the noun."""
+    """The phrases of a language as regular expressions, each anchored at the noun."""
 
     name: str
     anchors: tuple[str, ...]
-    """Lower-case spellings, one of which is in every noun."""
+    """Lower-case spellings, one of which occurs in every noun. Searching for these is fast, and
+    only matches run the expressions.
+    """
     answer: str
     """Nouns that mean the answer."""
     result: str
-    """Nouns that may mean the answer, or something on the way to it."""
+    """Nouns that may mean the answer or an intermediate result."""
     link: str
-    """What stands between the noun and the value."""
+    """Words or signs between the noun and the value."""
     complement: str = ""
-    """What may stand between noun and link (`to the question`)."""
+    """Words that may stand between noun and link (`to the question`)."""
     behind: str = ""
-    """What follows the value and is no part of it (`です`)."""
+    """Words after the value that are no part of the value (`です`)."""
     inverted: str = ""
-    """What stands before a noun that its value follows at once (`lautet die Antwort 42`)."""
+    """Words before a noun that is directly followed by the value (`lautet die Antwort 42`)."""
 
 
 _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)-(?=\s))"
@@ -180,14 +182,14 @@ DETERMINERS = re.compile(
     r"|최종|올바른|[#*_>\s])++$",
     re.IGNORECASE,
 )
-"""Words between the sentence and its noun."""
+"""Articles and adjectives before the noun, which belong to the statement."""
 FIRM = re.compile(
     r"\b(?:final|correct|right|actual|true|definitive|finale|correcte|bonne|richtige|korrekte"
     r"|endgültige|correcta|correta|corretta|giusta|правильный|верный|окончательный)\b"
     r"|正しい|正解|正确|正確|最终|最終|정답|최종",
     re.IGNORECASE,
 )
-"""What makes an announcement a correction of the box before it even without a reason."""
+"""Words that make an announcement correct an earlier box even without a stated reason."""
 
 NOT_MINE = re.compile(
     r"\b(?:incorrect|wrong|false|impossible|invalid|bad|previous|old|rejected|eliminated"
@@ -195,7 +197,7 @@ NOT_MINE = re.compile(
     r"|other)\s*$",
     re.IGNORECASE,
 )
-"""What stands directly before the noun of an answer that is not the writer's."""
+"""Words directly before the noun which show that the answer is not the writer's."""
 DENIED = re.compile(
     r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
     r"|everything (?:but|except)"
@@ -208,7 +210,7 @@ DENIED = re.compile(
 DENIED_BEHIND = re.compile(
     r"^.{0,40}?(?:では|じゃ)(?:ない|なく|ありません)|^.{0,40}?아니|^.{0,40}?아닙"
 )
-"""Denials that follow their value."""
+"""Denials that follow the value."""
 SUPPOSED = re.compile(
     r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
     r"|si|wenn"
@@ -221,7 +223,7 @@ SUPPOSED = re.compile(
     r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)|n't true)\s+that\s*$",
     re.IGNORECASE,
 )
-"""What stands directly before a statement that only supposes the answer."""
+"""Words directly before a statement which show that the answer is only supposed."""
 ATTRIBUTED = re.compile(
     r"(?:^|[\s,(])([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
     r"|also|often|wrongly|already|first)\s+){0,2}(?:claim(?:s|ed)?|sa(?:y|ys|id)|state[sd]?"
@@ -230,7 +232,7 @@ ATTRIBUTED = re.compile(
     r"(?:,|:|\s+that)?\s*[\"“]?$",
     re.IGNORECASE,
 )
-"""What stands directly before a statement that somebody else makes; group 1 says who."""
+"""Words directly before a statement that somebody else makes; group 1 is the speaker."""
 SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it")
 EXAMPLE = re.compile(
     r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
@@ -241,7 +243,7 @@ EXAMPLE = re.compile(
     r"\s*[\"“`]*$",
     re.IGNORECASE,
 )
-"""What stands before a box that only shows the form of an answer."""
+"""Words before a box that only demonstrates the format of an answer."""
 HEDGE = re.compile(
     r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
@@ -249,7 +251,7 @@ HEDGE = re.compile(
     r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",
     re.IGNORECASE,
 )
-"""A second answer that is offered in case the first is wrong, between two statements."""
+"""Words between two statements that offer the second in case the first is wrong."""
 HEDGE_BEHIND = re.compile(
     r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b"
     r"|\bor (?:maybe|perhaps|else|possibly)\b|^\W{0,4}alternatively\b|\b(?:could|might"
@@ -258,7 +260,7 @@ HEDGE_BEHIND = re.compile(
     r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",
     re.IGNORECASE,
 )
-"""The same behind the last statement."""
+"""Words after the last statement that offer another answer in case this one is wrong."""
 FILLER = re.compile(
     r"(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
     r"|my"
@@ -266,8 +268,8 @@ FILLER = re.compile(
     r"|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或|또는)\b)*",
     re.IGNORECASE,
 )
-"""Words that give no reason to change an answer: statements with nothing else between them are made
-in one breath.
+"""Words that give no reason to change an answer. Statements separated by nothing else are made in
+one breath, and count as rivals.
 """
 RETRACTION = re.compile(
     r"\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
@@ -284,19 +286,19 @@ RETRACTION = re.compile(
     r"|me equivoqu|es incorrecto|я ошиб|это неверно|間違え|間違い|실수했|틀렸|算错了|错了|有误",
     re.IGNORECASE,
 )
-"""Words that take back what was stated before them."""
+"""Words that take back an earlier statement."""
 REOPENED = re.compile(
     r"(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
     r"|no(?=[,.])|actually|on reflection)\b",
     re.IGNORECASE,
 )
-"""A sentence that opens the question again."""
+"""The start of a sentence that reopens the question."""
 CONCLUDES = re.compile(
     r"^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
     r"|in fact)\b",
     re.IGNORECASE,
 )
-"""A closing sentence that concludes."""
+"""Words of a sentence that concludes."""
 GIVES = re.compile(
     r"\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
     r"|equals|get|have|is"
@@ -309,14 +311,14 @@ CHECKS = re.compile(
     r"|sides?|lhs|rhs|instead|would|if|because|since)\b",
     re.IGNORECASE,
 )
-"""A sentence that only checks the answer."""
+"""Words of a sentence that only checks the answer."""
 UPHELD = re.compile(
     r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
     r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"
     r"|my answer) (?:is|was) (?:right|correct))\b",
     re.IGNORECASE,
 )
-"""Words that uphold it after all."""
+"""Words that uphold an answer after a doubt."""
 REASON = re.compile(
     r"[,;]\s{1,3}(?:I|we|you|they|he|she|this|these|that|there)\b"
     r"|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely|because|since|for the reason"
@@ -329,9 +331,9 @@ REASON = re.compile(
     r"|因为|因為|なぜなら|왜냐하면|而不是",
     re.IGNORECASE,
 )
-"""What follows an answer in its sentence and is no part of it."""
+"""Words that start a reason after the answer; these are no part of the answer."""
 JOINER = re.compile(
     r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または|又は|或者?"
     r"|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"
 )
-"""'Or' and 'and' of other languages between two values."""
+"""The words for "or" and "and" of other languages between two values."""

@@ -1,6 +1,6 @@
-"""Where other pipelines look for the answer, for runs that are compared with theirs.
+"""The extraction rules of other pipelines, for comparing runs with published figures.
 
-Only the extraction is reproduced; the comparison stays this verifier's. None of them strips
+Only the extraction is reproduced; the comparison stays that of this verifier. No pipeline strips
 reasoning.
 """
 
@@ -20,8 +20,8 @@ DAPO_TAIL = 300
 
 
 def math_verify(response: str) -> Extraction:
-    """Math-Verify: the "final answer is ... I hope" sentence, the last box, the last formula, the
-    last number.
+    """Extract as Math-Verify does: the "final answer is ... I hope" sentence, the last box, the
+    last formula, the last number.
     """
     found = list(_HOPE_SENTENCE.finditer(response[-4000:]))
     if found:
@@ -46,12 +46,12 @@ def _taken(found: Candidate | None) -> Extraction:
 
 
 def prm800k(response: str) -> Extraction:
-    """PRM800K: the last box and nothing else."""
+    """Extract as PRM800K does: the last box and nothing else."""
     return _last_box(response) or Extraction(None, "prm800k", reason="there is no box")
 
 
 def dapo(response: str) -> Extraction:
-    """DAPO: the last line `Answer: ...` within the last 300 characters."""
+    """Extract as DAPO does: the last line `Answer: ...` within the last 300 characters."""
     base = max(0, len(response) - DAPO_TAIL)
     found = list(_ANSWER_LINE.finditer(response[base:]))
     if not found:
@@ -61,7 +61,7 @@ def dapo(response: str) -> Extraction:
 
 
 def gsm8k(response: str) -> Extraction:
-    """GSM8K, strict: the last `#### number`."""
+    """Extract as GSM8K does, strictly: the last `#### number`."""
     place = response.rfind("#### ")
     found = _HASHES.match(response, place) if place >= 0 else None
     if found is None:

@@ -1,4 +1,4 @@
-"""The part of a response that counts: what follows the reasoning, up to the end of the turn."""
+"""The part of a response that counts: the text after the reasoning, up to the end of the turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """How a model marks its reasoning."""
+    """The pair of marks that encloses a model's reasoning."""
 
     opener: str
     closer: str
@@ -36,10 +36,10 @@ _TURN_ENDS = (
 
 
 def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
-    """(offset, text) of what follows the reasoning; None if the reasoning never ends.
+    """Return (offset, text) of the part after the reasoning, or None if the reasoning never ends.
 
-    A lone closer counts: its opener was in the prompt. With "auto" every kind of reasoning is cut
-    off, also one after the other.
+    A closer without an opener counts, because the opener may have been part of the prompt. With
+    "auto" every kind of reasoning is cut off, including several in sequence.
     """
     if thinking == "none":
         return 0, response
@@ -55,7 +55,7 @@ def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
 
 
 def this_turn(body: str) -> str:
-    """Without what a model wrote after the end of its own turn."""
+    """Return the text up to the end of the model's own turn."""
     for mark in _TURN_ENDS if "<" in body else ():
         place = body.find(mark)
         if place > 0 and body[:place].strip():

@@ -1,7 +1,7 @@
-"""What stands around an answer in its own text: labels before it, remarks after it.
+"""Labels before an answer and remarks after an answer, within the extracted text.
 
-A remark that takes the answer back or widens it (`or more`, `unless`) is none of these: it stays,
-and makes the text something else than the answer.
+A remark that takes the answer back or widens the answer (`or more`, `unless`) is kept on
+purpose: the text is then something other than the answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _DENIES = re.compile(
 
 
 def answer_alone(answer: str) -> str:
-    """The answer without "the answer is" before it and "(about 0.56)" after it.
+    """Return the answer without a leading "the answer is" and a trailing "(about 0.56)".
+
 
     >>> answer_alone("The answer is 5/9 (about 0.56)"), answer_alone("7 or more")
     ('5/9', '7 or more')
@@ -64,7 +65,9 @@ def answer_alone(answer: str) -> str:
 
 
 def _alternative(answer: str) -> str:
-    """`0.5 (or 1/2)` and `5 (five)` offer two values, which have to be the same."""
+    """Rewrite `0.5 (or 1/2)` and `5 (five)` as two values joined by "or", which then have to be
+    equal.
+    """
     spelled = _SPELLED.search(answer)
     if spelled and set(spelled[1].lower().replace("-", " ").split()) <= NUMBER_WORDS | {"and"}:
         return f"{answer[: spelled.start()].rstrip()} or {spelled[1]}"
@@ -78,8 +81,9 @@ def _alternative(answer: str) -> str:
 
 
 def stated(prose: str) -> str | None:
-    """What a short sentence states (`It costs 1,000`), if it states one thing and
-    denies nothing.
+    """Return the value that a short sentence states (1,000 in `The tea costs 1,000`).
+
+    None if the sentence states several values or denies anything.
     """
     if _DENIES.search(prose):
         return None

@@ -1,5 +1,5 @@
-"""The closing sentence of a response, and what it says of a value in it: denied, left open, or
-named beside the point.
+"""The closing sentence of a response, and whether a value in the sentence is denied, left open or
+beside the point.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNSURE = re.compile(
     r"|anything|would be\b.*\bif)\b",
     re.IGNORECASE,
 )
-"""A sentence with these and several values claims none of them."""
+"""Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
     r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
     r" (?:tell|say|determine|decide|solve|find|answer|finish|be (?:determined|decided|found))"
@@ -28,7 +28,7 @@ GIVEN_UP = re.compile(
     r"|(?:many|some|most) (?:people|students)|guessed?)\b|\bwould be\b.*\bif\b",
     re.IGNORECASE,
 )
-"""A closing sentence with these claims no number it names."""
+"""Words of giving up: a closing sentence that has these claims no number."""
 DENIAL = re.compile(
     r"(?:\b(?:not|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither|cannot be|can't be|nor|no"
     r"|rather than|instead of"
@@ -39,7 +39,7 @@ DENIAL = re.compile(
     r"|^\s*if\b[^,.;\n]*",
     re.IGNORECASE,
 )
-"""Words that deny what follows them in their clause."""
+"""Words that deny the rest of their clause."""
 DENIED_BY_VERB = re.compile(
     r"[\s*$)\]\\]{0,6}(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+(?:not\b|(?:also\s+"
     r"|clearly\s+)?"
@@ -72,7 +72,7 @@ _ASIDE = re.compile(
     r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the)\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
     re.IGNORECASE,
 )
-"""A clause beside the main one."""
+"""A clause beside the main clause."""
 _REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 
 
@@ -85,7 +85,7 @@ _OF_THEM = re.compile(
 
 
 def closing_sentence(body: str) -> tuple[int, int]:
-    """(start, end) of the last sentence; an aside in brackets at its end is left out."""
+    """Return (start, end) of the last sentence, without a trailing remark in brackets."""
     end = len(body.rstrip())
     aside = _REMARK.search(body, max(0, end - 120), end)
     if aside and not _CORRECTS.search(aside[0]) and not POINT.match(body, aside.start()):
@@ -97,7 +97,9 @@ def closing_sentence(body: str) -> tuple[int, int]:
 
 
 def unanswered(body: str, start: int, end: int) -> Candidate | None:
-    """A void candidate when the closing sentence asks, gives up, or leaves it open."""
+    """Return a void candidate when the closing sentence asks, gives up or leaves the answer open,
+    else None.
+    """
     sentence = body[start:end]
     reason = ""
     if sentence.rstrip("*_ \n").endswith("?"):
@@ -118,7 +120,9 @@ _AT_MOST_CAN = re.compile(
 
 
 def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
-    """Whether the sentence from `start` to `end` denies or only bounds the value at `place`."""
+    """Return whether the sentence from `start` to `end` denies, or only bounds, the value at
+    `place`.
+    """
     if place < start:
         return False
     before = body[max(start, place - 60) : place].lower()
@@ -133,7 +137,7 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
 
 
 def labels(body: str, place: int) -> bool:
-    """Whether the number at `place` is a label: `Step 3`."""
+    """Return whether the number at `place` is a label, as in `Step 3`."""
     return _LABEL.search(body[max(0, place - 16) : place].lower()) is not None
 
 
@@ -142,13 +146,15 @@ _RANGE_BEHIND = re.compile(r"\s+to\s+\d|\?")
 
 
 def supposed(body: str, place: int) -> bool:
-    """Whether the value at `place` stands in a sentence that only supposes it."""
+    """Return whether the sentence around `place` only supposes the value."""
     return _SUPPOSES.match(clause_before(body, place)) is not None
 
 
 def governed(body: str, start: int, place: int, stop: int) -> bool:
-    """Whether the value from `place` to `stop` stands behind a preposition, in a clause beside the
-    main one of the sentence that begins at `start`, or counts a part (`4 of which`).
+    """Return whether the value from `place` to `stop` is beside the point of the sentence that
+    begins at `start`.
+
+    Such a value follows a preposition, stands in a side clause, or counts a part (`4 of which`).
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True

@@ -1,4 +1,4 @@
-"""Where an answer that was announced in words ends."""
+"""The end of an answer that was announced in words."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
 _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
-"""An article in front of words is no choice letter."""
+"""Matches the article "A" in front of words, which is no choice letter."""
 _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
@@ -67,17 +67,19 @@ _COUNTED = re.compile(
 
 
 class Spoken(NamedTuple):
-    """An answer in words and its place."""
+    """An answer in words with offsets."""
 
     text: str
     start: int
     end: int
     asked: bool = False
-    """Whether its sentence is a question."""
+    """Whether the sentence with the answer is a question."""
 
 
 def spoken(body: str, place: int) -> Spoken:
-    """The answer that begins at `place`: up to the end of its sentence, or its only formula."""
+    """Return the answer that begins at `place`, up to the end of the sentence or of the only
+    formula.
+    """
     rest = body[place : place + MAX_ANSWER + 64]
     if hope := _HOPE.search(rest):
         rest = rest[: hope.start()].rstrip(". \n")
@@ -123,7 +125,9 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
 
 
 def cleaned(text: str) -> str:
-    """Without emphasis, decoration and the words of a language that follow a value."""
+    """Return the text without emphasis, decoration and the words that some languages put after a
+    value.
+    """
     text = text.strip()
     if "**" in text or "__" in text:
         text = text.replace("**", "").replace("__", "").strip()
@@ -146,7 +150,7 @@ def cleaned(text: str) -> str:
 
 
 def _list_end(rest: str, math: re.Match[str]) -> int:
-    """Where a list of formulas ends that begins with this one: `$8$, $4$`."""
+    """Return the end of the list of formulas that begins with `math`: `$8$, $4$`."""
     end = math.end()
     for _ in range(MAX_LISTED):
         joint = _AND.match(rest, end)

@@ -1,4 +1,6 @@
-"""The statements of a response - marks and announcements - and the one that stands at the end."""
+"""The statements of a response (marks and announcements), and the choice of the last valid
+statement.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ from .spoken import spoken
 from .surface import REACH, clause_before
 
 MAX_GAP = 80
-"""Characters between two statements that can be made in one breath."""
+"""The most characters between two statements made in one breath."""
 MAX_RIVALS = 8
 BEHIND = 160
-"""Characters behind a statement in which another answer may be offered."""
+"""How many characters after a statement are searched for another offered answer."""
 _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
 _VALUE = re.compile(r"\d|\\|\$")
 _ABOUT = re.compile(
@@ -62,8 +64,8 @@ _ENDED = re.compile(r"[.!?\n。]|$")
 class Statements:
     """The marks and announcements of a searched text.
 
-    `last` is the one that counts, None if there is none; `seen` are all that were looked at, and
-    `rivals` what was claimed in the same breath as `last`.
+    `last` is the statement that counts, or None. `seen` holds every examined statement, and
+    `rivals` the values claimed in the same breath as `last`.
     """
 
     def __init__(self, body: str, *, truncated: bool) -> None:
@@ -74,7 +76,7 @@ class Statements:
         self.last = self._judged(self._found())
 
     def _found(self) -> Candidate | None:
-        """The last mark that is claimed, or an announcement behind it."""
+        """Return the last mark that the writer claims, or an announcement after that mark."""
         mark = self._mark()
         after = 0
         if mark is not None:
@@ -100,7 +102,9 @@ class Statements:
         return None
 
     def _before(self, mark: Candidate) -> list[Candidate]:
-        """What was stated shortly before a mark: another tag or `####` line, an announcement."""
+        """Return the statements shortly before a mark: another tag or `####` line, or an
+        announcement.
+        """
         start = max(0, mark.said_from - 2 * MAX_GAP)
         window = self.body[start : mark.said_from]
         near = announced(window)
@@ -116,7 +120,7 @@ class Statements:
         return sorted(near, key=lambda one: one.start)
 
     def _breath(self, last: Candidate, before: Sequence[Candidate]) -> None:
-        """Note what was claimed before `last` without a reason in between."""
+        """Record the values that were claimed before `last` without a reason in between."""
         self.rivals.clear()
         for one in reversed(before[-MAX_RIVALS:]):
             gap = self.body[one.said_to : last.said_from]
@@ -129,7 +133,9 @@ class Statements:
             last = one
 
     def _judged(self, last: Candidate | None) -> Candidate | None:
-        """`last`, or its correction, or `last` with the reason why it is void."""
+        """Return `last`, a correction of `last`, or `last` with a reason why the statement is
+        void.
+        """
         if last is None or last.void:
             return last
         if self.truncated and last.kind is Kind.ANNOUNCED and not self._ended(last):
@@ -156,7 +162,9 @@ class Statements:
         return _CONDITIONAL.search(before) is None and UPHELD.search(self.body, place) is None
 
     def _correction(self, last: Candidate) -> Candidate:
-        """What replaces a statement that was taken back without announcing another."""
+        """Return the value that replaces a retracted statement without a new announcement, or a
+        void statement.
+        """
         value = picked(self.body) or stressed(self.body) or last_expression(self.body)
         if self.truncated or value is None or value.void or value.start < last.said_to:
             return replace(last, void="it is taken back and nothing replaces it")
@@ -165,8 +173,10 @@ class Statements:
         return replace(value, kind=Kind.CORRECTION)
 
     def _concluded(self, last: Candidate) -> Candidate | None:
-        """Another value that the closing sentence concludes, behind a mark that words have opened
-        again (`Wait. ... So the probability is $\\frac16$.`), or concludes alone.
+        r"""Return another value that the closing sentence concludes, or None.
+
+        Either words have reopened the question after the mark (`Wait. ... So the probability is
+        $\frac16$.`), or the closing sentence draws a conclusion with a single number.
         """
         start, end = closing_sentence(self.body)
         start = max(start, last.said_to)
@@ -184,7 +194,7 @@ class Statements:
         return replace(value, kind=Kind.CORRECTION)
 
     def _offered(self, last: Candidate) -> Candidate:
-        """`last`, or void if another answer is offered behind it in case it is wrong."""
+        """Return `last`, made void if another answer is offered in case `last` is wrong."""
         gap = self.body[
             max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
         ]
@@ -220,8 +230,9 @@ def _moved(one: Candidate, by: int) -> Candidate:
 
 
 def _displaces(mark: Candidate, said: Candidate) -> bool:
-    """Whether an announcement behind a mark (or within a tag) is another answer: a value that
-    neither repeats nor rounds nor labels what the mark holds.
+    """Return whether an announcement after a mark (or within a tag) is another answer.
+
+    A value that repeats, rounds or labels the content of the mark is not.
     """
     if mark.kind is Kind.TAG and said.end <= mark.end:
         return True

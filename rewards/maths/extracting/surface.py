@@ -1,5 +1,5 @@
-"""The searched text: one spelling for marks of emphasis and punctuation, every character in its
-place, so that places in it are places in the response.
+"""Plain punctuation for the searched text. Every character keeps the offset, so that places found
+in the text are places in the response.
 """
 
 from __future__ import annotations
@@ -7,9 +7,11 @@ from __future__ import annotations
 import re
 
 REACH = 20_000
-"""Characters at the end of a response in which words are searched; marks are found anywhere."""
+"""How many characters at the end of a response are searched for words; marks are found anywhere."""
 MAX_CLAUSE = 160
-"""Characters before a statement in which a word may deny, suppose or quote it."""
+"""How many characters before a statement may contain a word that denies, supposes or quotes the
+statement.
+"""
 _WIDE = str.maketrans("：；，．？！（）＝＄＊\u00a0\u3000\u202f", ":;,.?!()=$*   ")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
@@ -18,7 +20,7 @@ _DECORATION = (
     "\u2190-\u21ff\u2500-\u25b1\u25b8-\u25ca\u25cf-\u25e5\u2600-\u2775\u2780-\u2794\u2798-\u27bf\u27f5-\u27ff"
     "\u2b00-\u2bff\ufe0f\u200d\u220e\U0001f000-\U0001faff"
 )
-"""Arrows, boxes, emoji and check marks; none is mathematics at the edge of an answer."""
+"""Arrows, boxes, emoji and check marks, which are not mathematics at the edge of an answer."""
 _EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}]+$")
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
 _SENTENCE_END = re.compile(
@@ -28,8 +30,10 @@ _SENTENCE_END = re.compile(
 
 
 def surface(body: str) -> str:
-    """`body`, as long as before; its end (REACH characters, where words are searched) without
-    struck-out text and HTML emphasis and with plain punctuation.
+    """Return `body` at the same length with plain punctuation, and without struck-out text or HTML
+    emphasis.
+
+    Only the last REACH characters are changed, where words are searched.
     """
     if len(body) > REACH:
         return body[:-REACH] + surface(body[-REACH:])
@@ -47,7 +51,8 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def without_decoration(text: str) -> str:
-    """An answer without emoji, check marks and arrows at its edges.
+    """Return an answer without emoji, check marks and arrows at the edges.
+
 
     >>> without_decoration("371 ✅")
     '371'
@@ -56,19 +61,21 @@ def without_decoration(text: str) -> str:
 
 
 def before_decoration(text: str) -> str:
-    """An answer up to the emoji in its middle, behind which something else is said."""
+    """Return an answer up to an emoji in the middle; the text after the emoji says something
+    else.
+    """
     return _DECORATED.split(text, maxsplit=1)[0].rstrip()
 
 
 def crossed_out(body: str, start: int, end: int) -> bool:
-    """Whether a cross stands beside or in the text: `370 ❌`."""
+    """Return whether a cross stands in or beside the text: `370 ❌`."""
     if body.isascii():
         return False
     return any(mark in body[max(0, start - 3) : end + 4] for mark in _NEGATED_MARKS)
 
 
 def clause_before(body: str, place: int) -> str:
-    """The sentence up to `place`, at most MAX_CLAUSE characters of it."""
+    """Return the sentence up to `place`, at most MAX_CLAUSE characters long."""
     start = max(0, place - MAX_CLAUSE)
     before = body[start:place]
     ends = [found.end() for found in _SENTENCE_END.finditer(before.rstrip())]
@@ -76,7 +83,7 @@ def clause_before(body: str, place: int) -> str:
 
 
 def blanked(body: str, spans: list[tuple[int, int]]) -> str:
-    """`body` with spaces for some spans."""
+    """Return `body` with some spans replaced by spaces."""
     pieces: list[str] = []
     place = 0
     for start, end in sorted(spans):

@@ -1,1 +1,3 @@
-"""Whether two formulas have one value: doubles, a normal form, many digits, then sympy."""
+"""Proofs that two formulas are equal or different: doubles, a normal form, many digits, then
+sympy.
+"""

@@ -1,4 +1,6 @@
-"""Values of formulas at a point, in the digits that mpmath is set to, under a bound on the work."""
+"""Numeric values of formulas with mpmath, in the current precision and within a bound on the
+work.
+"""
 
 from __future__ import annotations
 
@@ -14,41 +16,51 @@ from .judge import infinity
 
 MAX_SUM = 20_000
 MAX_WORK = 40_000
-"""Nodes evaluated for one question, those of many digits counted more: about half a second."""
+"""How many nodes may be evaluated for one question; nodes at high precision count more. About half
+a second.
+"""
 LARGEST_ANGLE = 1e300
 Number = Any  # mpmath has no types: mpf or mpc
 
 
 class Undefined(ArithmeticError):
-    """No value at this point."""
+    """The formula has no value at this point."""
 
 
 class Beyond(Undefined):
-    """A value too large to compute; the message names the limit."""
+    """The value is too large to compute; the message names the limit."""
 
 
 class Work:
-    """Counts the nodes that are evaluated, so that the cost is bounded whatever the formula."""
+    """A counter of evaluated nodes, which bounds the cost of any formula."""
 
     def __init__(self) -> None:
         self.left = MAX_WORK
 
     def spend(self, amount: int) -> None:
-        """Raise OverBudget once the allowance is used up."""
+        """Use up `amount` of the allowance.
+
+        Raises:
+            OverBudget: the allowance is used up.
+        """
         self.left -= amount
         if self.left < 0:
             raise OverBudget(f"more than {MAX_WORK} steps")
 
 
 class OverBudget(Exception):
-    """The allowance of one question is used up; the message names it."""
+    """The allowance for a question is used up; the message states the allowance."""
 
 
 ROUGH_DIGITS = 40
 
 
 class Calculator:
-    """Evaluates nodes at one point with mpmath's current precision."""
+    """Evaluates formulas at a point with mpmath's current precision.
+
+    `spread` afterwards holds the widest range of sizes, in powers of ten, among the terms of any
+    sum: a caller compares this with the digits to see whether small terms were lost.
+    """
 
     def __init__(self, point: dict[str, Fraction], work: Work) -> None:
         self.point = {
@@ -59,17 +71,22 @@ class Calculator:
         self.work = work
         self.imaginary = False
         self.vanishing = False
-        """Inside an integral, a power too small to compute is zero."""
+        """Set inside an integral, where a power too small to compute may be taken for zero."""
 
     def value(self, node: Node) -> Number:
-        """The value of `node`; complex results are allowed only once an `i` was met."""
+        """Return the value of `node`; complex results are allowed only once an `i` has occurred.
+
+        Raises:
+            Undefined: no value at this point.
+            OverBudget: the allowance of work is used up.
+        """
         self.imaginary = self.imaginary or any(
             part.op == "const" and part.note == "i" for part in walk(node)
         )
         return self._value(node)
 
     def extended(self, node: Node) -> Number:
-        """`value`, where infinity is one."""
+        """Return the value of `node`, where plus and minus infinity also count as values."""
         sign = infinity(node)
         return sign * mpmath.inf if sign else self.value(node)
 
@@ -160,7 +177,11 @@ class Calculator:
         return total
 
     def _endless(self, node: Node) -> Number:
-        """A sum or product without end, by extrapolation with its own estimate of the error."""
+        """Return an infinite sum or product by extrapolation.
+
+        The extrapolation is repeated with more digits, and both results have to agree to 18
+        digits.
+        """
         body, variable, low, _ = node.args
         first = self._value(low)
         if first != mpmath.floor(first):
@@ -175,7 +196,11 @@ class Calculator:
         return value
 
     def _integral(self, node: Node) -> Number:
-        """By quadrature, with its own estimate of the error; poles and kinks leave it undefined."""
+        """Return an integral by numeric quadrature with an error estimate of at most 1e-18.
+
+        Several methods and cuts of the interval are tried; poles and kinks elsewhere leave the
+        integral undefined.
+        """
         body, variable, low, high = node.args
         first, last = self._end(low), self._end(high)
         kept, self.vanishing = self.vanishing, True
@@ -217,7 +242,11 @@ class Calculator:
                 self.point[variable.note] = kept
 
     def _limit(self, node: Node) -> Number:
-        """The value very near, at two distances and on the sides that count, where they agree."""
+        """Return a limit as the value very near the target, at two distances and on the relevant
+        sides.
+
+        The values have to agree; otherwise the limit is undefined.
+        """
         body, variable, target = node.args
         sign = infinity(target)
         sides = {"lim+": (1,), "lim-": (-1,)}.get(node.note, (1, -1))
@@ -284,14 +313,18 @@ _LONG_SUM = f"sums of more than {MAX_SUM} terms, those inside sums counted each 
 _QUADRATURES = (
     ("gauss-legendre", 1), ("tanh-sinh", 1), ("tanh-sinh", 2), ("tanh-sinh", 3), ("tanh-sinh", 4),
 )  # fmt: skip
-"""Ways to integrate, and into how many pieces the interval is cut: kinks lie at simple places."""
+"""Integration methods and the number of pieces that the interval is cut into: kinks usually lie at
+simple fractions of the interval.
+"""
 LIMIT_DISTANCES = (-60, -50)
 FAR, LESS_FAR = (60, 50), (5, 4)
-"""Powers of ten at which a limit is looked at: near its point, and far out."""
+"""Powers of ten at which a limit is evaluated: near a finite target, or far out for infinity."""
 
 
 def _settled(values: list[Number]) -> Number | None:
-    """The number that values nearer and nearer stand for, or an infinity they grow to."""
+    """Return the number that the values converge to, or the infinity that the values grow to; None
+    if neither.
+    """
     if any(isinstance(value, mpmath.mpc) for value in values):
         return None
     smallest, nearest = min(abs(value) for value in values), values[0]

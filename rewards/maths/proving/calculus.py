@@ -1,4 +1,4 @@
-"""Derivatives of formulas, by the rules of the textbook."""
+"""Derivatives of formulas by the rules of elementary calculus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ MAX_NODES = 200
 
 
 def derivative(node: Node, variable: str) -> Node | None:
-    """The derivative of a formula; None where a function in it has no rule here.
+    """Return the derivative of a formula, or None for a function without a rule here or a formula
+    that is too large.
+
 
     >>> from ..reading.reader import read
     >>> derivative(read("x"), "x").value, derivative(read("y"), "x").value
@@ -26,7 +28,7 @@ def derivative(node: Node, variable: str) -> Node | None:
 
 
 def _derived(node: Node, variable: str) -> Node:
-    """The derivative; LookupError for a node without a rule."""
+    """Return the derivative; raises LookupError for a node without a rule."""
     if variable not in nodes.symbols(node):
         return num(0)
     match node.op:
@@ -51,7 +53,9 @@ def _derived(node: Node, variable: str) -> Node:
 
 
 def _of_power(base: Node, exponent: Node, variable: str) -> Node:
-    """d(b^e) = e b^(e-1) b' + b^e ln(b) e', each part only where it is not zero."""
+    """Differentiate a power: d(b^e) = e b^(e-1) b' + b^e ln(b) e', where zero terms are left
+    out.
+    """
     parts: list[Node] = []
     if variable in nodes.symbols(base):
         lowered = power(base, nodes.add(exponent, nodes.MINUS_ONE))
@@ -68,7 +72,7 @@ def _square(node: Node) -> Node:
 
 
 def _circular(inner: Node) -> Node:
-    """1 / sqrt(1 - x^2)."""
+    """Return 1 / sqrt(1 - x^2), the derivative of arcsin."""
     return power(nodes.add(num(1), neg(_square(inner))), neg(nodes.HALF))
 
 

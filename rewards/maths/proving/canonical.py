@@ -1,4 +1,5 @@
-"""A normal form that proves two formulas equal, exactly and under a cost known beforehand.
+"""A normal form that proves two formulas equal, exactly and at a cost that is bounded beforehand.
+
 
 A formula becomes a sum of terms with rational coefficients. A term is a product of factors
 `base^(c * m)`, where `c` is rational and `m` a symbolic monomial (so `2^{n+1}` is `2 * 2^n`).
@@ -34,15 +35,16 @@ from .sums import (
 
 MAX_FACTORIAL = 300
 SUMS, NAMES = "r", "s"
-"""Kinds of denominators: 1/(x+1) and 1/x."""
+"""Kinds of denominators that may be multiplied out: sums as in 1/(x+1), names as in 1/x."""
 
 
 def difference(
     left: Node, right: Node, allowance: int = MAX_PRODUCTS, *, clearing: str = SUMS
 ) -> Sum:
-    """The normal form of `left - right`, empty if they are equal. Denominators of the kinds in
-    `clearing` are multiplied out: SUMS to prove equality, SUMS + NAMES for equations, and none
-    where their sign matters.
+    """Return the normal form of `left - right`, which is empty if both are equal.
+
+    Denominators of the kinds in `clearing` are multiplied out: SUMS to prove equality, SUMS +
+    NAMES for equations, and none where the sign of a denominator matters (inequalities).
 
     Raises:
         TooBig: beyond the limits of size.
@@ -53,7 +55,7 @@ def difference(
 
 
 def proves_equal(left: Node, right: Node) -> bool:
-    """Whether the normal forms prove `left = right`."""
+    """Return whether the normal forms prove `left = right`."""
     try:
         return not difference(left, right)
     except (TooBig, ZeroDivisionError, OverflowError):
@@ -61,7 +63,12 @@ def proves_equal(left: Node, right: Node) -> bool:
 
 
 def normal(node: Node, meter: Meter) -> Sum:
-    """The normal form of a scalar formula."""
+    """Return the normal form of a scalar formula.
+
+    Raises:
+        TooBig: beyond the limits of size, or a node without a normal form.
+        ZeroDivisionError: the formula divides by zero.
+    """
     match node.op:
         case "num" | "dec":
             return constant(node.value)
@@ -113,8 +120,8 @@ def _function(node: Node, meter: Meter) -> Sum:
 
 
 def _opaque(name: str, arguments: list[Sum]) -> Sum:
-    """A function that stays closed, its argument's sign taken out where the function is odd or
-    even.
+    """Return a function that stays unexpanded, with the sign of the argument taken out where the
+    function is odd or even.
     """
     if name in _SYMMETRIC or name.startswith("series"):
         return atom(("f", name, *sorted((frozen(argument) for argument in arguments), key=repr)))
@@ -129,7 +136,7 @@ def _opaque(name: str, arguments: list[Sum]) -> Sum:
 
 
 def _crossed(arguments: list[Sum]) -> Sum:
-    """a x b = -(b x a), numbers in front taken out."""
+    """Return a cross product in a fixed order, a x b = -(b x a), with numeric factors taken out."""
     sign: Exact = 1
     sides: list[Sum] = []
     for argument in arguments:
@@ -147,8 +154,8 @@ def _crossed(arguments: list[Sum]) -> Sum:
 
 
 def _is_vector(node: Node) -> bool:
-    """Whether every name in it has an arrow or is bold; for plain names a cross may be the
-    product of sets.
+    """Return whether every name in the node has an arrow or is bold. Between plain names a cross
+    may be the product of sets, which does not change its sign.
     """
     return all(name.startswith(("vec ", "bold ", "hat ", "overr")) for name in symbols(node))
 
@@ -214,7 +221,9 @@ def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
 
 
 def _logarithm(name: str, arguments: list[Sum], meter: Meter) -> Sum | None:
-    """Logarithms of numbers split over primes; a base divides."""
+    """Return a logarithm with numbers split into primes, divided by the logarithm of the
+    base.
+    """
     top = _natural_log(arguments[0])
     if len(arguments) == 2:
         bottom = _natural_log(arguments[1])
@@ -231,7 +240,9 @@ def _natural_log(terms: Sum) -> Sum:
 
 
 def _log_of_term(terms: Sum) -> Sum | None:
-    """ln of a positive number or a power of one; None if it has to stay closed."""
+    """Return ln of a positive number or of a power of such a number; None if the logarithm has to
+    stay unexpanded.
+    """
     if len(terms) != 1:
         return None
     ((monomial, coefficient),) = terms.items()

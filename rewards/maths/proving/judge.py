@@ -1,4 +1,6 @@
-"""Are two formulas equal? Cheap proofs first; what they leave open goes to the pool."""
+"""The proof of equality for two formulas: cheap proofs first, the rest is left to the worker
+pool.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,34 @@ from .probe import approximate, differ
 from .sums import MAX_PRODUCTS, Meter
 
 Deep = Callable[[Node, Node], "bool | str"]
-"""What costly means find: equal or not, or left open and the limit they met ('' if it has no name).
+"""A costly proof: returns whether two formulas are equal, or, as a string, the limit that prevented
+an answer ('' for a limit without a name).
 """
 
 
 CALLER_NODES = 300
-"""Nodes the caller looks at for one pair before it hands over; about half a millisecond."""
+"""How many nodes the caller examines for one pair before the pool takes over; about half a
+millisecond.
+"""
 CALLER_PRODUCTS = 64
-"""Elementary products the caller spends on one normal form."""
+"""How many elementary products the caller spends on one normal form."""
 
 
 class NeedsPool(Exception):
-    """Deciding this takes more than the caller may spend."""
+    """A decision takes more work than the caller may spend, and has to run in a pool worker."""
 
 
 class Judge:
-    """Decides scalar equality for one pair of answers and remembers which rule did.
+    """Decides whether scalar formulas are equal, for a pair of answers, and records the deciding
+    rule.
 
-    Without `deep`, an open question raises NeedsPool. With it (inside a pool worker) `deep`
-    answers; what it leaves open counts as not equal and sets `undecided`.
+    Without `deep`, an open question raises NeedsPool. Inside a pool worker `deep` runs the
+    costly proofs; a question that stays open even then counts as not equal and sets `undecided`.
+
+    Args:
+        conventions: the options of the comparison.
+        deep: the costly proof, or None in the caller.
+        directed: the first formula is a gold, so that rules which favour a gold may apply.
     """
 
     def __init__(
@@ -41,14 +52,16 @@ class Judge:
         self.left = CALLER_NODES
         self.products = CALLER_PRODUCTS if deep is None else MAX_PRODUCTS
         self.approximate = False
-        """Whether the gold is an approximation: anything that rounds to it is right."""
+        """Whether the gold is an approximation, so that any value that rounds to the gold is
+        right.
+        """
         self.rule = ""
         self.undecided = False
         self.why_not = ""
         self.trace: list[tuple[str, str]] = []
 
     def decided(self, rule: str, outcome: bool, why_not: str = "") -> bool:
-        """Record which rule settled the last question."""
+        """Record the rule that settled the last question, and return `outcome`."""
         self.rule = rule
         if not outcome and why_not:
             self.why_not = why_not
@@ -56,10 +69,10 @@ class Judge:
         return outcome
 
     def equal(self, left: Node, right: Node) -> bool:
-        """Whether two scalar formulas have the same value wherever both have one.
+        """Decide whether two scalar formulas have the same value wherever both are defined.
 
         Raises:
-            NeedsPool: cheap means leave it open and there is no `deep`.
+            NeedsPool: the cheap proofs leave the question open and there is no `deep`.
         """
         if left == right:
             return self.decided("identical", True)
@@ -83,7 +96,7 @@ class Judge:
         return self._proven(left, right)
 
     def _spend(self, nodes: int) -> None:
-        """In the caller, work is bounded by the nodes looked at, whatever the structure."""
+        """Count examined nodes, which bounds the work in the caller whatever the structure."""
         if self.deep is None:
             self.left -= nodes
             if self.left < 0:
@@ -111,10 +124,11 @@ EXACT = frozenset({"num", "dec"})
 
 
 def infinity(node: Node) -> int:
-    """1, -1, or 0 if the node is not an infinity.
+    r"""Return 1 or -1 for an infinity, 0 for anything else.
+
 
     >>> from ..reading.reader import read
-    >>> infinity(read(r"-\\\\infty"))
+    >>> infinity(read(r"-\\infty"))
     -1
     """
     if node.op == "const" and node.note == "inf":
@@ -133,8 +147,8 @@ def infinity(node: Node) -> int:
 
 
 def _named_calls(node: Node) -> Node:
-    """Calls of functions and operators that are only names as variables: two calls are one
-    variable if their normal forms are the same.
+    """Replace calls of unknown functions by variables; two calls become one variable if their
+    normal forms are equal.
 
     Raises:
         TooBig: a call without a normal form.
@@ -151,12 +165,12 @@ def _named_calls(node: Node) -> Node:
 
 
 def has_limit(node: Node) -> bool:
-    """Whether a limit is in it, which may be infinite."""
+    """Return whether `node` contains a limit, whose value may be infinite."""
     return any(part.op == "func" and part.note.startswith("lim") for part in walk(node))
 
 
 def shown(node: Node) -> str:
-    """A number for a sentence."""
+    """Return a number for a message, shortened to 40 characters."""
     written = str(node.value)
     return written if len(written) <= 40 else written[:37] + "..."
 

@@ -1,11 +1,11 @@
-"""Many digits: whether two formulas agree at random points, to a stated error. Runs in pool
-workers only.
+"""Equality of formulas at random points with many digits, to a stated error. Runs in pool workers
+only.
 
-Both sides are computed with mpmath at 50 digits and again at 100. Equal means: at every point the
-difference falls below 10^-35 and then 10^-75 of the larger side. For formulas that are not the
-same this happens by chance with probability below 10^-70 per point. Sums of very different sizes
-(1 + e^-1000) raise the precision until the smallest term would show; where that takes more than
-MAX_DIGITS the question stays open.
+Both sides are computed with mpmath at 50 digits and again at 100. Equal means: at every point
+the difference falls below 10^-35 and then 10^-75 of the larger side. For formulas that are not
+the same this happens by chance with probability below 10^-70 per point. Sums of very different
+sizes (1 + e^-1000) raise the precision until the smallest term would show; where that takes more
+than MAX_DIGITS the question stays open.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NEEDED = 4
 TRIES = 20
 
 _NO_VALUE = (ArithmeticError, ValueError, TypeError, NoConvergence)
-"""What a formula without a value at a point raises, of ours and of mpmath's."""
+"""The exceptions that ludus and mpmath raise for a formula without a value at a point."""
 
 
 def agree(left: Node, right: Node) -> bool | None:
-    """Whether the formulas are equal; None if it could not be settled.
+    """Return whether two formulas are equal, or None if the question cannot be settled.
 
     Raises:
-        OverBudget: settling it takes more than MAX_WORK.
+        OverBudget: an answer takes more than MAX_WORK.
     """
     work = Work()
     if _needs_quadrature(left) or _needs_quadrature(right):
@@ -43,7 +43,9 @@ def agree(left: Node, right: Node) -> bool | None:
 
 
 def _needs_quadrature(node: Node) -> bool:
-    """Whether integrals, limits or sums without end are in it."""
+    """Return whether `node` contains integrals, limits or infinite sums, which are computed to few
+    digits only.
+    """
     return any(
         part.op == "func"
         and (
@@ -56,12 +58,16 @@ def _needs_quadrature(node: Node) -> bool:
 
 ROUGH = 1e-16
 ROUGH_SPREAD = 15.0
-"""Orders of magnitude between terms of a sum beyond which 16 digits do not show the smallest."""
+"""The orders of magnitude between the terms of a sum beyond which 16 digits do not show the
+smallest term.
+"""
 
 
 def _agree_roughly(left: Node, right: Node, work: Work) -> bool | None:
-    """Integrals, limits and sums without end are known to some 20 digits: they agree if the
-    sides do to 16 of them, at three points.
+    """Compare formulas with integrals, limits or infinite sums.
+
+    Such values are known to some 20 digits, so both sides agree if 16 digits do, at three
+    points.
     """
     names = sorted(symbols(left) | symbols(right))
     random, confirmed = Random(22), 0
@@ -109,7 +115,8 @@ def _agree_exactly(left: Node, right: Node, work: Work) -> bool | None:
 
 
 def limit_met(*nodes: Node) -> str:
-    """Which limit of computing with numbers one of the formulas is beyond, or ''.
+    """Return the computing limit that either formula exceeds, or "".
+
 
     >>> from ..reading.reader import read
     >>> limit_met(read("3"), read("9^{9^{9^9}}"))
@@ -128,8 +135,9 @@ def limit_met(*nodes: Node) -> str:
 
 
 _SCALES = (Fraction(1, 4), 300, -1, -300, 1)
-"""Where points lie: near and far, on both sides, so that max(7, x) shows its other face; the first
-are within (0, 1), where inverse functions live."""
+"""The scales of the test points: near and far and of both signs, so that both branches of max(7, x)
+occur. The first scale keeps points within (0, 1), where inverse functions are defined.
+"""
 
 
 def _coordinate(random: Random, attempt: int) -> Fraction:
@@ -138,7 +146,7 @@ def _coordinate(random: Random, attempt: int) -> Fraction:
 
 
 def _agree_at_integers(left: Node, right: Node, names: list[str], work: Work) -> bool | None:
-    """Formulas that only mean something for whole numbers: (-1)^n, sums up to n."""
+    """Compare formulas that are defined for whole numbers only: (-1)^n, or sums up to n."""
     random = Random(21)
     confirmed = 0
     for _ in range(2 * TRIES):
@@ -175,8 +183,9 @@ def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -
 def _difference(
     left: Node, right: Node, point: dict[str, Fraction], digits: int, work: Work
 ) -> tuple[float | None, float]:
-    """(log10 of the relative difference, the widest spread of sizes in any sum); None where
-    undefined.
+    """Return (log10 of the relative difference, the widest spread of sizes in any sum).
+
+    The difference is None at a point where a side is undefined.
     """
     with mpmath.workdps(digits + 10):
         calculator = Calculator(point, work)

@@ -1,4 +1,4 @@
-"""Numbers in the normal form: prime factors, and the limits of their size."""
+"""Numbers in the normal form: prime factors, and limits on the size of numbers."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def prime_exponents(value: Exact) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=4096)
 def _factored(number: int) -> tuple[tuple[int, int], ...]:
-    """Prime factors by trial division up to 1000; what is left must be small enough to be surely
-    prime.
+    """Return prime factors by trial division up to 1000; the remainder must be small enough to be
+    surely prime.
 
-    Cached by number: a table of primes, not of answers.
+    The cache is keyed by number: a table of primes, not of answers.
     """
     found: list[tuple[int, int]] = []
     if number.bit_length() > 256:

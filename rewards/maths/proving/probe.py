@@ -1,10 +1,10 @@
-"""Doubles with error bounds: a cheap proof that two formulas differ.
+"""Interval-like evaluation in doubles: a cheap proof that two formulas differ.
 
-Every value carries a bound on its own rounding error, so "different" is only said when the gap is
+Every value carries a bound on the rounding error, so "different" is only said when the gap is
 larger than both bounds together. "Same" is never said here: that needs the normal form, or many
-digits (`precise.py`). A point where a formula is undefined over the reals (a root or logarithm of
-a negative number) is skipped, so that `sqrt(ab)` and `sqrt(a) sqrt(b)` meet only where both mean
-something; with `i` in the formula, values are complex.
+digits (`precise.py`). A point where a formula is undefined over the reals (a root or logarithm
+of a negative number) is skipped, so that `sqrt(ab)` and `sqrt(a) sqrt(b)` meet only where both
+mean something; with `i` in the formula, values are complex.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ _FAR = (137.21, -58.43, 211.07, -96.31, 74.59, 183.7, -149.2, 67.83)
 POINTS = (_GENERIC, _MIXED, _FAR, _WHOLE)
 
 Value = tuple[complex, float]
-"""A value and a bound on its error."""
+"""A value and a bound on the absolute error."""
 
 
 class Undefined(ArithmeticError):
-    """No (real) value at this point, or one beyond the range of doubles."""
+    """The formula has no (real) value at this point, or a value beyond the range of doubles."""
 
 
 def differ(left: Node, right: Node, left_shape: Shape, right_shape: Shape) -> bool:
-    """Whether the formulas, of these shapes, surely differ at some point.
+    """Return whether two formulas, whose shapes are given, surely differ at some point.
+
 
     >>> from ..reading.reader import read
     >>> one, other = read("x+1"), read("x-1")
@@ -56,7 +57,10 @@ def differ(left: Node, right: Node, left_shape: Shape, right_shape: Shape) -> bo
 
 
 def approximate(node: Node) -> float | None:
-    """The real value of a formula without variables, or None."""
+    """Return the real value of a formula without variables, or None.
+
+    None also stands for a value whose error bound exceeds 1e-6 of the value.
+    """
     try:
         value, error = evaluate(node, {}, shape(node).imaginary)
     except (Undefined, ZeroDivisionError, OverflowError, ValueError):
@@ -67,7 +71,7 @@ def approximate(node: Node) -> float | None:
 
 
 def evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
-    """The value of `node` at a point.
+    """Return the value of `node` at a point, with a bound on the error.
 
     Raises:
         Undefined: no real value there (unless `imaginary`), an unknown function, or out of range.

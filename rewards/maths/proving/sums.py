@@ -1,8 +1,8 @@
 """Sums of terms with rational coefficients: the arithmetic of the normal form.
 
-A term is a product of factors `base^(c * m)`, where `c` is rational and `m` a symbolic monomial, so
-that `2^{n+1}` is `2 * 2^n`. Every product is paid for from a `Meter`, long numbers and long
-monomials more, so that the work is bounded whatever the formula.
+A term is a product of factors `base^(c * m)`, where `c` is rational and `m` a symbolic monomial,
+so that `2^{n+1}` is `2 * 2^n`. Every product is paid for from a `Meter`, where long numbers and
+long monomials cost more, so that the work is bounded for any formula.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ MAX_PRODUCTS = 4000
 MAX_POWER = 40
 
 Base = tuple[object, ...]
-"""("p", prime), ("s", name), ("c", name), ("f", name, frozen arguments ...), ("r", frozen sum)."""
+"""The base of a factor, tagged by kind: ("p", prime), ("s", name), ("c", name), ("f", name, frozen
+arguments ...) or ("r", frozen sum).
+"""
 Factor = tuple[Base, "Monomial"]
 Monomial = tuple[tuple[tuple[Base, tuple[object, ...]], Exact], ...]
 """Sorted ((base, exponent monomial), rational exponent) pairs."""
@@ -29,37 +31,43 @@ ONE: Monomial = ()
 
 
 class Meter:
-    """Counts elementary products, so that the work is bounded whatever the formula."""
+    """A counter of elementary products, which bounds the work for any formula."""
 
     def __init__(self, allowance: int = MAX_PRODUCTS) -> None:
         self.left = allowance
 
     def spend(self, products: int) -> None:
-        """Raise TooBig once the allowance is used up."""
+        """Use up `products` of the allowance.
+
+        Raises:
+            TooBig: the allowance is used up.
+        """
         self.left -= products
         if self.left < 0:
             raise TooBig("expanding it takes more products than the limit")
 
 
 def exact(value: Exact) -> Exact:
-    """An int where the denominator is one: one number has one form, and ints are cheap."""
+    """Return an int where the denominator is 1, so that every number has a single form and most are
+    cheap ints.
+    """
     if type(value) is int or value.denominator != 1:
         return value
     return value.numerator
 
 
 def constant(value: Exact) -> Sum:
-    """A number as a sum."""
+    """Return a number as a sum."""
     return {ONE: exact(value)} if value else {}
 
 
 def atom(base: Base, exponent: Exact = 1, symbolic: tuple[object, ...] = ()) -> Sum:
-    """One factor as a sum."""
+    """Return a single factor as a sum."""
     return {(((base, symbolic), exponent),): 1}
 
 
 def scaled(terms: Sum, factor: Exact) -> Sum:
-    """A sum times a number."""
+    """Return a sum multiplied by a number."""
     return (
         {monomial: exact(coefficient * factor) for monomial, coefficient in terms.items()}
         if factor
@@ -68,7 +76,7 @@ def scaled(terms: Sum, factor: Exact) -> Sum:
 
 
 def plus(left: Sum, right: Sum, factor: Exact = 1) -> Sum:
-    """left + factor * right."""
+    """Return left + factor * right."""
     total = dict(left)
     for monomial, coefficient in right.items():
         value = total.get(monomial, 0) + coefficient * factor
@@ -80,7 +88,11 @@ def plus(left: Sum, right: Sum, factor: Exact = 1) -> Sum:
 
 
 def times(left: Sum, right: Sum, meter: Meter) -> Sum:
-    """The product of two sums, expanded."""
+    """Return the expanded product of two sums.
+
+    Raises:
+        TooBig: more than MAX_TERMS terms, a number that is too long, or the meter is used up.
+    """
     if len(left) == 1 and ONE in left:
         return scaled(right, left[ONE])
     if len(right) == 1 and ONE in right:
@@ -102,7 +114,7 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
 
 
 def _weight(left: Sum, right: Sum) -> int:
-    """How much one product costs: long numbers and long monomials count more."""
+    """Return the cost of a product: long numbers and long monomials count more."""
     length = len(next(iter(left), ONE)) + len(next(iter(right), ONE))
     return 1 + length // 4 + (_bits(left) + _bits(right)) // 512
 
@@ -115,7 +127,9 @@ def _bits(terms: Sum) -> int:
 
 
 def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Exact]:
-    """The product of two monomials and the rational number that whole powers of primes give off."""
+    """Return the product of two monomials, and the rational number that whole powers of primes
+    contribute.
+    """
     if not first:
         return second, 1
     if not second:
@@ -141,7 +155,7 @@ def _order(item: tuple[object, Exact]) -> str:
 
 
 def _unfolded(terms: Sum, meter: Meter) -> Sum:
-    """Multiply out sums that a product raised to a whole positive power (sqrt(a+b)^2)."""
+    """Expand sums that a product has raised to a whole positive power, such as sqrt(a+b)^2."""
     total: Sum = {}
     for monomial, coefficient in terms.items():
         folded = next((item for item in monomial if _can_unfold(item)), None)
@@ -174,7 +188,7 @@ def _frozen_of(base: Base) -> Frozen:
 
 
 def frozen(terms: Sum) -> Frozen:
-    """A sum as a hashable value, terms in a fixed order."""
+    """Return a sum as a hashable value with the terms in a fixed order."""
     return tuple(terms.items()) if len(terms) < 2 else tuple(sorted(terms.items(), key=repr))
 
 
@@ -225,8 +239,9 @@ def rational_power(terms: Sum, exponent: Exact, meter: Meter) -> Sum:
 
 
 def primitive_part(terms: Sum, *, signed: bool) -> tuple[Fraction, Sum]:
-    """(content, rest): the rest has coprime integer coefficients; with `signed` its first one is
-    positive.
+    """Return (content, rest) of a sum, where the rest has coprime integer coefficients.
+
+    With `signed` the first coefficient of the rest is positive.
     """
     bottom = math.lcm(*(value.denominator for value in terms.values()))
     top = math.gcd(*(int(value * bottom) for value in terms.values()))
@@ -252,7 +267,9 @@ def _power_of_term(monomial: Monomial, coefficient: Exact, exponent: Exact, mete
 
 
 def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Monomial, Exact]:
-    """One power as a monomial, whole powers of primes and of i given off as a number."""
+    """Return a power as a monomial and a number: whole powers of primes and of i become the
+    number.
+    """
     base, symbolic = key
     if not symbolic and base[0] == "p":
         whole = math.floor(exponent)
@@ -265,7 +282,9 @@ def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Mono
 
 
 def _may_combine(base: Base, power: Exact) -> bool:
-    """(x^2)^(1/2) is |x|, not x: only positive bases and odd powers combine under a root."""
+    """Return whether exponents under a root may be multiplied. (x^2)^(1/2) is |x| and not x, so
+    only positive bases and odd powers combine.
+    """
     return (
         base[0] == "p"
         or base in {("c", "pi"), ("c", "e")}
@@ -294,7 +313,9 @@ def _root_of_number(value: Exact, exponent: Exact, meter: Meter) -> Sum:
 
 
 def cleared(terms: Sum, meter: Meter, kinds: str) -> Sum:
-    """The sum times its denominators of these kinds of base, until none is left."""
+    """Return the sum times the denominators with the given kinds of base, until no such denominator
+    is left.
+    """
     for _ in range(8):
         worst: dict[tuple[Base, tuple[object, ...]], Exact] = {}
         for monomial in terms:

@@ -1,4 +1,6 @@
-"""The last resort: sympy, built node by node and never from text. Runs in pool workers only."""
+"""Equality by sympy, the last resort. Expressions are built node by node and never from text; runs
+in pool workers only.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,21 @@ import sympy
 from ..reading.nodes import Node, magnitude, walk
 
 MAX_NODES = 80
-"""Nodes of both formulas together; sympy's work grows steeply with them."""
+"""The most nodes in both formulas together, since sympy's run time grows steeply with the size."""
 LARGEST = 1000
-"""Numbers beyond it make integrals and limits slow, and everything else was tried with digits."""
+"""The largest number passed to sympy. Larger ones make integrals and limits slow, and everything
+else was tried numerically before.
+"""
 Expression = Any  # sympy ships no types strict checkers accept
 
 
 class Unsupported(ValueError):
-    """Nothing in sympy for this node."""
+    """A node without a counterpart in sympy."""
 
 
 def simplifies_to_zero(left: Node, right: Node) -> bool | None:
-    """True if sympy simplifies the difference to zero, False if to another number; None if it
-    cannot say.
+    """Return True if sympy simplifies the difference to zero, False for another number, None
+    otherwise.
     """
     parts = [part for node in (left, right) for part in walk(node)]
     if len(parts) > MAX_NODES or any(magnitude(part.value) > LARGEST for part in parts):
@@ -43,10 +47,10 @@ def simplifies_to_zero(left: Node, right: Node) -> bool | None:
 
 
 def build(node: Node) -> Expression:
-    """A sympy expression for a scalar formula.
+    """Return a sympy expression for a scalar formula.
 
     Raises:
-        Unsupported: a node it has no counterpart for.
+        Unsupported: a node without a counterpart.
     """
     match node.op:
         case "num" | "dec":
@@ -81,7 +85,7 @@ def build(node: Node) -> Expression:
 
 
 def _power(base: Expression, exponent: Expression) -> Expression:
-    """A power, but no tower: sympy would start computing it."""
+    """Return a power. Power towers are refused, because sympy would start computing the number."""
     if (
         base.is_number
         and exponent.is_number

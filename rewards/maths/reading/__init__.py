@@ -1,1 +1,3 @@
-"""What was written: characters to tokens to a tree, in linear time and with nothing evaluated."""
+"""Parsing of answers: characters to tokens to a tree, in linear time and without evaluating
+anything.
+"""

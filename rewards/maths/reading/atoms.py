@@ -1,4 +1,4 @@
-"""What may begin a value: names, functions, brackets, bars, words."""
+"""Tokens that may begin a value: names, functions, brackets, bars and words."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from .pratt import Parser
 _FUNCTION_LETTERS = frozenset({"f", "g", "h", "F", "G", "H", "phi", "varphi", "psi"})
 _EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
 _LISTING = frozenset({"sep", "setop"})
-"""What stands in no product: `d(P, Q)`."""
+"""Kinds of tokens that occur in no product, so that `d(P, Q)` must be a call."""
 _SAME_LETTER = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 _ANGLES = frozenset({"theta", "alpha", "beta", "gamma", "phi", "varphi", "psi"})
-"""Letters that are a whole angle: what follows them is outside the function."""
+"""Letters that form a complete angle; a factor after such a letter lies outside the function."""
 
 
 def constant(parser: Parser) -> Node:
-    """`\\pi`, `\\infty`."""
+    r"""Read a constant: `\pi`, `\infty`."""
     return nodes.const(parser.take().value)
 
 
 def name(parser: Parser) -> Node:
-    """A variable with its subscripts and primes, or a function of that name applied."""
+    """Read a variable with subscripts and primes, or the application of a function with that
+    name.
+    """
     token = parser.take()
     letter = _SAME_LETTER.get(token.value, token.value)
     if letter in {"e", "i"} and parser.here.kind not in {"sub", "prime"}:
@@ -50,7 +52,9 @@ def name(parser: Parser) -> Node:
 
 
 def _combinations(parser: Parser, upper: int) -> Node:
-    """`C_5^2`; with a larger number on top it is a constant to a power."""
+    """Read `C_5^2` as a binomial coefficient; with a larger number on top, as a constant to a
+    power.
+    """
     lower = argument(parser)
     if lower.op == "num" and isinstance(lower.value, int) and 0 <= lower.value <= upper:
         return nodes.func("binom", nodes.num(upper), lower)
@@ -65,7 +69,9 @@ def _geometric(parser: Parser, figure: str) -> Node:
 
 
 def _inverse_function(parser: Parser, letter: str) -> bool:
-    """Whether `^{-1}(` comes next: `f^{-1}(x)` is no reciprocal."""
+    """Return whether `^{-1}(` comes next, and consume the exponent: `f^{-1}(x)` is no
+    reciprocal.
+    """
     if letter.split("_")[0] not in _FUNCTION_LETTERS or not parser.at("op", "^"):
         return False
     wanted = [("op", "^"), ("op", "-"), ("num", "1"), ("open", "(")]
@@ -78,7 +84,9 @@ def _inverse_function(parser: Parser, letter: str) -> bool:
 
 
 def _application(parser: Parser, letter: str) -> Node:
-    """`f(x)`, `P(A | B)`, `d(P, Q)` and `n(A \\cup B)` are calls; `x(y)` is a product."""
+    r"""Read a name before a bracket: `f(x)`, `P(A | B)`, `d(P, Q)` and `n(A \cup B)` are calls,
+    `x(y)` is a product.
+    """
     if letter == "Gamma":
         argument = parser.inside(POWER)
         return nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE))
@@ -99,7 +107,7 @@ def _application(parser: Parser, letter: str) -> Node:
 
 
 def _kinds_inside(parser: Parser) -> list[str]:
-    """The kinds of the tokens directly inside the bracket in front."""
+    """Return the kinds of the tokens directly inside the next bracket."""
     kinds: list[str] = []
     depth = 0
     for place in range(parser.position, len(parser.tokens)):
@@ -116,7 +124,7 @@ def _kinds_inside(parser: Parser) -> list[str]:
 
 
 def function(parser: Parser) -> Node:
-    """A known function with its base, its exponent and its arguments."""
+    """Read a known function with base, exponent and arguments."""
     called = parser.take().value
     base = _log_base(parser) if called in {"log", "lg"} and parser.here.kind == "sub" else None
     exponent_: Node | None = None
@@ -133,12 +141,12 @@ def function(parser: Parser) -> Node:
 
 
 def _under(parser: Parser, called: str) -> Node:
-    """`\\max_{x} f`: a function with something below it is only a name."""
+    r"""Read `\max_{x} f`: a function with a subscript is treated as an unknown name."""
     return Node("call", tuple(_arguments(parser, called)), 0, called)
 
 
 def _in_radians(angle: Node) -> Node:
-    """An angle in degrees inside a function, in radians."""
+    """Convert an argument in degrees to radians."""
     if angle.op != "degree":
         return angle
     return nodes.mul(angle.args[0], nodes.const("pi"), nodes.num(Fraction(1, 180)))
@@ -174,7 +182,9 @@ def _arguments(parser: Parser, called: str) -> list[Node]:
 
 
 def _bare_argument(parser: Parser, called: str) -> Node:
-    """`\\sin 2x`: the product that follows, up to an operator or another function."""
+    r"""Read the argument of `\sin 2x`: the following product, up to an operator or another
+    function.
+    """
     factors = [parser.inside(PRODUCT)]
     while (
         starts_factor(parser, factors[-1])
@@ -195,13 +205,13 @@ def _bare_argument(parser: Parser, called: str) -> Node:
 
 
 def empty_set(parser: Parser) -> Node:
-    """`\\emptyset`."""
+    r"""Read the empty set: `\emptyset`."""
     parser.take()
     return Node("set")
 
 
 def currency(parser: Parser) -> Node:
-    """`\\$5`, `\\$-5`."""
+    r"""Read an amount of money: `\$5`, `\$-5`."""
     unit = parser.take().value
     negative = parser.accept("op", "-")
     amount = parser.expression(PRODUCT)

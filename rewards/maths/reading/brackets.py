@@ -1,4 +1,4 @@
-"""Brackets, braces, bars, and the lists inside them."""
+"""Brackets, braces, bars, and the lists inside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _CLOSING = {"(": ")", "[": "]", ")": ")", "]": "]"}
 
 
 def items_inside(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
-    """What stands between commas; with `bar_ends` a bar does not start a value."""
+    """Read values separated by commas; with `bar_ends` a bar ends the list instead of starting a
+    value.
+    """
     kept, parser.bar_ends = parser.bar_ends, bar_ends
     items = [parser.inside()]
     while parser.accept("sep"):
@@ -26,7 +28,9 @@ def items_inside(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
 
 
 def closing(parser: Parser, opened: str) -> str:
-    """Consume the bracket that closes `opened`; half-open intervals mix kinds."""
+    """Consume the bracket that closes `opened` and return the bracket; half-open intervals mix
+    kinds.
+    """
     token = parser.here
     if token.kind == "close" and token.value in _CLOSING:
         parser.take()
@@ -48,7 +52,7 @@ def close(parser: Parser, opened: str) -> None:
 
 
 def bracket(parser: Parser) -> Node:
-    """Grouping, a tuple or an interval; braces and floors go their own ways."""
+    """Read a group, a tuple or an interval; braces, floors and angle brackets are passed on."""
     token = parser.take()
     if token.value == "{":
         return _braces(parser)
@@ -81,7 +85,7 @@ def bracket(parser: Parser) -> Node:
 
 
 def _angled(parser: Parser) -> Node:
-    """`\\langle 1, 2\\rangle` is a vector, `\\langle x\\rangle` a mean."""
+    r"""Read angle brackets: `\langle 1, 2\rangle` is a vector, `\langle x\rangle` a mean."""
     items = items_inside(parser)
     if not parser.accept("close", "⟩"):
         parser.expect("close", ">")
@@ -91,7 +95,7 @@ def _angled(parser: Parser) -> Node:
 
 
 def closing_first(parser: Parser) -> Node:
-    """`]0, 1[`."""
+    """Read an interval in French notation: `]0, 1[`."""
     if parser.here.value != "]":
         raise Unreadable(f"{parser.here.value!r} where a value should be")
     return bracket(parser)
@@ -112,7 +116,7 @@ def _braces(parser: Parser) -> Node:
 
 
 def _elements(parser: Parser) -> list[Node]:
-    """Items in braces, where a bar or a colon ends them (`{x | x > 0}`)."""
+    """Read items in braces, where a bar or a colon ends the list (`{x | x > 0}`)."""
     kept, parser.colon_ends = parser.colon_ends, True
     items = items_inside(parser, bar_ends=True)
     parser.colon_ends = kept
@@ -127,13 +131,15 @@ def _such_that(parser: Parser) -> bool:
 
 
 def condition(parser: Parser) -> Node:
-    """What follows the bar in a set-builder: relations joined by commas or words."""
+    """Read the condition of a set-builder: relations joined by commas or words."""
     return listed(parser)
 
 
 def listed(parser: Parser) -> Node:
-    """Items joined by commas and words: one item, or a list with the word that joins it. Where
-    something stronger than a comma separates (`x=1, y=2; x=3, y=4`), a list of lists.
+    """Read items joined by commas and words: a single item, or a list with the joining word.
+
+    Where a stronger mark than a comma separates (`x=1, y=2; x=3, y=4`), the result is a list of
+    lists.
     """
     items, marks = [parser.expression()], list[str]()
     while is_separator(parser):
@@ -151,7 +157,9 @@ def listed(parser: Parser) -> Node:
 
 
 def _separator(parser: Parser) -> str:
-    """The separators in front, by the last of them: a comma before a word belongs to it."""
+    """Consume adjacent separators and return the last: a comma before a word belongs to the
+    word.
+    """
     signs: list[str] = []
     while is_separator(parser):
         token = parser.take()
@@ -160,7 +168,9 @@ def _separator(parser: Parser) -> str:
 
 
 def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:
-    """The lists between semicolons or "or", if each holds the same number of equations."""
+    """Return the lists between semicolons or "or" if every group has the same number of equations,
+    else None.
+    """
     strong = {";", "or", "and"}.intersection(marks)
     if "," not in marks or not strong:
         return None
@@ -181,14 +191,14 @@ def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:
 
 
 def is_separator(parser: Parser) -> bool:
-    """Whether a comma, a row's end, or a connecting word is in front."""
+    """Return whether the next token is a comma, the end of a row, or a connecting word."""
     token = parser.here
     return token.kind in {"sep", "row"} or (token.kind == "word" and token.value in CONNECTIVES)
 
 
 def group(parser: Parser) -> Node:
-    """Plain braces: LaTeX grouping; with separators or a bar inside, a set whose backslashes
-    were lost.
+    """Read plain braces as LaTeX grouping, or, with separators or a bar inside, as a set that lost
+    its backslashes.
     """
     parser.take()
     if parser.accept("endgroup"):
@@ -208,7 +218,9 @@ _CHOICES = frozenset("CP")
 
 
 def prescripted(parser: Parser) -> Node:
-    """`{}^{10}C_3`: marks before a name; before anything else they keep it apart."""
+    """Read marks before a name, as in `{}^{10}C_3`; before anything else the marks become part of
+    an unknown operator.
+    """
     before = ""
     upper: Node | None = None
     while parser.here.kind == "sub" or parser.at("op", "^"):
@@ -231,7 +243,7 @@ def prescripted(parser: Parser) -> Node:
 
 
 def absolute(parser: Parser) -> Node:
-    """`|x|`; double bars are a norm, which is another thing."""
+    """Read `|x|`, or a norm between double bars."""
     bars = parser.take().value
     kept, parser.bar_ends = parser.bar_ends, True
     node = parser.inside(SUM - 1)

@@ -1,4 +1,4 @@
-"""What may follow a value and make a claim of it: set operations, relations, logic."""
+"""Tokens that turn values into a claim: set operations, relations and logic."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _CLAIMS = frozenset({"rel", "num", "dec", "given"})
 
 
 def set_operation(parser: Parser, left: Node) -> Node:
-    """Unions, intersections and differences, from left to right."""
+    """Read a union, intersection or difference, from left to right."""
     name = parser.take().value
     return Node("union" if name == "U" else name, (left, parser.expression(SET)))
 
 
 def plain_union(parser: Parser, left: Node) -> Node | None:
-    """`[0,1] U [2,3]`."""
+    """Read a union written with the letter U: `[0,1] U [2,3]`."""
     if left.op not in SETS or parser.here.value != "U" or parser.ahead().kind != "open":
         return None
     return set_operation(parser, left)
 
 
 def ratio(parser: Parser, left: Node) -> Node | None:
-    """Expressions joined by colons or by "to"."""
+    """Read expressions joined by colons or by "to"."""
     parts = [left]
     while not parser.colon_ends and (parser.at("sign", ":") or parser.at("word", "to")):
         parser.take()
@@ -37,7 +37,7 @@ def ratio(parser: Parser, left: Node) -> Node | None:
 
 
 def relation(parser: Parser, left: Node) -> Node | None:
-    """A chain of relations."""
+    """Read a chain of relations."""
     sides, signs = [left], list[str]()
     while (sign := _relation_sign(parser)) is not None:
         signs.append(sign)
@@ -64,7 +64,7 @@ def _relation_sign(parser: Parser) -> str | None:
 
 
 def right_side_in_words(parser: Parser) -> Node | None:
-    """`\\text{shape} = \\text{a circle}`."""
+    r"""Read words on the right side of an equation: `\text{shape} = \text{a circle}`."""
     word = parser.here
     if word.kind != "word" or word.value.lower() in NUMBER_WORDS or len(word.value) == 1:
         return None
@@ -75,7 +75,9 @@ def right_side_in_words(parser: Parser) -> Node | None:
 
 
 def logic(parser: Parser, left: Node) -> Node:
-    """`x<1 \\lor x>2` joins claims like the words do; anything else is an operator."""
+    r"""Read `x<1 \lor x>2`, which joins claims as the words do; between other values the sign stays
+    an operator.
+    """
     name = parser.take().value
     right = parser.expression(LAND if name == "land" else LOR)
     joint = {"land": "and", "lor": "or"}[name]
@@ -87,12 +89,12 @@ def logic(parser: Parser, left: Node) -> Node:
 
 
 def negation(parser: Parser) -> Node:
-    """`\\neg p`."""
+    r"""Read a negation: `\neg p`."""
     return call(parser.take().value, parser.expression(LAND))
 
 
 def tilde(parser: Parser) -> Node:
-    """`\\sim p` is a negation where nothing stands on its left."""
+    r"""Read `\sim p` as a negation, where no value stands on the left."""
     if parser.here.value != "sim":
         raise Unreadable(f"{parser.here.value!r} where a value should be")
     parser.take()
@@ -100,17 +102,17 @@ def tilde(parser: Parser) -> Node:
 
 
 def arrow(parser: Parser, left: Node) -> Node | None:
-    """`p \\Rightarrow q`."""
+    r"""Read an implication: `p \Rightarrow q`."""
     return call(parser.take().value, left, parser.expression(ARROW))
 
 
 def binary(parser: Parser, left: Node) -> Node:
-    """An operator without a meaning here: `a \\oplus b`."""
+    r"""Read an operator without a known meaning: `a \oplus b`."""
     return call(parser.take().value, left, parser.expression(BINARY))
 
 
 def modulus(parser: Parser, left: Node) -> Node | None:
-    """`3 \\pmod 7`, `3 (mod 7)`."""
+    r"""Read a modulus after a value: `3 \pmod 7`, `3 (mod 7)`."""
     opened = parser.here.kind == "open"
     if opened and parser.ahead().kind != "mod":
         return None

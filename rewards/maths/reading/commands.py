@@ -1,4 +1,4 @@
-"""LaTeX commands that begin a value: fractions, roots, binomials, number sets, big operators."""
+"""LaTeX commands that begin a value: fractions, roots, binomials, number sets and big operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIFFERENTIALS = frozenset({"d", "partial"})
 
 
 def command(parser: Parser) -> Node:
-    """The command in front with its arguments; one in no table is kept as a name."""
+    """Read the next command with all arguments; an unknown command is kept as a name."""
     name = parser.take().value
     known = parser.grammar.commands.get(name)
     if known is not None:
@@ -34,7 +34,7 @@ def command(parser: Parser) -> Node:
 
 
 def fraction(parser: Parser) -> Node:
-    """`\\frac{a}{b}`, `\\frac12`, and `\\frac{d}{dx}`."""
+    r"""Read a fraction: `\frac{a}{b}`, `\frac12`, or a derivative `\frac{d}{dx}`."""
     if (derivative := _derivative(parser)) is not None:
         return derivative
     top, bottom = argument(parser, digit=True), argument(parser, digit=True)
@@ -44,7 +44,9 @@ def fraction(parser: Parser) -> Node:
 
 
 def _derivative(parser: Parser) -> Node | None:
-    """`\\frac{dy}{dx}`, `\\frac{d}{dx} y`: the letters d do not cancel."""
+    r"""Read `\frac{dy}{dx}` or `\frac{d}{dx} y`, in which the letters d do not cancel; None for
+    other fractions.
+    """
     letter = parser.ahead(1)
     if parser.here.kind != "group" or letter[:2] not in {("sym", "d"), ("sym", "partial")}:
         return None
@@ -70,7 +72,7 @@ def _derivative(parser: Parser) -> Node | None:
 
 
 def _after_group(tokens: list[Token], position: int) -> int:
-    """The place after the braces that open at `position`."""
+    """Return the position after the braces that open at `position`."""
     level = 0
     for place in range(position, len(tokens)):
         level += {"group": 1, "endgroup": -1}.get(tokens[place].kind, 0)
@@ -80,12 +82,12 @@ def _after_group(tokens: list[Token], position: int) -> int:
 
 
 def binomial(parser: Parser) -> Node:
-    """`\\binom{n}{k}`."""
+    r"""Read a binomial coefficient: `\binom{n}{k}`."""
     return nodes.func("binom", argument(parser, digit=True), argument(parser, digit=True))
 
 
 def root(parser: Parser) -> Node:
-    """`\\sqrt[n]{x}`."""
+    r"""Read a square or n-th root: `\sqrt[n]{x}`."""
     degree: Node = nodes.num(2)
     if parser.at("open", "["):
         parser.take()
@@ -102,7 +104,7 @@ def root(parser: Parser) -> Node:
 
 
 def number_set(parser: Parser) -> Node:
-    """`\\mathbb{R}^+_0`."""
+    r"""Read a number set: `\mathbb{R}^+_0`."""
     name = subscript(parser)
     if name not in _NUMBER_SETS:
         return nodes.sym(f"blackboard {name}")
@@ -116,12 +118,12 @@ def number_set(parser: Parser) -> Node:
 
 
 def boxed(parser: Parser) -> Node:
-    """A box inside an answer is only a frame."""
+    """Read a box inside an answer, which is only a frame around the content."""
     return argument(parser)
 
 
 def line(parser: Parser) -> Node:
-    """`\\overline{AB}`, `\\overline{z}`: the bar belongs to the name."""
+    r"""Read `\overline{AB}` or `\overline{z}`: the bar belongs to the name."""
     return nodes.sym(f"line {subscript(parser)}")
 
 
@@ -129,7 +131,7 @@ def line(parser: Parser) -> Node:
 
 
 def series(name: str) -> Prefix:
-    """A reader of `\\sum` or `\\prod` with both bounds."""
+    r"""Return a reader of `\sum` or `\prod` with both bounds."""
 
     def read(parser: Parser) -> Node:
         variable, bounds = "", dict[str, Node]()
@@ -157,8 +159,8 @@ def _lower_bound(parser: Parser) -> tuple[str, Node]:
 
 
 def bound(name: str, body: Node, variable: str, *rest: Node) -> Node:
-    """A big operator whose variable has a name of its own, so that the letter is no matter of
-    truth.
+    """Return a big operator whose variable is renamed to an internal name, so that the choice of
+    letter does not matter.
     """
     depth = max((int(part.note[6:]) for part in nodes.walk(body) if _is_bound(part)), default=0)
     index = nodes.sym(f"bound {depth + 1}")
@@ -172,7 +174,9 @@ def _is_bound(node: Node) -> bool:
 
 
 def integral(parser: Parser) -> Node:
-    """`\\int_a^b f dx`; without bounds it is only a name of what is inside."""
+    r"""Read `\int_a^b f dx`; an integral without bounds becomes a call, which only
+    `is_antiderivative` compares.
+    """
     low: Node | None = None
     high: Node | None = None
     parser.accept("cmd", "limits")
@@ -192,8 +196,9 @@ def integral(parser: Parser) -> Node:
 
 
 def _differential(parser: Parser) -> str:
-    """Find the `dx` of the integral in front, and put a mark of its end in its place; in the top
-    of a fraction the one is left: `\\int \\frac{dx}{x}`.
+    r"""Find the `dx` of the next integral, put an end mark in the place and return the variable.
+
+    In the numerator of a fraction a 1 is left in place of the `dx`: `\int \frac{dx}{x}`.
     """
     tokens, open_integrals, level = parser.tokens, 1, 0
     for place in range(parser.position, len(tokens) - 1):
@@ -226,7 +231,9 @@ def _differential(parser: Parser) -> str:
 
 
 def limit(parser: Parser) -> Node:
-    """`\\lim_{x \\to a^+} f`; it takes the whole sum, which has the same value."""
+    r"""Read `\lim_{x \to a^+} f`. The limit covers the whole following sum, which has the same
+    value.
+    """
     if not parser.accept("sub") or not parser.accept("group"):
         raise Unreadable("a limit that does not say where")
     variable = parser.take()
@@ -239,7 +246,9 @@ def limit(parser: Parser) -> Node:
 
 
 def _side(parser: Parser) -> str:
-    """`0^+` before the end of the braces: its sign, taken out of the tokens."""
+    """Remove and return the sign of a one-sided limit, such as `0^+`, before the end of the
+    braces.
+    """
     tokens, end = parser.tokens, parser.position
     while tokens[end].kind not in {"end", "endgroup"} or tokens[end - 2].kind == "group":
         end += 1
@@ -255,7 +264,11 @@ def _side(parser: Parser) -> str:
 
 
 def exact_quotient(top: Node, bottom: Node) -> nodes.Exact:
-    """The quotient of two numbers."""
+    """Return the exact quotient of two numbers.
+
+    Raises:
+        TooBig: a division by zero.
+    """
     if bottom.value == 0:
         raise TooBig("division by zero")
     quotient = Fraction(top.value) / bottom.value

@@ -9,12 +9,15 @@ from .pratt import Parser
 from .vocabulary import QUALIFIERS, words
 
 _SPLITTING = frozenset({"if", "otherwise", "whenever", "when", "unless"})
-"""Words before a condition that leave room for another value elsewhere."""
+"""Words before a condition that leave room for another value in the other cases."""
 _QUANTIFIERS = words("all every any each real some that integer integers")
 
 
 def given(parser: Parser, node: Node) -> Node | None:
-    """`2x for all x > 0`: the condition, or its words."""
+    """Read a condition after a value: `2x for all x > 0`.
+
+    A condition that cannot be parsed is kept as words, unless that could hide another value.
+    """
     if parser.here.value not in QUALIFIERS:
         return None
     qualifier = parser.take().value

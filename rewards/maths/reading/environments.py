@@ -1,4 +1,4 @@
-"""LaTeX environments: matrices, cases, aligned rows."""
+"""LaTeX environments: matrices, cases and aligned rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONDITION_WORDS = frozenset({"if", "for", "when", "otherwise", "else", "and"})
 
 
 def environment(parser: Parser) -> Node:
-    """`\\begin{...} ... \\end{...}`."""
+    r"""Read an environment: `\begin{...} ... \end{...}`."""
     name = subscript(parser)
     kind = _KINDS.get(name)
     if kind is None:

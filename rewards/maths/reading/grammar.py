@@ -1,4 +1,4 @@
-"""The notation at a glance: what every kind of token means, before and after a value."""
+"""The complete notation in a table: what every kind of token means before and after a value."""
 
 from __future__ import annotations
 
@@ -103,4 +103,4 @@ GRAMMAR = Grammar(
         "lim": commands.limit,
     },
 )
-"""The grammar of answers; binding powers are in `powers`."""
+"""The grammar of answers. Binding powers are in `powers`."""

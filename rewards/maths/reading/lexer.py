@@ -1,4 +1,5 @@
-"""Characters to tokens, in one linear pass.
+"""The lexer: characters to tokens, in a single linear pass.
+
 
 LaTeX and plain notation give the same tokens. Spacing and sizing commands vanish; a token
 remembers whether a space stood before it, because `2 1/3` is a mixed number and `21/3` is not.
@@ -27,8 +28,9 @@ MAX_TOKENS = 1500
 
 
 class Token(NamedTuple):
-    """`kind` is one of the words used in `spellings`, or num, sym, func, word,
-    cmd, end.
+    """A token: `kind` is a word used in `spellings`, or num, sym, func, word, cmd or end.
+
+    `spaced` says whether a space came before.
     """
 
     kind: str
@@ -58,11 +60,11 @@ _BRACKETED = re.compile(
 
 
 def tokenize(source: str) -> list[Token]:
-    """The tokens of `source`, an `end` token last.
+    """Return the tokens of `source`, followed by an `end` token.
 
     Raises:
         TooBig: more than MAX_TOKENS tokens.
-        Unreadable: a character no formula has.
+        Unreadable: a character that occurs in no formula.
     """
     tokens: list[Token] = []
     _scan(source, tokens, worded=False, nesting=0)
@@ -73,7 +75,7 @@ def tokenize(source: str) -> list[Token]:
 
 
 def _minutes(tokens: list[Token]) -> None:
-    """`30 min` is no minimum."""
+    """Turn `min` after a number into minutes: `30 min` is no minimum."""
     for place in range(1, len(tokens) - 1):
         token, after = tokens[place], tokens[place + 1].kind
         if token[:2] == ("func", "min") and tokens[place - 1].kind == "num" and after not in _OPENS:
@@ -154,7 +156,7 @@ def _command(name: str, spaced: bool) -> Token:
 
 
 def _digits(written: str) -> str:
-    """The number without its thousands separators."""
+    """Return the number without thousands separators."""
     if written.isdigit():
         return written
     return re.sub(r"[^\d.eE+\-]", "", written)
@@ -176,11 +178,13 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
 
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
 _LETTERS = frozenset({"sym", "const", "endgroup"})
-"""After letters, these are products of variables: `2\\pi hr`, `\\mu mg`."""
+r"""Kinds of tokens after which two letters are a product of variables rather than a unit: `2\pi
+hr`, `\mu mg`.
+"""
 
 
 def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
-    """Letters side by side: a function name at the front (`sinx`), else a product of variables."""
+    """Emit adjacent letters: a function name at the front (`sinx`), else a product of variables."""
     for size in (6, 4, 3, 2):
         if run[:size] in FUNCTIONS and len(run) > size and size > 2:
             tokens.append(Token("func", run[:size], spaced))
@@ -194,7 +198,7 @@ def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
 _UPRIGHT_FUNCTIONS = frozenset(
     {"sin", "cos", "tan", "cot", "ln", "log", "cis", "gcd", "lcm", "arcsin", "arccos", "arctan"}
 )
-"""Functions that are also set with `\\mathrm` and `\\text`."""
+r"""Functions that are also typeset with `\mathrm` and `\text`."""
 _STYLING = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|mathrm)(?![A-Za-z])|\\(?=[ij]math)|(?<=[ij])math|[{} ]"
 )
@@ -203,7 +207,9 @@ _STYLING = re.compile(
 def _text_command(
     name: str, source: str, position: int, tokens: list[Token], spaced: bool, nesting: int
 ) -> int:
-    """Read `\\text{...}` and its kin; returns the position after it."""
+    r"""Emit the tokens of `\text{...}` and similar commands; returns the position after the
+    argument.
+    """
     if nesting > 20:
         raise TooBig("more than 20 nested text commands")
     start, end, after = _argument(source, position)
@@ -239,8 +245,8 @@ def _text_command(
 
 
 def _upright(token: Token) -> Token:
-    """`\\mathrm{e}`, `\\mathrm{d}`: a letter set upright is still that letter; `\\mathrm{pi}` is
-    the number.
+    r"""Return a letter set upright as that letter (`\mathrm{e}`, `\mathrm{d}`), and `\mathrm{pi}`
+    as the number.
     """
     if token.kind == "word" and token.value in CONNECTIVES:
         return token
@@ -248,9 +254,7 @@ def _upright(token: Token) -> Token:
 
 
 def _argument(source: str, position: int) -> tuple[int, int, int]:
-    """(start, end, after) of a braced argument, or of the next character; braces are matched in
-    linear time.
-    """
+    """Return (start, end, after) of a braced argument, or of the next character. Linear time."""
     while position < len(source) and source[position] == " ":
         position += 1
     if position >= len(source) or source[position] != "{":

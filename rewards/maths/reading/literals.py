@@ -1,4 +1,4 @@
-"""Numerals inside formulas: repeating decimals, mixed fractions, number bases, number words."""
+"""Numerals inside formulas: repeating decimals, mixed fractions, number bases and number words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BASE_NAMES = {
 
 
 def number(parser: Parser) -> Node:
-    """A numeral and what may stick to it: repeating decimals, mixed fractions, a base."""
+    """Read a numeral with any attached marks: repeating decimals, mixed fractions, a base."""
     written = parser.take().value
     if len(written) > MAX_DIGITS:
         raise TooBig(f"a number of more than {MAX_DIGITS} digits")
@@ -35,7 +35,7 @@ def number(parser: Parser) -> Node:
 
 
 def point_first(parser: Parser) -> Node:
-    """`.5` whose point stood alone."""
+    """Read `.5` whose point was a separate token."""
     parser.take()
     if parser.here.kind != "num" or not parser.here.value.isdigit():
         raise Unreadable("a point where a value should be")
@@ -43,7 +43,7 @@ def point_first(parser: Parser) -> Node:
 
 
 def based(parser: Parser, digits: str) -> Node:
-    """The number with these digits and the base in front."""
+    """Read the base that follows and return the number with these digits in that base."""
     named = subscript(parser).strip("() ").lower()
     base = _BASE_NAMES.get(named)
     if base is None:
@@ -54,7 +54,7 @@ def based(parser: Parser, digits: str) -> Node:
 
 
 def in_words(parser: Parser) -> Node:
-    """Number words, a name before an equals sign, a single letter, `infinity`."""
+    """Read number words, a name before an equals sign, a single letter, or `infinity`."""
     if (name := _name_in_words(parser)) is not None:
         return name
     words: list[str] = []
@@ -78,7 +78,7 @@ def in_words(parser: Parser) -> Node:
 
 
 def _name_in_words(parser: Parser) -> Node | None:
-    """`Area = 840`: words before an equals sign are a name."""
+    """Read words before an equals sign as a name: `Area = 840`; None elsewhere."""
     end = parser.position
     while parser.tokens[end].kind == "word":
         end += 1
@@ -89,7 +89,7 @@ def _name_in_words(parser: Parser) -> Node | None:
 
 
 def _goes_on(parser: Parser) -> bool:
-    """`one hundred and five`, `two and a half`."""
+    """Return whether "and" continues a number: `one hundred and five`, `two and a half`."""
     if parser.here.value != "and":
         return False
     half = parser.ahead().value == "a" and parser.ahead(2).value in FRACTION_WORDS
@@ -124,7 +124,9 @@ def _repeating(parser: Parser, written: str) -> Node:
 
 
 def _mixed(parser: Parser, whole: Node) -> Node:
-    """`2\\frac13` and `2 1/3` are 7/3; anything else after a whole number is a factor."""
+    r"""Read a mixed fraction: `2\frac13` and `2 1/3` are 7/3. Any other factor after a whole number
+    is left for the product.
+    """
     token, start, made = parser.here, parser.position, parser.made
     if token.kind == "cmd" and token.value in FRACTIONS:
         parser.take()

@@ -17,7 +17,9 @@ _TEMPERATURES = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "deg
 
 
 def with_unit(parser: Parser, node: Node) -> Node | None:
-    """`5 cm`, `2 million`, `18 eggs`, `30 degrees`: the word after a value."""
+    """Read the word after a value as a unit: `5 cm`, `2 million`, `18 eggs`, `30 degrees`; None for
+    connecting words.
+    """
     word = parser.here.value
     if word in CONNECTIVES or word in QUALIFIERS or word == "to":
         return None
@@ -42,7 +44,7 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
 
 
 def per_unit_ahead(parser: Parser) -> bool:
-    """Whether a slash in front divides by a unit: `10^{23}/mol`."""
+    """Return whether the next slash divides by a unit: `10^{23}/mol`."""
     after = parser.ahead()
     return (
         parser.here.value == "/" and after.kind == "word" and unit_symbol(after.value) is not None
@@ -50,7 +52,7 @@ def per_unit_ahead(parser: Parser) -> bool:
 
 
 def per_unit(parser: Parser, node: Node) -> Node | None:
-    """`6.02 \\cdot 10^{23} /mol`."""
+    r"""Read a reciprocal unit: `6.02 \cdot 10^{23} /mol`."""
     if not per_unit_ahead(parser):
         return None
     parser.take()
@@ -59,7 +61,7 @@ def per_unit(parser: Parser, node: Node) -> Node | None:
 
 
 def counted(parser: Parser, node: Node) -> Node | None:
-    """`24 (ways)`: the unit in brackets."""
+    """Read a unit in brackets: `24 (ways)`."""
     if not words_in_brackets(parser):
         return None
     parser.take()
@@ -71,7 +73,7 @@ def counted(parser: Parser, node: Node) -> Node | None:
 
 
 def words_in_brackets(parser: Parser) -> bool:
-    """Whether the bracket in front holds nothing but words."""
+    """Return whether the next bracket contains words only."""
     if parser.here != ("open", "(", True) or parser.ahead().kind != "word":
         return False
     word, end = parser.ahead().value, 1
@@ -81,7 +83,7 @@ def words_in_brackets(parser: Parser) -> bool:
 
 
 def ends_in_unit(parser: Parser, factors: list[Node]) -> bool:
-    """`1.73 m`: a number, a space and a letter that names a unit are a quantity."""
+    """Return whether a number, a space and a letter form a quantity: `1.73 m`."""
     if len(factors) != 2 or parser.here.kind not in {"end", "num"}:
         return False
     if parser.tokens[0].kind != "num":
@@ -92,13 +94,13 @@ def ends_in_unit(parser: Parser, factors: list[Node]) -> bool:
 
 
 def lettered(parser: Parser, value: Node, unit: str) -> Node:
-    """The quantity that `ends_in_unit` found, and a smaller one after it."""
+    """Return the quantity that `ends_in_unit` found, including a smaller quantity that follows."""
     return _compound(parser, Node("quantity", (value,), 0, unit))
 
 
 def _compound(parser: Parser, node: Node) -> Node:
-    """`1 hour 30 minutes`, `1 hour and 30 minutes`: the next quantity of the same dimension and
-    a smaller unit is added.
+    """Add the next quantity of the same dimension and a smaller unit: `1 hour 30 minutes`, `1 hour
+    and 30 minutes`.
     """
     joined = parser.here.kind in {"word", "sep"} and parser.here.value in {"and", ","}
     if parser.ahead(joined).kind != "num" or node.args[0].op not in EXACT:
@@ -119,14 +121,14 @@ def _compound(parser: Parser, node: Node) -> Node:
 
 
 def temperature(parser: Parser, node: Node) -> Node:
-    """`25 degrees C`: a temperature."""
+    """Read a temperature scale after degrees: `25 degrees C`."""
     if parser.here.kind not in {"sym", "word"} or parser.here.value not in _TEMPERATURES:
         return node
     return Node("quantity", node.args, 0, _TEMPERATURES[parser.take().value])
 
 
 def arc_minutes(parser: Parser, node: Node) -> Node:
-    """`60^\\circ 30'`: minutes and seconds of arc after degrees."""
+    r"""Read minutes and seconds of arc after degrees: `60^\circ 30'`."""
     if parser.here.kind != "num":
         return node
     value, scale = node.args[0], 60

@@ -1,7 +1,7 @@
-"""What an answer means: a small tree of immutable nodes.
+"""The parsed form of an answer: a small tree of immutable nodes.
 
-One node type for everything keeps the walkers short. `op` says what it is, `args` are its
-children, `value` its exact number or its name, `note` how it was written (the digits of a
+One node type for all kinds keeps the walkers short. `op` is the kind of node, `args` are the
+children, `value` is an exact number, and `note` is a name or the written form (the digits of a
 decimal, a unit, the shape of a bracket).
 
     op         args              value / note
@@ -30,7 +30,7 @@ decimal, a unit, the shape of a bracket).
     matrix     cells             value: columns; note: "()" or "||"
     cases      value, condition, value, condition ...
     text       -                 note: words, lower case
-    opaque     -                 note: what could not be read, as it was written
+    opaque     -                 note: text that could not be read, as written
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Exact = int | Fraction
 
 
 class Node(NamedTuple):
-    """One node of an answer."""
+    """A node of a parsed answer; the fields are described at the top of this module."""
 
     op: str
     args: tuple[Node, ...] = ()
@@ -52,47 +52,47 @@ class Node(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """The text is not a formula this reader knows; it may still be compared as text."""
+    """The text is not a formula that the reader knows; a comparison as text remains possible."""
 
 
 class TooBig(Unreadable):
-    """Reading or computing it would cost more than the caller may spend; the message names the
-    limit.
-    """
+    """Reading or computing would exceed a limit on the cost; the message names the limit."""
 
 
 def magnitude(value: Exact) -> Exact:
-    """The absolute value, an int for an int."""
+    """Return the absolute value, as an int for an int."""
     return -value if value < 0 else value
 
 
 def num(value: Exact) -> Node:
-    """An exact number."""
+    """Return a node for an exact number."""
     return Node("num", (), value)
 
 
 def sym(name: str) -> Node:
-    """A variable."""
+    """Return a node for a variable."""
     return Node("sym", (), 0, name)
 
 
 def const(name: str) -> Node:
-    """A named constant."""
+    """Return a node for a named constant."""
     return Node("const", (), 0, name)
 
 
 def func(name: str, *args: Node) -> Node:
-    """A known function applied."""
+    """Return a node for a known function applied to arguments."""
     return Node("func", args, 0, name)
 
 
 def text(words: str) -> Node:
-    """Words."""
+    """Return a node for an answer in words."""
     return Node("text", (), 0, words)
 
 
 def neg(node: Node) -> Node:
-    """The opposite; folded into numbers."""
+    """Return the negative of a node, folded into numbers and into what a unit or percent sign
+    encloses.
+    """
     if node.op == "num":
         return num(-node.value)
     if node.op == "dec":
@@ -103,27 +103,27 @@ def neg(node: Node) -> Node:
 
 
 def add(*terms: Node) -> Node:
-    """A sum."""
+    """Return a sum; a single term is returned as such."""
     return terms[0] if len(terms) == 1 else Node("add", terms)
 
 
 def mul(*factors: Node) -> Node:
-    """A product."""
+    """Return a product; a single factor is returned as such."""
     return factors[0] if len(factors) == 1 else Node("mul", factors)
 
 
 def power(base: Node, exponent: Node) -> Node:
-    """A power."""
+    """Return a node for a power."""
     return Node("pow", (base, exponent))
 
 
 def over(top: Node, bottom: Node) -> Node:
-    """A quotient."""
+    """Return a quotient, as the product with a reciprocal."""
     return Node("mul", (top, Node("pow", (bottom, MINUS_ONE))))
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Every node below and including `node`, without recursion."""
+    """Yield `node` and every node below, without recursion."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -132,18 +132,18 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 class Shape(NamedTuple):
-    """What a tree holds, gathered in one pass."""
+    """A summary of a tree, gathered in a single pass."""
 
     ops: set[str]
     names: set[str]
     size: int
     imaginary: bool
     opaque: bool
-    """Whether it calls functions that only have a name, or sums written with dots."""
+    """Whether the tree contains calls of unknown functions, or sums written with dots."""
 
 
 def shape(node: Node) -> Shape:
-    """What `node` holds."""
+    """Return the kinds of nodes, the free variables and the size of a tree."""
     ops, names, size = set[str](), set[str](), 0
     imaginary = opaque = False
     stack = [node]
@@ -162,19 +162,19 @@ def shape(node: Node) -> Shape:
 
 
 def symbols(node: Node) -> set[str]:
-    """The names of the free variables in `node`."""
+    """Return the names of the free variables in `node`."""
     return {
         part.note for part in walk(node) if part.op == "sym" and not part.note.startswith("bound ")
     }
 
 
 def has(node: Node, *ops: str) -> bool:
-    """Whether any node below has one of these ops."""
+    """Return whether `node` or any node below has any of these ops."""
     return any(part.op in ops for part in walk(node))
 
 
 def rename(node: Node, names: dict[str, str]) -> Node:
-    """`node` with variables renamed."""
+    """Return `node` with variables renamed."""
     if node.op == "sym":
         return sym(names[node.note]) if node.note in names else node
     if not node.args:
@@ -183,7 +183,7 @@ def rename(node: Node, names: dict[str, str]) -> Node:
 
 
 def replaced(node: Node, old: Node, new: Node) -> Node:
-    """`node` with every `old` in it made `new`: the i of a sum is no square root of -1."""
+    """Return `node` with every occurrence of `old` replaced by `new`."""
     if node == old:
         return new
     return node._replace(args=tuple(replaced(arg, old, new) for arg in node.args))
@@ -198,5 +198,5 @@ SCALAR_OPS = frozenset({"num", "dec", "sym", "const", "add", "mul", "pow", "func
 
 
 def is_scalar(node: Node) -> bool:
-    """Whether `node` is one number or formula (not a set, a relation, words ...)."""
+    """Return whether `node` is a single number or formula (not a set, a relation, words ...)."""
     return all(part.op in SCALAR_OPS for part in walk(node))

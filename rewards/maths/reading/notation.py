@@ -1,4 +1,5 @@
-"""One spelling for what people write in many: unicode to ASCII and LaTeX, in linear time.
+"""Normalisation of spelling: unicode mathematics to ASCII and LaTeX, in linear time.
+
 
 Superscripts, subscripts and vulgar fractions are rewritten before compatibility folding, which
 would lose them (`x²` would become `x2`, `2½` would become `21/2`).
@@ -70,10 +71,11 @@ _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 
 
 def to_latex(text: str) -> str:
-    """`text` with unicode mathematics written as LaTeX.
+    r"""Return `text` with unicode mathematics written as LaTeX.
+
 
     >>> to_latex("2√3 ≤ x²")
-    '2\\\\sqrt 3 \\\\le  x^{2}'
+    '2\\sqrt 3 \\le  x^{2}'
     """
     if "x" in text or "X" in text:
         text = _CROSS.sub(r"\\times ", text)
@@ -91,7 +93,7 @@ def to_latex(text: str) -> str:
 
 
 def _numbered(found: re.Match[str]) -> str:
-    """Statements by their circled numbers: `②③` is `2, 3`."""
+    """Write circled numbers as a list: `②③` becomes `2, 3`."""
     return ", ".join(str(ord(mark) - ord("①") + 1) for mark in found[0] if "①" <= mark <= "⑳")
 
 
@@ -114,7 +116,7 @@ _LEAD_IN = re.compile(
     r"^(?:\s|\$|\\(?:therefore|implies|Rightarrow|Longrightarrow|to|checkmark)(?![a-zA-Z]))+"
 )
 _LEAD_OUT = re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)(?![a-zA-Z])[\s$.]*$")
-"""Signs before and after an answer that say "hence" and "done"."""
+"""Signs after an answer that mean "done", such as a check mark or a tombstone."""
 _GLUED = re.compile(r"\\q?quad(?=[a-z])")
 _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
@@ -128,7 +130,8 @@ _FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 
 
 def points_for_commas(text: str) -> str:
-    """A text in a locale with decimal commas, in the usual notation.
+    """Convert a text with decimal commas to the usual notation.
+
 
     >>> points_for_commas("1.234,5")
     '1234.5'
@@ -139,8 +142,9 @@ def points_for_commas(text: str) -> str:
 
 
 def strip_delimiters(text: str) -> str:
-    """Without math delimiters, outer emphasis and a final full stop. A dollar sign before a lone
-    amount goes too.
+    """Return the text without math delimiters, outer emphasis and a final full stop.
+
+    A dollar sign before a lone amount becomes a currency sign.
 
     >>> strip_delimiters("**$42$.**")
     '42'
@@ -187,11 +191,12 @@ def _trim(text: str) -> str:
 
 
 def squeeze(text: str) -> str:
-    """The text without anything that only changes how it looks: two equal squeezes are the same
-    answer.
+    r"""Return the text without anything that only changes the appearance; two answers with equal
+    results are equal.
 
-    >>> squeeze(r"\\dfrac{1}{2} \\, \\left( x \\right)")
-    '\\\\frac{1}{2}(x)'
+
+    >>> squeeze(r"\dfrac{1}{2} \, \left( x \right)")
+    '\\frac{1}{2}(x)'
     """
     if "\\" in text or " " in text or "~" in text or not text.isprintable():
         text = _COSMETIC.sub("", text)
@@ -199,7 +204,9 @@ def squeeze(text: str) -> str:
 
 
 def as_words(text: str) -> str:
-    """Words, single spaces, no markup: how plain-text answers are compared."""
+    """Return plain words with single spaces and without markup: the form in which text answers are
+    compared.
+    """
     text = re.sub(
         r"\\(?:text|mathrm|textbf|textit|mathbf|textrm|mbox|operatorname)[a-z]*\s*\*?", " ", text
     )

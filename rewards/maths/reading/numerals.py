@@ -1,4 +1,4 @@
-"""Written numbers to exact values."""
+"""Conversion of written numbers to exact values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ MAX_EXPONENT = 1000
 
 
 def exact_numeral(written: str) -> Node:
-    """An integer as `num`, a decimal as `dec` with its digits kept.
+    """Return an integer as `num`, and a decimal as `dec` with the written digits.
+
 
     >>> exact_numeral("0.50")
     Node(op='dec', args=(), value=Fraction(1, 2), note='0.50')
@@ -31,7 +32,8 @@ def exact_numeral(written: str) -> Node:
 
 
 def is_repeating(written: str) -> bool:
-    """Whether decimals before dots plainly repeat one digit: 0.333...
+    """Return whether the decimals before dots plainly repeat a single digit: 0.333...
+
 
     >>> is_repeating("0.333"), is_repeating("3.14")
     (True, False)
@@ -41,7 +43,8 @@ def is_repeating(written: str) -> bool:
 
 
 def repeating(written: str, digits: str) -> Node:
-    """`written` followed by `digits` for ever.
+    """Return the value of `written` followed by `digits` repeated forever.
+
 
     >>> repeating("0.1", "6").value
     Fraction(1, 6)
@@ -52,7 +55,8 @@ def repeating(written: str, digits: str) -> Node:
 
 
 def from_words(words: list[str]) -> Node | None:
-    """Number words to a number, or None if they are not one.
+    """Return the number that some words name, or None for other words.
+
 
     >>> from_words(["one", "hundred", "twenty", "three"]).value
     123

@@ -1,7 +1,8 @@
-"""What may follow a value: sums, products, powers, marks, relations, set operations, logic.
+"""Tokens that may follow a value: sums, products, powers, marks, relations, set operations and
+logic.
 
-Every function extends the value on its left, or returns None if it does not fit there. Operators
-that are only names to the reader become calls: their sides stay apart and in order.
+Every function extends the value on the left, or returns None if the rule does not fit. An
+operator without a known meaning becomes a call, whose sides stay apart and in order.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", 
 STOPS = frozenset(
     {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
 )
-"""Commands that are no operator."""
+"""Commands that are not operators."""
 _ARROWED = ("vec ", "bold ", "hat ", "overrightarrow ", "set ")
 
 
 def call(name: str, *sides: Node) -> Node:
-    """An operator that is only a name: nothing is known about it but its sides, in order."""
+    """Return a node for an operator without a known meaning; only the sides and the order
+    count.
+    """
     return Node("call", sides, 0, name)
 
 
@@ -43,7 +46,7 @@ def call(name: str, *sides: Node) -> Node:
 
 
 def sum_of(parser: Parser, left: Node) -> Node:
-    """Terms joined by + and -, with plus-minus and dots."""
+    """Read terms joined by + and -, including plus-minus signs and dots."""
     terms, dots = [left], False
     while True:
         token = parser.here
@@ -72,7 +75,9 @@ def sum_of(parser: Parser, left: Node) -> Node:
 
 
 def dotted_sum(terms: list[Node]) -> Node:
-    """`1 + 2 + ... + n`: by its ends and its step where that is plain, else term by term."""
+    """Return `1 + 2 + ... + n` as a series with ends and step where the step is plain, else as a
+    call with all terms.
+    """
     place = terms.index(nodes.sym("..."))
     steps = {_step(*pair) for pair in (*pairwise(terms[:place]), *pairwise(terms[place + 1 :]))}
     if len(steps) != 1 or None in steps or place + 1 == len(terms):
@@ -81,7 +86,9 @@ def dotted_sum(terms: list[Node]) -> Node:
 
 
 def _step(first: Node, second: Node) -> Exact | None:
-    """By how much one term is more or less than the other, or its subscript is."""
+    """Return the difference between two numbers, or between the indices of two names; None for
+    other terms.
+    """
     if first.op == second.op == "num":
         return nodes.magnitude(second.value - first.value)
     (stem, one), (other, two) = (node.note.rpartition("_")[::2] for node in (first, second))
@@ -95,7 +102,7 @@ _INDEX = re.compile(r"([A-Za-z]*)([+-]?\d{1,6})?")
 
 
 def signed(parser: Parser) -> Node:
-    """A value with a sign in front; the sign covers the whole product."""
+    """Read a value with a leading sign, which covers the whole following product."""
     return _signed(parser, SUM)
 
 
@@ -106,7 +113,7 @@ def _signed(parser: Parser, floor: int) -> Node:
 
 
 def plus_minus(parser: Parser) -> Node:
-    """`\\pm x`."""
+    r"""Read a leading plus-minus sign: `\pm x`."""
     sign = parser.take().value
     return Node("pm", (parser.expression(SUM),), 0, sign)
 
@@ -115,7 +122,7 @@ def plus_minus(parser: Parser) -> Node:
 
 
 def product_of(parser: Parser, left: Node) -> Node | None:
-    """Factors joined by *, / or nothing."""
+    """Read factors joined by *, / or by nothing."""
     factors, start = [left], parser.position
     while True:
         token = parser.here
@@ -155,8 +162,10 @@ def _explicit_factor(parser: Parser, factors: list[Node]) -> None:
 
 
 def _is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool:
-    """Whether a cross or a dot between these is the product of vectors or sets: one of them has
-    a direction, or a cross stands between capitals, or both operators are used.
+    """Return whether a cross or dot between these nodes is a product of vectors or sets.
+
+    The sign is one if either side has a direction, if a cross stands between capitals, or if the
+    text uses both operators.
     """
     nabla = nodes.sym("nabla")
     if nabla in {left, right} or (_has_direction(left) and _has_direction(right)):
@@ -169,7 +178,7 @@ def _is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool
 
 
 def _uses_both(parser: Parser) -> bool:
-    """Whether letters are joined by crosses and by dots: `(u \\times v) \\cdot w`."""
+    r"""Return whether letters are joined by both crosses and dots, as in `(u \times v) \cdot w`."""
     kinds = {token.value for token in parser.tokens if token.kind == "op"}
     return {"·", "×"} <= kinds and not any(token.kind == "num" for token in parser.tokens)
 
@@ -183,7 +192,7 @@ def _has_direction(node: Node) -> bool:
 
 
 def starts_factor(parser: Parser, last: Node) -> bool:
-    """Whether the token in front multiplies the factor before it."""
+    """Return whether the next token multiplies the factor before."""
     token = parser.here
     match token.kind:
         case "num":
@@ -206,7 +215,7 @@ def starts_factor(parser: Parser, last: Node) -> bool:
 
 
 def raised(parser: Parser, base: Node) -> Node:
-    """A value to a power; a circle or a prime as exponent is a mark."""
+    """Read an exponent; a circle or a prime as exponent is a mark instead."""
     parser.take()
     if _circle(parser):
         return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
@@ -227,7 +236,7 @@ def raised(parser: Parser, base: Node) -> Node:
 
 
 def exponent(parser: Parser) -> Node:
-    """What stands after ^; towers group to the right."""
+    """Read the expression after ^; towers group to the right."""
     if parser.here.kind == "op" and parser.here.value in "+-":
         sign = parser.take().value
         node = parser.deeper(exponent)
@@ -249,7 +258,9 @@ def _circle(parser: Parser) -> bool:
 
 
 def primed(parser: Parser, base: Node) -> Node:
-    """Primes are part of a name; after anything else they are an operator without a meaning."""
+    """Read primes: a part of a name, and after anything else an operator without a known
+    meaning.
+    """
     marks = ""
     while parser.accept("prime"):
         marks += "'"
@@ -259,7 +270,7 @@ def primed(parser: Parser, base: Node) -> Node:
 
 
 def factorial(parser: Parser, base: Node) -> Node:
-    """`n!` and `n!!`."""
+    """Read a factorial or double factorial: `n!`, `n!!`."""
     parser.take()
     double = parser.here == ("fact", "!", False)
     if double:
@@ -268,7 +279,7 @@ def factorial(parser: Parser, base: Node) -> Node:
 
 
 def percent(parser: Parser, base: Node) -> Node:
-    """`p%`."""
+    """Read a percent sign after a value."""
     parser.take()
     if base.op == "percent":
         raise Unreadable("two percent signs")
@@ -276,13 +287,13 @@ def percent(parser: Parser, base: Node) -> Node:
 
 
 def degrees(parser: Parser, base: Node) -> Node:
-    """`60°`, `25°C`, `60°30'`."""
+    """Read a degree sign with scale or minutes: `60°`, `25°C`, `60°30'`."""
     parser.take()
     return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
 
 
 def empty_braces(parser: Parser, base: Node) -> Node | None:
-    """`\\pi{}`."""
+    r"""Skip empty braces after a value: `\pi{}`."""
     if parser.ahead().kind != "endgroup":
         return None
     parser.position += 2
@@ -290,13 +301,15 @@ def empty_braces(parser: Parser, base: Node) -> Node | None:
 
 
 def subscripted(parser: Parser, base: Node) -> Node | None:
-    """A subscript after something that is no name: kept as a mark."""
+    """Read a subscript after something that is not a name; the subscript is kept as a mark."""
     parser.take()
     return call(f"_{subscript(parser)}", base)
 
 
 def currency_after(parser: Parser, base: Node) -> Node | None:
-    """`20€`, `75¢`: a sign after the amount, unless it starts the next amount."""
+    """Read a currency sign after an amount, `20€` or `75¢`, unless the sign starts the next
+    amount.
+    """
     if base.op not in EXACT or parser.ahead().kind == "num":
         return None
     return Node("quantity", (base,), 0, parser.take().value)
@@ -306,8 +319,9 @@ def currency_after(parser: Parser, base: Node) -> Node | None:
 
 
 def argument(parser: Parser, *, digit: bool = False) -> Node:
-    """A braced argument or the next atom; with `digit` a bare number gives up only its first
-    digit (`\\frac12`).
+    r"""Read a braced argument or the next atom.
+
+    With `digit`, a bare number gives only its first digit, as LaTeX does in `\frac12`.
     """
     if parser.accept("group"):
         node = parser.inside()
@@ -321,7 +335,7 @@ def argument(parser: Parser, *, digit: bool = False) -> Node:
 
 
 def subscript(parser: Parser) -> str:
-    """The text of a subscript, flattened: it is a name, not arithmetic."""
+    """Read a subscript as flat text, since a subscript is part of a name and not arithmetic."""
     if not parser.accept("group"):
         token = parser.take()
         return token.value or token.kind
@@ -341,7 +355,7 @@ def subscript(parser: Parser) -> str:
 
 
 def composition(parser: Parser, left: Node) -> Node:
-    """`f \\circ g`; after a number and with nothing behind it, a degree sign."""
+    r"""Read `f \circ g`; after a number and with nothing behind, the circle is a degree sign."""
     if left.op in EXACT and parser.ahead().kind not in STARTS:
         return degrees(parser, left)
     parser.take()
@@ -349,7 +363,7 @@ def composition(parser: Parser, left: Node) -> Node:
 
 
 def unknown_command(parser: Parser, left: Node) -> Node | None:
-    """A command in no table, after a value: an operator if something follows, else a mark."""
+    """Read an unknown command after a value: an operator if a value follows, else a mark."""
     name = parser.here.value
     if name in parser.grammar.commands or name in STOPS:
         return None

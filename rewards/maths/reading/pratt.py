@@ -1,9 +1,11 @@
-"""The reader's engine: one loop over tokens, driven by two tables of notation.
+"""The parser's engine (a Pratt parser): a single loop over tokens, driven by two tables of
+notation.
 
-A `Grammar` says for every kind of token what it means where a value should start (`prefix`) and
-what it means after a value (`infix`, each rule with its binding power). `Parser.expression` is the
-whole algorithm: read a value, then extend it for as long as a rule that binds tighter than the
-floor applies. The tables are in `grammar.py`; nothing else decides what a notation means.
+A `Grammar` says for every kind of token what the token means where a value should start
+(`prefix`) and after a value (`infix`, each rule with a binding power). `Parser.expression` is
+the whole algorithm: read a value, then extend the value for as long as a rule applies that binds
+tighter than the floor. The tables are in `grammar.py`; nothing else decides what a notation
+means.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ MAX_NODES = 500
 TIGHTEST = 1000
 
 Prefix = Callable[["Parser"], Node]
-"""Reads a value; the token that led here is still in front."""
+"""Reads a value; the token that selected this rule is still the next token."""
 Extend = Callable[["Parser", Node], "Node | None"]
-"""Extends the value on the left, or returns None with no token used if the rule does not fit."""
+"""Extends the value on the left, or returns None without consuming a token if the rule does not
+fit.
+"""
 
 
 class Infix(NamedTuple):
-    """What a token may mean after a value, and how tightly it binds."""
+    """A possible meaning of a token after a value, with a binding power."""
 
     power: int
     extend: Extend
@@ -34,18 +38,19 @@ class Infix(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """The tables, by kind of token (by sign for the operators + - * / ^) and by command."""
+    """The tables of the notation, by kind of token (by sign for the operators + - * / ^) and by
+    command.
+    """
 
     prefix: Mapping[str, Prefix]
     infix: Mapping[str, tuple[Infix, ...]]
     commands: Mapping[str, Prefix]
-    """LaTeX commands that begin a value; they read their arguments, the command itself is
-    taken."""
+    """LaTeX commands that begin a value. The command itself is consumed before its reader runs."""
 
 
 @dataclass(slots=True)
 class Parser:
-    """A place in a list of tokens, with bounds on how deep and how much may be built."""
+    """A position in a list of tokens, with limits on the depth and the number of nodes."""
 
     tokens: list[Token]
     grammar: Grammar
@@ -53,16 +58,22 @@ class Parser:
     depth: int = 0
     made: int = 0
     bar_ends: bool = False
-    """Inside |...| or before the bar of a set, a bar ends the value instead of starting one."""
+    """Whether a bar ends the value, as inside |...| or in a set-builder, instead of starting
+    one.
+    """
     french: bool = False
-    """Inside ]...[, an opening bracket ends the interval."""
+    """Whether an opening bracket ends the interval, as inside ]...[."""
     colon_ends: bool = False
-    """In braces, a colon means "such that"; elsewhere it is a ratio."""
+    """Whether a colon means "such that", as in braces, instead of a ratio."""
 
     # --- the algorithm ---
 
     def expression(self, floor: int = 0) -> Node:
-        """A value with everything after it that binds tighter than `floor`."""
+        """Read a value and everything after that binds tighter than `floor`.
+
+        Raises:
+            Unreadable: the next token begins no value; TooBig beyond the limits of size.
+        """
         token = self.tokens[self.position]
         prefix = self.grammar.prefix.get(token.value if token.kind == "op" else token.kind)
         if prefix is None:
@@ -73,8 +84,11 @@ class Parser:
         return node
 
     def _extended(self, node: Node, floor: int, ceiling: int) -> tuple[Node, int]:
-        """(longer node, power of the rule that made it), power 0 if no rule applies. What binds
-        tighter than the last rule cannot reach inside what that rule made.
+        """Apply the first infix rule that fits; returns (longer node, binding power), or power 0
+        without a rule.
+
+        The ceiling is the power of the last rule: a tighter operator must not reach inside a
+        node that a looser rule has already made.
         """
         token = self.tokens[self.position]
         for power, extend in self.grammar.infix.get(
@@ -85,11 +99,15 @@ class Parser:
         return node, 0
 
     def inside(self, floor: int = 0) -> Node:
-        """`expression` one level down: in brackets, exponents and arguments."""
+        """Read an expression a level deeper: in brackets, exponents and arguments."""
         return self.deeper(lambda parser: parser.expression(floor))
 
     def deeper(self, read: Prefix) -> Node:
-        """Run `read` one level down."""
+        """Run `read` a level deeper.
+
+        Raises:
+            TooBig: deeper than MAX_DEPTH.
+        """
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise TooBig(f"nested deeper than {MAX_DEPTH}")
@@ -98,7 +116,7 @@ class Parser:
         return node
 
     def count(self, node: Node) -> Node:
-        """Count a made node against the limit."""
+        """Count a new node against MAX_NODES and return the node."""
         self.made += 1
         if self.made > MAX_NODES:
             raise TooBig(f"more than {MAX_NODES} terms and factors")
@@ -108,35 +126,35 @@ class Parser:
 
     @property
     def here(self) -> Token:
-        """The token in front."""
+        """The token to be read next."""
         return self.tokens[self.position]
 
     def ahead(self, offset: int = 1) -> Token:
-        """A token further on (the last one when past the end)."""
+        """Return a token further on, or the last token when past the end."""
         return self.tokens[min(self.position + offset, len(self.tokens) - 1)]
 
     def rest(self) -> list[Token]:
-        """The tokens up to the end."""
+        """Return the remaining tokens, without the `end` token."""
         return self.tokens[self.position : -1]
 
     def sees(self, kind: str) -> bool:
-        """Whether the token in front is of this kind."""
+        """Return whether the next token is of this kind."""
         return self.tokens[self.position].kind == kind
 
     def at(self, kind: str, value: str) -> bool:
-        """Whether the token in front is this one."""
+        """Return whether the next token has this kind and value."""
         token = self.tokens[self.position]
         return token.kind == kind and token.value == value
 
     def take(self) -> Token:
-        """Consume the token in front."""
+        """Consume and return the next token; the `end` token is never consumed."""
         token = self.tokens[self.position]
         if token.kind != "end":
             self.position += 1
         return token
 
     def accept(self, kind: str, value: str | None = None) -> bool:
-        """Consume the token in front if it is this one."""
+        """Consume the next token if the kind (and value) match; returns whether that happened."""
         token = self.tokens[self.position]
         if token.kind != kind or (value is not None and token.value != value):
             return False
@@ -144,8 +162,12 @@ class Parser:
         return True
 
     def expect(self, kind: str, value: str | None = None) -> None:
-        """Consume a token that must be there; a missing one at the very end is forgiven (a
-        cut-off answer).
+        """Consume a token that must come next.
+
+        A token missing at the very end is forgiven, since the answer may have been cut off.
+
+        Raises:
+            Unreadable: another token comes next.
         """
         if not self.accept(kind, value) and self.here.kind != "end":
             raise Unreadable(

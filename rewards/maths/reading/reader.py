@@ -1,6 +1,6 @@
-"""An extracted answer to a `Node`: lists, relations, intervals, words.
+"""The reader: turns an extracted answer into a `Node`.
 
-`read` never evaluates: it says what was written. What cannot be read as mathematics is words.
+`read` parses and never evaluates. A text that cannot be read as mathematics becomes words.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ _DENIED = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|
 
 
 _NOTHING = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
-"""`no solution`: words, where the letters n and o with a unit behind them could be read too."""
+"""Matches `no solution`, which the formula grammar would read as the letters n and o with a
+unit.
+"""
 
 
 def read(source: str) -> Node:
-    """The meaning of an answer.
+    """Parse an answer.
 
     Raises:
-        Unreadable: empty, or (TooBig) beyond the limits of size.
+        Unreadable: the answer is empty, or (TooBig) beyond the limits of size.
 
     >>> read("x=3").op, read("[0, 1)").note, read("no solution").op
     ('rel', '[)', 'text')
@@ -61,12 +63,16 @@ def read(source: str) -> Node:
 
 
 def clean(source: str) -> str:
-    """The answer in one notation, without math delimiters."""
+    """Return the answer in uniform notation, without math delimiters."""
     return strip_delimiters(to_latex(source))
 
 
 def read_cleaned(cleaned: str) -> Node:
-    """`read` for text that went through `clean` already."""
+    """Parse a text that has been through `clean` already.
+
+    Raises:
+        Unreadable: the text is empty, or (TooBig) beyond the limits of size.
+    """
     if not cleaned:
         raise Unreadable("the answer is empty")
     if _INTEGER.match(cleaned):
@@ -89,7 +95,9 @@ def read_cleaned(cleaned: str) -> Node:
 
 
 def _labelled(cleaned: str) -> Node | None:
-    """`\\lim f(x) = 5`: what cannot be read before an equals sign is the name of the value."""
+    r"""Read `\lim f(x) = 5`, whose left side cannot be parsed, as a named value; None if that does
+    not fit.
+    """
     depth, letter = 0, next((i for i, c in enumerate(cleaned) if c.isalpha()), len(cleaned))
     for found in _BRACKETS_AND_EQUALS.finditer(cleaned):
         depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(found[0], 0)
@@ -110,10 +118,10 @@ def _labelled(cleaned: str) -> Node | None:
 
 
 def read_words(cleaned: str) -> Node:
-    """A text answer.
+    """Return an answer in words.
 
     Raises:
-        Unreadable: no letters or digits at all.
+        Unreadable: the text has neither letters nor digits.
     """
     words = as_words(cleaned)
     if not any(letter.isalnum() for letter in words):
@@ -124,15 +132,14 @@ def read_words(cleaned: str) -> Node:
 
 
 _PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
-"""What stands in plain language; anything else in an answer that cannot be read is kept as it is
-written."""
+"""Characters of plain language. An answer with others that cannot be parsed is kept as written."""
 
 
 def read_formula(cleaned: str) -> Node:
-    """The meaning of a formula.
+    """Parse a formula.
 
     Raises:
-        Unreadable: it is not one.
+        Unreadable: the text is no formula.
     """
     if ("m" in cleaned or "M" in cleaned) and (time := _time_of_day(cleaned)):
         return time
@@ -151,7 +158,9 @@ def read_formula(cleaned: str) -> Node:
 
 
 _SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])[a-z]{2}(?![A-Za-z}])")
-"""`mg` may be milligrams, and where that makes no sense the product of a mass and g."""
+"""Two letters such as `mg`, which may be milligrams and, where that makes no sense, the product of
+a mass and g.
+"""
 
 
 def _parsed(cleaned: str) -> Node:
@@ -169,14 +178,17 @@ def _parsed(cleaned: str) -> Node:
 
 
 def _time_of_day(cleaned: str) -> Node | None:
-    """`3:05 pm`."""
+    """Read a time of day: `3:05 pm`; None for anything else."""
     bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
     clock = _CLOCK.match(bare.replace("\\", " ").strip("} "))
     return clock and nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
 
 
 def _check_depth(node: Node) -> None:
-    """Marks and set operations pile up without recursion in the parser; later steps do recurse."""
+    """Refuse trees that are too deep.
+
+    Marks and set operations nest without recursion in the parser, but later steps do recurse.
+    """
     level, depth = [node], 0
     while level:
         level = [arg for part in level for arg in part.args]

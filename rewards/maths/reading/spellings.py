@@ -1,7 +1,7 @@
-"""What commands and signs are to the reader, as tables: (kind of token, value).
+"""The meaning of commands and signs as tables: (kind of token, value).
 
-`grammar.py` says what each kind means. A command that is in no table is kept as it is written, in
-its place: an unknown operator or ornament never disappears.
+`grammar.py` says what each kind means. A command that is in no table is kept as written, in its
+place: an unknown operator or ornament never disappears.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Meaning = tuple[str, str]
 
 
 def _each(kind: str, names: str) -> dict[str, Meaning]:
-    """Commands that keep their own name as their value."""
+    """Return a table in which every command name is also the value."""
     return {name: (kind, name) for name in names.split()}
 
 
@@ -71,11 +71,13 @@ WORDED = words(
     "text textbf textit textrm texttt textsf textnormal mbox hbox mathrm operatorname emph"
 )
 DECORATED = words("vec hat bar tilde dot ddot widehat widetilde overrightarrow")
-"""Ornaments: they are part of the name below them."""
+"""Ornaments, which are part of the name below."""
 LETTERED = words("mathcal mathscr mathfrak")
-"""Alphabets in which a letter is another letter."""
+"""Alphabets in which every letter is a separate name."""
 BOLD = words("mathbf boldsymbol bm bold")
-"""A bold letter is a vector or a matrix to the operators around it, else the plain letter."""
+"""Commands for bold letters: a vector or a matrix where the operators around suggest so, else the
+plain letter.
+"""
 SIGNS: dict[str, Meaning] = {
     "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"),
     "**": ("op", "^"),
@@ -103,6 +105,6 @@ SPELLED: dict[str, Meaning] = {
     "infinity": ("const", "inf"), "inf": ("const", "inf"), "infty": ("const", "inf"),
     "mod": ("mod", ""), "leq": ("rel", "<="), "geq": ("rel", ">="), "neq": ("rel", "!="),
 }  # fmt: skip
-"""Commands that lost their backslash; none of them is a word of English."""
+"""Commands that lost their backslash; no English word is among these."""
 OPPOSITE = {"=": "!=", "in": "notin", "<": ">=", ">": "<=", "<=": ">", ">=": "<"}
-"""What `\\not` makes of a relation."""
+r"""The relation that `\not` makes of each relation."""

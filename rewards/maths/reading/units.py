@@ -1,4 +1,4 @@
-"""Units after a value: read from tokens, compared by dimension."""
+"""Units after a value: read from tokens, and compared by dimension."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _RAISED = {"squared": 2, "cubed": 3}
 
 
 def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
-    """(position after it, unit): a known unit in one spelling (`cm^2`, `m/s`), else the words
-    themselves.
+    """Return (position after the unit, unit): a known unit in uniform spelling (`cm^2`, `m/s`),
+    else the plain words.
 
     Raises:
         Unreadable: words that take the value back (`5 is wrong`, `7 at least`).
@@ -40,7 +40,9 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
 
 
 _LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
-"""Short words in what a value counts (`5 games in a row`); other letters may change the value."""
+"""Short words that may occur in a counted thing (`5 games in a row`); other short words may change
+the value.
+"""
 
 
 def _stops(word: str) -> bool:
@@ -77,7 +79,9 @@ def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
 
 
 def _divisor(tokens: list[Token], position: int) -> tuple[int, str] | None:
-    """(position after the bracket, units) of `(kg K)` after a slash: each of them divides."""
+    """Return (position after the bracket, units) of `(kg K)` after a slash: every unit inside
+    divides.
+    """
     parts: list[str] = []
     while tokens[position].kind != "close":
         if tokens[position].kind == "op" and tokens[position].value in "*·×":
@@ -125,7 +129,8 @@ UNIT_PART = re.compile(r"([*/]?)([A-Za-z]+(?:-[A-Za-z]+)*)(?:\^(-?\d))?")
 
 
 def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
-    """(factor to base units, dimensions) of a known unit, or None for plain words.
+    """Return (factor to base units, dimensions) of a known unit, or None for plain words.
+
 
     >>> dimension("km/h") == dimension("kph")
     True

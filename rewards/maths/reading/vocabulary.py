@@ -1,4 +1,6 @@
-"""The words a mathematical answer may contain: functions, number words, connectives, units."""
+"""The words that a mathematical answer may contain: functions, number words, connectives and
+units.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from fractions import Fraction
 
 
 def words(written: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text as a set."""
     return frozenset(written.split())
 
 
@@ -56,7 +58,7 @@ DENIALS = words(
     "third thirds quarters fourths fifths sixths sevenths eighths ninths tenths negative "
     "pair pairs couple couples fold gross inclusive exclusive tens hundredths thousandths"
 )
-"""Words after a value that take it back."""
+"""Words after a value that take the value back or change the amount."""
 SHORT_WORDS = words(
     "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq "
     "cu "
@@ -130,7 +132,8 @@ UNIT_LETTERS = words("m s g h L N J W V A K")
 
 
 def unit_symbol(word: str) -> str | None:
-    """The symbol of a unit written as `word`, or None.
+    """Return the symbol of a unit written as `word`, or None.
+
 
     >>> unit_symbol("centimeters"), unit_symbol("hrs"), unit_symbol("eggs")
     ('cm', 'h', None)
@@ -147,14 +150,17 @@ def unit_symbol(word: str) -> str | None:
 
 
 _UNIT_SPELLINGS = words("Km KM Cm CM MM Kg KG ML Ml FT Ft LB Lb Lbs OZ Oz MPH Mph KPH Min Hz Sec")
-"""Capitals in which symbols of units are met; `Mm` is a product of two masses."""
+"""Capitalised spellings of unit symbols that do occur; `Mm`, in contrast, is a product of two
+masses.
+"""
 
 
 _CAPITALS = words("AND OR USD EUR GBP INR RMB CNY JPY")
 
 
 def is_word(run: str) -> bool:
-    """Whether letters written without markup are a word rather than a product of variables.
+    """Return whether letters written without markup are a word rather than a product of variables.
+
 
     >>> is_word("increasing"), is_word("km"), is_word("xyz"), is_word("bx")
     (True, True, False, False)
