@@ -2,10 +2,11 @@
 
 from ludus.verdict import Status, Verdict
 
-from .protocol import GroupVerifier, Sample, Verifier
+from .protocol import BatchVerifier, GroupVerifier, Sample, Verifier
 from .registry import make_verifier, register_verifier, verifier, verifier_names
 
 __all__ = [
+    "BatchVerifier",
     "GroupVerifier",
     "Sample",
     "Status",

@@ -29,7 +29,7 @@ from ludus.wire.metrics import ServerMetrics
 
 from .judging import failed, is_bug, one_each, usable
 from .protocol import GroupVerifier, Sample, Verifier
-from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart
+from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart, about_verifier
 
 logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 10.0
@@ -85,7 +85,7 @@ class OwnProcess:
     async def start(self) -> None:
         """Build the verifier."""
         self._verifier = verifier = self._build()
-        self.about = About(inspect.getdoc(verifier) or "", isinstance(verifier, GroupVerifier))
+        self.about = about_verifier(verifier)
 
     async def stop(self) -> None:
         """Close the verifier."""
@@ -178,6 +178,9 @@ class WorkerProcesses:
     async def start(self) -> None:
         """Load the verifier in a template."""
         self.about = msgspec.msgpack.decode(await self._workers.start(), type=About)
+        crew = self._workers.crew
+        if self.about.resident:  # a second process would hold a second model and split the batches
+            crew.limits = msgspec.structs.replace(crew.limits, processes=1)
 
     async def stop(self) -> None:
         """Close the verifier in every process, then end them."""

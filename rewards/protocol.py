@@ -68,3 +68,26 @@ class GroupVerifier(Verifier, Protocol):
     ) -> Sequence[Verdict] | Awaitable[Sequence[Verdict]]:
         """Judge all `samples` of one task together; one verdict each, in order."""
         ...
+
+
+@runtime_checkable
+class BatchVerifier(Protocol):
+    """Scores many samples in one call, as a model does. It is registered, served and called like
+    any verifier: ludus gathers single samples into batches (`ludus.rewards.learned.batching`).
+
+    Optional attributes and methods, by name:
+        max_batch: samples in one call, at most (16).
+        max_wait_ms: for how long the first sample of a batch waits for others (5.0).
+        memory_bytes: what is kept in memory for good; a server adds up what its models need.
+        prepare(sample): what `score_batch` gets in place of the sample. It runs on several threads
+            while a batch is computed, and may raise `RewardUnavailable(Verdict.invalid(...))`.
+        start(): called once in the process that computes, before its first batch; the place to
+            move a model to a GPU.
+        card(): a dict of plain data that says which weights, preprocessing and device are used.
+    """
+
+    def score_batch(self, samples: Sequence[Any], /) -> Sequence[Verdict | float]:
+        """Score all `samples`, or what `prepare` made of them; one verdict or number each, in
+        order. It may block: it is called on a thread of its own, one batch at a time.
+        """
+        ...

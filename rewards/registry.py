@@ -20,7 +20,7 @@ from ludus.errors import ConfigError, UnknownVerifier
 from ludus.offered import load_offered, offered_names
 from ludus.verdict import Verdict
 
-from .protocol import Sample, Verifier
+from .protocol import BatchVerifier, Sample, Verifier
 
 ENTRY_POINT_GROUP = "ludus.verifiers"
 
@@ -143,8 +143,8 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
             raise ConfigError(
                 f"verifier {name!r} does not take these options {options!r}: {error}"
             ) from error
-        return _as_verifier(name, made)
-    return _as_verifier(name, target)
+        return as_verifier(name, made)
+    return as_verifier(name, target)
 
 
 def never_blocks(target: object) -> bool:
@@ -161,15 +161,25 @@ def _takes_nothing(target: VerifierFactory) -> bool:
     return True
 
 
-def _as_verifier(name: str, made: Any) -> Verifier:
+def as_verifier(name: str, made: Any) -> Verifier:
+    """Read `made` (a verifier, a `BatchVerifier` or a score function) as the verifier `name`.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
     function: ScoreFunction = made
     if isinstance(made, Verifier):
         return made
+    if isinstance(made, BatchVerifier):
+        from .learned.batching import Batched  # it imports this module
+
+        return Batched(made, name)
     if callable(made):
         _refuse_other_signatures(name, function)
         return FunctionVerifier(function)
     raise ConfigError(
-        f"verifier {name!r} is neither a function of one Sample nor has a method score(sample): "
+        f"verifier {name!r} is neither a function of one Sample nor has a method score(sample) or "
+        f"score_batch(samples): "
         f"{made!r:.80}"
     )
 

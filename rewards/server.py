@@ -18,8 +18,8 @@ from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, p
 from ludus.wire.strict import read_item
 
 from .benches import Bench, OwnProcess, WorkerProcesses
-from .protocol import Verifier
-from .registry import build_verifier, find_verifier, never_blocks
+from .protocol import BatchVerifier, Verifier
+from .registry import as_verifier, build_verifier, find_verifier, never_blocks
 from .scoring import Scorer
 from .wire import (
     Score,
@@ -55,7 +55,7 @@ class ScoreService:
         self,
         names: Iterable[str] = (),
         *,
-        verifiers: Mapping[str, Verifier] | None = None,
+        verifiers: Mapping[str, Verifier | BatchVerifier] | None = None,
         timeout_s: float = TIMEOUT_S,
         max_queue: int = MAX_QUEUE,
         max_queue_per_verifier: int | None = None,
@@ -104,7 +104,7 @@ class ScoreService:
             build = partial(build_verifier, name, target, options)
             self._add(name, build, is_trusted=never_blocks(target), context=context)
         for name, given in self._given.items():
-            build = partial(_itself, given)
+            build = partial(as_verifier, name, given)
             self._add(name, build, is_trusted=never_blocks(given), context=context)
         await asyncio.gather(*(scorer.bench.start() for scorer in self._scorers.values()))
 
@@ -197,8 +197,6 @@ def _refused(error: LudusError) -> ScoreItem:
 
 def _card(scorer: Scorer) -> VerifierCard:
     about = scorer.bench.about
-    return VerifierCard(name=scorer.name, description=about.description, group=about.group)
-
-
-def _itself(verifier: Verifier) -> Verifier:
-    return verifier
+    return VerifierCard(
+        name=scorer.name, description=about.description, group=about.group, card=about.card
+    )

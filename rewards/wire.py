@@ -76,6 +76,8 @@ class VerifierCard(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     group: bool
     """Whether it takes `/v1/score_group`."""
+    card: dict[str, Any] = {}
+    """Of a learned verifier: its weights by digest, its preprocessing, device and batches."""
 
 
 class VerifierList(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 
 from .judging import failed, is_async_verifier, is_bug, one_each, usable
+from .learned.batching import Batched
 from .protocol import GroupVerifier, Sample, Verifier
 
 SCORE, SCORE_GROUP, CLOSE = 1, 2, 3
@@ -30,6 +31,23 @@ class About(msgspec.Struct, frozen=True):
     description: str
     group: bool
     """Whether it compares answers."""
+    resident: bool = False
+    """Whether one process holds it for all callers, as a model that scores batches."""
+    memory_bytes: int = 0
+    """What it keeps in memory for good."""
+    card: dict[str, Any] = {}
+    """What it says of its weights, preprocessing and device."""
+
+
+def about_verifier(verifier: Verifier) -> About:
+    """What a server has to know of `verifier`."""
+    return About(
+        inspect.getdoc(verifier) or "",
+        isinstance(verifier, GroupVerifier),
+        resident=bool(getattr(verifier, "resident", False)),
+        memory_bytes=int(getattr(verifier, "memory_bytes", 0)),
+        card=getattr(verifier, "card", dict[str, Any])(),
+    )
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -61,13 +79,14 @@ class VerifierPart:
 
     def about(self) -> bytes:
         """An `About`."""
-        group = isinstance(self._verifier, GroupVerifier)
-        return msgspec.msgpack.encode(About(inspect.getdoc(self._verifier) or "", group))
+        return msgspec.msgpack.encode(about_verifier(self._verifier))
 
     def start(self, thread_of: Callable[[int], Executor]) -> None:
         """Get ready in a worker."""
         self._loop = asyncio.get_running_loop()
         self._thread_of = thread_of
+        if isinstance(self._verifier, Batched):
+            self._verifier.batches.holds_cancelled = True
 
     def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Score one sample or a group, or close the verifier."""

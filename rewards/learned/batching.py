@@ -1,0 +1,270 @@
+"""Micro-batching: samples that arrive one by one are scored many at a time, as a model on a GPU or
+on a wide CPU wants them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ludus.errors import ConfigError, RewardUnavailable
+from ludus.verdict import Verdict
+
+from ..protocol import BatchVerifier, Sample
+from ..registry import as_verdict
+
+logger = logging.getLogger(__name__)
+MAX_BATCH = 16
+MAX_WAIT_MS = 5.0
+PREPARING_THREADS = min(4, os.cpu_count() or 1)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting(Generic[Item, Result]):
+    item: Item
+    future: asyncio.Future[Result]
+    since: float
+    begun: bool = False
+
+
+class MicroBatcher(Generic[Item, Result]):
+    """Gathers items into batches for a function that blocks, and runs it on one thread.
+
+    A batch begins once it is full or its first item has waited `max_wait_s`, and not before the
+    previous batch has ended; meanwhile the next one gathers. A caller therefore waits at most
+    `max_wait_s` and two batches while the load stays below the capacity.
+
+    A batch that runs out of memory is halved, and later batches are no larger. A batch that fails
+    otherwise is run again item by item, so that one bad item fails alone.
+
+    Args:
+        run: computes a batch; gives one result an item, in order.
+        max_batch: items in one batch, at most.
+        max_wait_s: for how long the first item of a batch may wait for company.
+        label: names the work in messages.
+
+    Raises:
+        ConfigError: `max_batch` is below 1 or `max_wait_s` is negative.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[Item]], Sequence[Result]],
+        *,
+        max_batch: int = MAX_BATCH,
+        max_wait_s: float = MAX_WAIT_MS / 1000,
+        label: str = "a batch",
+    ) -> None:
+        if max_batch < 1 or not 0 <= max_wait_s <= 60:
+            raise ConfigError(
+                f"{label}: max_batch must be at least 1 and the wait between 0 and 60 s, got "
+                f"{max_batch} and {max_wait_s:g} s"
+            )
+        self.max_batch = max_batch
+        self.max_wait_s = max_wait_s
+        self.label = label
+        self.holds_cancelled = False
+        """Whether a caller that gives up waits for its running batch all the same. Set in worker
+        processes, whose owner kills a process that does not give up in time: a batch that hangs
+        would otherwise hang unseen.
+        """
+        self._run = run
+        self._queue: deque[_Waiting[Item, Result]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._full = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ludus-batch")
+
+    async def submit(self, item: Item) -> Result:
+        """Compute `item` in some batch.
+
+        Raises:
+            Exception: what `run` raised for this item alone.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # those of a loop that is gone are left to it
+            self._loop, self._serving = loop, None
+            self._queue, self._full = deque(), asyncio.Event()
+        waiting = _Waiting[Item, Result](item, loop.create_future(), time.monotonic())
+        self._queue.append(waiting)
+        if len(self._queue) >= self.max_batch:
+            self._full.set()
+        if self._serving is None or self._serving.done():
+            self._serving = loop.create_task(self._serve(), name=f"ludus-batches-{self.label}")
+        try:
+            await asyncio.wait({waiting.future})
+        except asyncio.CancelledError:
+            if not waiting.begun:
+                self._queue.remove(waiting)
+            elif self.holds_cancelled:
+                await asyncio.wait({waiting.future})
+            raise
+        return waiting.future.result()
+
+    async def close(self) -> None:
+        """Give up on what waits; a batch that runs is not waited for."""
+        if self._serving is not None and self._loop is asyncio.get_running_loop():
+            self._serving.cancel()
+        for waiting in self._queue:
+            waiting.future.cancel()
+        self._queue.clear()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve(self) -> None:
+        """Run batches until nobody waits."""
+        while self._queue:
+            await self._gather()
+            number = min(self.max_batch, len(self._queue))
+            batch = [self._queue.popleft() for _ in range(number)]
+            if batch:
+                await self._carry_out(batch)
+
+    async def _gather(self) -> None:
+        remaining_s = self._queue[0].since + self.max_wait_s - time.monotonic()
+        if len(self._queue) >= self.max_batch or remaining_s <= 0:
+            return
+        self._full.clear()
+        try:
+            async with asyncio.timeout(remaining_s):
+                await self._full.wait()
+        except TimeoutError:
+            return
+
+    async def _carry_out(self, batch: list[_Waiting[Item, Result]]) -> None:
+        for waiting in batch:
+            waiting.begun = True
+        items = [waiting.item for waiting in batch]
+        loop = asyncio.get_running_loop()
+        try:
+            outcomes = await loop.run_in_executor(self._thread, self._outcomes, items)
+        except BaseException:  # cancelled, or the interpreter is shutting down
+            for waiting in batch:
+                waiting.future.cancel()
+            raise
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if waiting.future.done():
+                continue
+            if isinstance(outcome, Exception):
+                waiting.future.set_exception(outcome)
+                waiting.future.exception()  # its caller may have given up
+            else:
+                waiting.future.set_result(outcome)
+
+    def _outcomes(self, items: Sequence[Item]) -> list[Result | Exception]:
+        """A result or an error for each item; on the thread."""
+        try:
+            results = list(self._run(items))
+            if len(results) != len(items):
+                raise TypeError(f"{self.label} gave {len(results)} results for {len(items)} items")
+            return [*results]
+        except Exception as error:
+            failure = error
+        if len(items) == 1:
+            return [failure]
+        if not is_out_of_memory(failure):
+            return [outcome for item in items for outcome in self._outcomes([item])]
+        del failure  # its traceback holds the tensors of the batch
+        half = len(items) // 2
+        self.max_batch = min(self.max_batch, half)
+        logger.warning(
+            "%s: out of memory with a batch of %d; batches have at most %d from now on",
+            self.label, len(items), self.max_batch,
+        )  # fmt: skip
+        return self._outcomes(items[:half]) + self._outcomes(items[half:])
+
+
+class Batched:
+    """A `BatchVerifier` as a verifier of single samples.
+
+    Args:
+        verifier: scores many samples in one call.
+        name: of the verifier, for messages.
+    """
+
+    resident = True
+    """Served in one worker process, whose batches gather what all callers send."""
+
+    def __init__(self, verifier: BatchVerifier, name: str = "") -> None:
+        self.verifier = verifier
+        self.name = name or type(verifier).__name__
+        self.__doc__ = inspect.getdoc(verifier)
+        self.batches: MicroBatcher[Any, object] = MicroBatcher(
+            self._score_batch,
+            max_batch=getattr(verifier, "max_batch", MAX_BATCH),
+            max_wait_s=getattr(verifier, "max_wait_ms", MAX_WAIT_MS) / 1000,
+            label=self.name,
+        )
+        self._started = False
+        self._prepare: Callable[[Sample], Any] | None = getattr(verifier, "prepare", None)
+        self._preparing = ThreadPoolExecutor(PREPARING_THREADS, thread_name_prefix="ludus-prepare")
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Score `sample` in a batch with others.
+
+        A sample that cannot be prepared fails alone, before its batch. One for which there is no
+        memory even by itself is `unavailable`.
+        """
+        try:
+            item: Any = sample
+            if self._prepare is not None:
+                loop = asyncio.get_running_loop()
+                item = await loop.run_in_executor(self._preparing, self._prepare, sample)
+            scored = await self.batches.submit(item)
+        except RewardUnavailable as error:
+            return error.verdict
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return Verdict.unavailable(f"{self.name}: out of memory with this sample alone")
+        return as_verdict(scored, self.name)
+
+    def card(self) -> dict[str, Any]:
+        """What the verifier says of itself, and how it is batched."""
+        told = getattr(self.verifier, "card", dict[str, Any])()
+        return {
+            **told,
+            "max_batch": self.batches.max_batch,
+            "max_wait_ms": self.batches.max_wait_s * 1000,
+        }
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that the verifier keeps for good, such as its weights; 0 if it does not say."""
+        return int(getattr(self.verifier, "memory_bytes", 0))
+
+    async def close(self) -> None:
+        """Give up on what waits, and close the verifier."""
+        await self.batches.close()
+        self._preparing.shutdown(wait=False, cancel_futures=True)
+        close = getattr(self.verifier, "close", None)
+        closing = close() if close is not None else None
+        if inspect.isawaitable(closing):
+            await closing
+
+    def _score_batch(self, items: Sequence[Any]) -> Sequence[object]:
+        if not self._started:  # here, since a device belongs to the process that computes
+            getattr(self.verifier, "start", lambda: None)()
+            self._started = True
+        return self.verifier.score_batch(items)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether `error` says that memory could not be had, on the host or on a device.
+
+    >>> is_out_of_memory(MemoryError())
+    True
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

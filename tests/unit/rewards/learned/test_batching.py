@@ -1,0 +1,159 @@
+"""Samples that arrive one by one are scored in batches, and fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+import ludus
+from ludus.errors import ConfigError, RewardUnavailable
+from ludus.rewards import Sample, Status, Verdict
+from ludus.rewards.learned.batching import Batched, MicroBatcher
+from ludus.rewards.registry import as_verifier
+from ludus.rewards.server import ScoreService
+from ludus.wire.server import HttpServer
+
+
+class Doubling:
+    """Doubles numbers, notes its batches, and fails as it is told."""
+
+    def __init__(self, fits: int = 1000) -> None:
+        self.batches: list[list[int]] = []
+        self.fits = fits
+
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        self.batches.append(list(items))
+        if len(items) > self.fits:
+            raise MemoryError
+        if -1 in items:
+            raise KeyError("-1")
+        return [2 * item for item in items]
+
+
+async def test_items_that_arrive_together_are_computed_together_and_answered_in_order() -> None:
+    run = Doubling()
+    batcher = MicroBatcher(run, max_batch=4, max_wait_s=0.05)
+    assert await asyncio.gather(*map(batcher.submit, range(10))) == [2 * n for n in range(10)]
+    assert run.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+async def test_a_full_batch_does_not_wait() -> None:
+    batcher = MicroBatcher(Doubling(), max_batch=2, max_wait_s=60)
+    async with asyncio.timeout(30):
+        assert await asyncio.gather(batcher.submit(1), batcher.submit(2)) == [2, 4]
+
+
+async def test_a_batch_that_fails_costs_only_the_item_at_fault() -> None:
+    run = Doubling()
+    batcher = MicroBatcher(run, max_batch=4, max_wait_s=0.05)
+    results = await asyncio.gather(*map(batcher.submit, [1, -1, 3]), return_exceptions=True)
+    assert results[0] == 2
+    assert isinstance(results[1], KeyError)
+    assert results[2] == 6
+    assert run.batches == [[1, -1, 3], [1], [-1], [3]]
+
+
+async def test_out_of_memory_halves_the_batch_and_those_after_it() -> None:
+    run = Doubling(fits=2)
+    batcher = MicroBatcher(run, max_batch=8, max_wait_s=0.05)
+    assert await asyncio.gather(*map(batcher.submit, range(8))) == [2 * n for n in range(8)]
+    assert [len(batch) for batch in run.batches] == [8, 4, 2, 2, 4, 2, 2]
+    assert batcher.max_batch == 2
+    await asyncio.gather(*map(batcher.submit, range(4)))
+    assert [len(batch) for batch in run.batches[7:]] == [2, 2]
+
+
+async def test_one_who_gives_up_leaves_the_queue_and_the_others_are_served() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def run(items: Sequence[int]) -> list[int]:
+        begun.set()
+        go_on.wait(30)
+        seen.extend(items)
+        return list(items)
+
+    batcher = MicroBatcher(run, max_batch=1, max_wait_s=0)
+    first, second, third = (asyncio.ensure_future(batcher.submit(n)) for n in (1, 2, 3))
+    await asyncio.to_thread(begun.wait, 30)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    go_on.set()
+    assert await asyncio.gather(first, third) == [1, 3]
+    assert seen == [1, 3]
+
+
+def test_the_same_batcher_serves_one_event_loop_after_the_other() -> None:
+    batcher = MicroBatcher(Doubling(), max_batch=2, max_wait_s=0)
+
+    async def once() -> int:
+        return await batcher.submit(4)
+
+    assert asyncio.run(once()) == 8
+    assert asyncio.run(once()) == 8
+
+
+@pytest.mark.parametrize(("max_batch", "max_wait_s"), [(0, 0.0), (1, -1.0), (1, float("nan"))])
+def test_bounds_that_cannot_work_are_refused(max_batch: int, max_wait_s: float) -> None:
+    with pytest.raises(ConfigError, match="max_batch must be at least 1"):
+        MicroBatcher(Doubling(), max_batch=max_batch, max_wait_s=max_wait_s)
+
+
+class Length:
+    """The length of a response, many at a time."""
+
+    max_batch = 8
+    max_wait_ms = 20.0
+    memory_bytes = 1000
+
+    def prepare(self, sample: Sample) -> str:
+        if not sample.text:
+            raise RewardUnavailable(Verdict.invalid("an empty response has no length"))
+        return sample.text
+
+    def score_batch(self, texts: Sequence[str], /) -> list[float]:
+        if "hang" in texts:
+            time.sleep(600)
+        if "large" in texts:
+            raise MemoryError
+        return [float(len(text)) for text in texts]
+
+    def card(self) -> dict[str, object]:
+        return {"counts": "characters"}
+
+
+async def test_a_batch_verifier_is_a_verifier() -> None:
+    verifier = as_verifier("me/length", Length())
+    assert isinstance(verifier, Batched)
+    texts = ["a", "bb", "", "large", "ccc"]
+    verdicts = await asyncio.gather(*(verifier.score(Sample(response=text)) for text in texts))
+    assert [verdict.reward for verdict in verdicts] == [1.0, 2.0, None, None, 3.0]
+    assert verdicts[2] == Verdict.invalid("an empty response has no length")
+    assert verdicts[3].status is Status.UNAVAILABLE
+    assert "out of memory" in verdicts[3].detail
+    await verifier.close()
+
+
+async def test_a_served_batch_verifier_has_one_process_and_a_card() -> None:
+    service = ScoreService(verifiers={"length": Length()}, timeout_s=30)
+    async with HttpServer([service]) as http, ludus.connect(http.url) as server:
+        verifier = server.verifier("length")
+        verdicts = await asyncio.gather(
+            *(verifier.score(Sample(response="x" * n)) for n in range(1, 40))
+        )
+        assert [verdict.reward for verdict in verdicts] == [float(n) for n in range(1, 40)]
+        card = (await asyncio.to_thread(server.verifiers))[0].card
+    assert card == {"counts": "characters", "max_batch": 8, "max_wait_ms": 20.0}
+
+
+async def test_a_batch_that_hangs_is_ended_and_the_next_is_served() -> None:
+    service = ScoreService(verifiers={"length": Length()}, timeout_s=1.0)
+    async with HttpServer([service]) as http, ludus.connect(http.url) as server:
+        verifier = server.verifier("length")
+        hanging = await verifier.score(Sample(response="hang"))
+        assert hanging.status is Status.UNAVAILABLE
+        assert (await verifier.score(Sample(response="four"))).reward == 4.0
