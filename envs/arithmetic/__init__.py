@@ -1,4 +1,4 @@
-"""Arithmetic no model has read before: random expressions, exact answers, a calculator."""
+"""The arithmetic environment: random expressions with exact answers, and a calculator tool."""
 
 from .env import Arithmetic
 from .expressions import Expression, evaluate, generate, split_of

@@ -1,4 +1,4 @@
-"""`ludus/arithmetic-v0`: work out an expression, with a calculator at hand.
+"""`ludus/arithmetic-v0`: the policy works out an expression and has a calculator tool.
 
     user       12-7*3
     assistant  calculator(expression="12-7*3")
@@ -6,7 +6,7 @@
     assistant  -9                                    reward 1
 
 The answer is an exact rational such as `-9` or `7/3`. Difficulty is the number of operations.
-Splits share no expression: a digest of its text says which split one belongs to.
+No expression is in two splits: a digest of the expression's text decides its split.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from ..tools import ToolResult, tool
 from .expressions import OPERATORS, Expression, evaluate, generate, split_of
 
 MISTAKEN_FOR = {"+": "-", "-": "+", "*": "+", "/": "*"}
-"""The wrong operator a faulty demonstrator writes. One for each: if several shared the mistakes,
-the right one could still be the most likely."""
+"""The wrong operator that a faulty demonstrator writes for each right operator. The mapping is
+one-to-one: if several operators shared a mistake, the right operator could still be the most
+likely.
+"""
 MOST_CHARACTERS = 1000
-"""Of an answer that is read."""
+"""The most characters of an answer; a longer answer counts as wrong."""
 MOST_DRAWS = 10_000
-"""Draws until an expression falls into the task's split; one in ten does in the smaller splits."""
+"""How many expressions are drawn before giving up on finding one that belongs to the task's split;
+in the smaller splits one draw in ten does.
+"""
 
 
 class Fault(StrEnum):
@@ -46,7 +50,7 @@ class Fault(StrEnum):
 
 
 class ArithmeticTasks(GeneratedTasks):
-    """One expression per seed; difficulty is its number of operations."""
+    """A task set with a single expression per seed; the difficulty is the number of operations."""
 
     def __init__(
         self, split: str, operations: tuple[int, int], expression_of: Callable[[Task], Expression]
@@ -56,7 +60,7 @@ class ArithmeticTasks(GeneratedTasks):
         self._expression_of = expression_of
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty and a digest of its expression."""
         task = super().at(index)
         return Task(
             id=task.id,
@@ -67,23 +71,25 @@ class ArithmeticTasks(GeneratedTasks):
         )
 
     def operations_of(self, task: Task) -> int:
-        """How many operations the expression of `task` has."""
+        """Return how many operations the expression of `task` has."""
         return random.Random(f"operations/{task.seed}").randint(*self.operations)
 
 
 class Arithmetic(TextEnv):
-    """Work out a random expression; a calculator tool is there, the answer must be exact.
+    """An environment that asks for the exact value of a random expression and offers a calculator.
 
     Args:
-        min_operations: fewest operations of an expression.
-        max_operations: most operations.
+        min_operations: the fewest operations an expression has.
+        max_operations: the most operations an expression has.
         operators: which of + - * / appear.
         max_number: numbers are drawn from 1 to this.
         demo_fault: what `demonstrate` does wrong.
-        demo_fault_rate: how often it does; above one half the most likely behaviour is wrong.
+        demo_fault_rate: the probability that a demonstration is faulty; above one half the most
+            likely behaviour is wrong.
 
     Raises:
-        ConfigError: a setting cannot be, or so few expressions are possible that a split has none.
+        ConfigError: a setting is out of range, or so few expressions are possible that a split has
+            none.
     """
 
     never_blocks = True
@@ -124,7 +130,7 @@ class Arithmetic(TextEnv):
             self._draw(random.Random(f"probe/{split}"), min_operations, split)
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no expression is in two splits."""
         return ArithmeticTasks(split, self.operations, self._expression_of)
 
     def reset(
@@ -137,13 +143,12 @@ class Arithmetic(TextEnv):
         return self.expression.text, {}
 
     def _expression_of(self, task: Task) -> Expression:
-        """The expression of a task."""
         tasks = ArithmeticTasks(task.split, self.operations, self._expression_of)
         rng = random.Random(f"expression/{task.seed}")
         return self._draw(rng, tasks.operations_of(task), task.split)
 
     def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
-        """The first expression drawn that belongs to `split`."""
+        """Return the first drawn expression that belongs to `split`."""
         for _ in range(MOST_DRAWS):
             drawn = generate(
                 rng, operations=operations, operators=self.operators, max_number=self.max_number
@@ -167,16 +172,16 @@ class Arithmetic(TextEnv):
         return ToolResult(content=self.last_result)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Score the answer: 1 if it is the exact value, else 0. The episode ends."""
+        """Score the answer: 1 for the exact value, else 0. The episode ends."""
         said = read_answer(action) if isinstance(action, str) else None
         return "", float(said == self.expression.value), True, False, {"answer": str(said)}
 
     def gold(self) -> str:
-        """The exact value."""
+        """Return the exact value, as text."""
         return str(self.expression.value)
 
     def demonstrate(self) -> str | Message:
-        """Call the calculator, then answer with what it said; or slip the way `demo_fault` says."""
+        """Call the calculator, then answer with the result, or make the mistake of `demo_fault`."""
         if self.last_result is not None:
             return self.last_result
         if self._slips and self.demo_fault is Fault.SKIP_CALCULATOR:
@@ -187,13 +192,13 @@ class Arithmetic(TextEnv):
         return assistant("", [ToolCall(name="calculator", arguments={"expression": text})])
 
     def _with_wrong_operator(self, text: str) -> str:
-        """The expression with its first operator mistaken, always the same way."""
+        """Replace the first operator as `MISTAKEN_FOR` says: the mistake is always the same."""
         position = next(i for i, character in enumerate(text) if character in OPERATORS)
         return f"{text[:position]}{MISTAKEN_FOR[text[position]]}{text[position + 1 :]}"
 
 
 def read_answer(text: str) -> Fraction | None:
-    """Read an exact number: an integer, a fraction or a decimal, with space around; else None.
+    """Read an exact number (integer, fraction or decimal, stripped); None if unreadable.
 
     >>> read_answer(" -14/6 ")
     Fraction(-7, 3)

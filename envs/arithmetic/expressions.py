@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([-+*/()]))")
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression as text, and its exact value."""
+    """An arithmetic expression as text, with its exact value."""
 
     text: str
     value: Fraction
@@ -33,8 +33,9 @@ class Expression:
 def generate(
     rng: random.Random, *, operations: int, operators: str = OPERATORS, max_number: int = 99
 ) -> Expression:
-    """Draw an expression tree with `operations` inner nodes, uniformly split, never dividing by
-    zero.
+    """Draw an expression tree with `operations` inner nodes that never divides by zero.
+
+    At each node the number of operations on the left is uniform over all possibilities.
     """
     while True:
         try:
@@ -45,9 +46,9 @@ def generate(
 
 
 def split_of(text: str) -> str:
-    """The split an expression belongs to: 8 in 10 to train, 1 to validation, 1 to test.
+    """Return the split of an expression: eight in ten are train, one validation, one test.
 
-    It goes by a digest of the text alone, so no expression is ever in two splits.
+    The split is decided by a digest of the text alone, so no expression is ever in two splits.
     """
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return SPLIT_BY_TENTH[int.from_bytes(digest) % len(SPLIT_BY_TENTH)]
@@ -56,7 +57,7 @@ def split_of(text: str) -> str:
 def _tree(
     rng: random.Random, operations: int, operators: str, max_number: int
 ) -> tuple[str, Fraction, int]:
-    """A random tree as (text, value, precedence of its root)."""
+    """Draw a random tree and return (text, value, precedence of the root operator)."""
     if operations == 0:
         number = rng.randint(1, max_number)
         return str(number), Fraction(number), 3
@@ -83,8 +84,9 @@ def _apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
 
 
 def evaluate(text: str) -> Fraction:
-    """The exact value of digits, + - * / and parentheses, by shunting-yard: linear in the text, no
-    `eval`.
+    """Return the exact value of an expression of digits, + - * / and parentheses.
+
+    The shunting-yard algorithm takes time linear in the text and needs no `eval`.
 
     >>> evaluate("1/2+1/3")
     Fraction(5, 6)

@@ -1,4 +1,4 @@
-"""`ludus/calls-v0`: say which function to call, with which arguments."""
+"""The function-calling environment: the policy says which functions to call, and how."""
 
 from .env import Calls
 from .matching import Expected, fault_of_calls

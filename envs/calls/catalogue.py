@@ -1,4 +1,4 @@
-"""The functions of generated problems: what each is called, what it takes, and how people ask."""
+"""The functions of generated problems: names, arguments, and the sentences that ask for a call."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from typing import Any
 import msgspec
 
 Drawn = tuple[Any, str]
-"""A value, and how it is said."""
+"""An argument's value, and the words that ask for that value."""
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument."""
+    """An argument of a function in the catalogue."""
 
     name: str
     schema: dict[str, Any]
     draw: Callable[[random.Random], Drawn]
     phrase: str = ""
-    """Of an argument that may be left out: how it is asked for, with {} for the value."""
+    """How an optional argument is asked for, with {} for the value; empty if the argument is
+    required.
+    """
     default: Any = None
 
     @property
     def optional(self) -> bool:
-        """Whether it may be left out."""
+        """Whether a call may leave this argument out."""
         return bool(self.phrase)
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """One function."""
+    """A function of the catalogue that a generated problem may offer or ask for."""
 
     name: str
     description: str
     slots: tuple[Slot, ...]
     requests: tuple[str, ...]
-    """How it is asked for, with {argument} for each that is required."""
+    """Sentences that ask for a call, with {argument} for each required argument."""
 
 
 def one_of(*values: str) -> Callable[[random.Random], Drawn]:
-    """A value that is said as it is."""
+    """Draw a text from `values`; the request says the text as it stands."""
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.choice(values)
@@ -49,7 +51,7 @@ def one_of(*values: str) -> Callable[[random.Random], Drawn]:
 
 
 def number(low: int, high: int, step: int = 1) -> Callable[[random.Random], Drawn]:
-    """A whole number."""
+    """Draw a whole number from `low` to `high`, both included, in steps of `step`."""
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.randrange(low, high + 1, step)
@@ -59,7 +61,7 @@ def number(low: int, high: int, step: int = 1) -> Callable[[random.Random], Draw
 
 
 def amount(low: int, high: int) -> Callable[[random.Random], Drawn]:
-    """A number with a digit after the point."""
+    """Draw a number with a single digit after the decimal point."""
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.randint(low * 10, high * 10) / 10
@@ -69,7 +71,7 @@ def amount(low: int, high: int) -> Callable[[random.Random], Drawn]:
 
 
 def some(values: Sequence[str], low: int, high: int) -> Callable[[random.Random], Drawn]:
-    """A list of different values."""
+    """Draw a list of `low` to `high` different values."""
 
     def draw(rng: random.Random) -> Drawn:
         chosen = rng.sample(list(values), rng.randint(low, high))
@@ -79,26 +81,26 @@ def some(values: Sequence[str], low: int, high: int) -> Callable[[random.Random]
 
 
 def clock(rng: random.Random) -> Drawn:
-    """A time of day."""
+    """Draw a time of day, as HH:MM."""
     value = f"{rng.randint(0, 23):02d}:{rng.randrange(0, 60, 5):02d}"
     return value, value
 
 
 def code(rng: random.Random) -> Drawn:
-    """The number of a parcel."""
+    """Draw a parcel number: two letters and six digits."""
     letters = "".join(rng.choices("ABCDEFGHJKLMNPRSTUVWXYZ", k=2))
     value = f"{letters}{rng.randint(10**5, 10**6 - 1)}"
     return value, value
 
 
 def place(rng: random.Random) -> Drawn:
-    """A street in a city, as an object."""
+    """Draw a street in a city, as an object with the members `city` and `street`."""
     city, street = rng.choice(CITIES), f"{rng.randint(1, 99)} {rng.choice(STREETS)}"
     return {"city": [city], "street": [street]}, f"{street} in {city}"
 
 
 def switched(value: bool) -> Callable[[random.Random], Drawn]:
-    """A switch that is asked for by its phrase alone."""
+    """Return a draw that always gives `value`; the slot's phrase alone asks for it."""
     return lambda rng: (value, "")
 
 
@@ -127,18 +129,18 @@ TEXTS = {"type": "array", "items": TEXT}
 
 
 def choice(values: Sequence[str], described: str = "") -> dict[str, Any]:
-    """A schema of some texts."""
+    """Return the JSON Schema of a string that is one of `values`."""
     schema: dict[str, Any] = {"type": "string", "enum": list(values)}
     return schema | ({"description": described} if described else {})
 
 
 def said(schema: dict[str, Any], described: str) -> dict[str, Any]:
-    """A schema with a description."""
+    """Return `schema` with a description."""
     return {**schema, "description": described}
 
 
 def slot(name: str, schema: dict[str, Any], draw: Callable[[random.Random], Drawn]) -> Slot:
-    """An argument that is required."""
+    """Return a slot for a required argument."""
     return Slot(name=name, schema=schema, draw=draw)
 
 

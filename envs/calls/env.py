@@ -1,12 +1,12 @@
-"""`ludus/calls-v0`: say which function to call, with which arguments.
+"""`ludus/calls-v0`: the policy says which functions to call, with which arguments.
 
     user       Set the light in the hall to 40 per cent, in amber. Also: Track KX204418.
     assistant  set_light(room="hall", brightness=40, colour="amber")
                track_parcel(number="KX204418")              reward 1
 
-One turn; nothing is executed. The calls are compared with those asked for, by name and argument by
-argument, in any order, by the rules of the Berkeley Function Calling Leaderboard, whose files load
-as they are. With no file, requests are drawn.
+An episode is one turn; nothing is executed. The calls are compared with the expected ones by name
+and argument, in any order, by the rules of the Berkeley Function Calling Leaderboard, whose files
+load as they are. Without a file, requests are generated.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ NO_CALL = "None of these functions can do that."
 
 
 class Calls(TextEnv):
-    """Call the right functions with the right arguments; problems from BFCL files or drawn.
+    """An environment that asks for function calls; problems come from BFCL files or are generated.
 
     Args:
-        source: a .jsonl file of problems, or several; empty draws them.
+        source: a .jsonl file of problems, or several; empty generates problems.
         answers: the file of their answers; empty looks in `possible_answer/` beside the problems.
-        seed: of shuffle and split of a file.
-        validation: its share for validation.
-        test: its share for test.
-        min_calls: fewest calls a drawn request asks for.
-        max_calls: most.
-        functions: on offer in a drawn problem.
-        irrelevant: the share of drawn requests for which no function on offer will do; then the
+        seed: seeds the shuffle and the split of the files.
+        validation: the share of the files' problems for validation.
+        test: the share of the files' problems for test.
+        min_calls: the fewest calls a generated request asks for.
+        max_calls: the most calls a generated request asks for.
+        functions: how many functions a generated problem offers.
+        irrelevant: the share of generated requests that no offered function can meet; then the
             right answer is text without a call, and any such text earns the reward.
 
     Raises:
-        ConfigError: a file cannot be used, or a setting cannot be.
+        ConfigError: a file cannot be used, or a setting is out of range.
     """
 
     system_prompt = (
@@ -74,7 +74,7 @@ class Calls(TextEnv):
         self.problem = Problem(id="", messages=[], functions=[], expected=[])
 
     def tasks(self, split: str) -> TaskSet:
-        """The problems of a split; drawn ones are without end."""
+        """Return the problems of a split; generated problems never run out."""
         return self.problems.tasks(split)
 
     def reset(
@@ -88,7 +88,7 @@ class Calls(TextEnv):
         return list(self.problem.messages), {"briefing": briefing}
 
     def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
-        """Compare the calls with those asked for; the episode ends."""
+        """Compare the calls with the expected calls; the episode ends."""
         calls = [] if isinstance(action, str) else action.tool_calls
         said = action if isinstance(action, str) else action.text
         return "", self._verdict(calls, said), True, False, {}
@@ -101,11 +101,11 @@ class Calls(TextEnv):
         return Verdict.of(float(not fault), fault, metrics={"calls": float(len(calls))})
 
     def gold(self) -> object | None:
-        """The calls asked for, as `name(arguments)`."""
+        """Return each expected call as text, `(name, arguments)`; None where no call is right."""
         return [str((one.name, one.arguments)) for one in self.problem.expected] or None
 
     def demonstrate(self) -> str | Message:
-        """The calls, without what may be left out."""
+        """Make the expected calls, without optional arguments."""
         required = {one.name: one.parameters.get("required", []) for one in self.problem.functions}
         calls = [
             ToolCall(

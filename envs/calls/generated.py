@@ -1,4 +1,4 @@
-"""Function-calling problems that are drawn: a request, and functions to choose from."""
+"""Generated function-calling problems: a request, and functions to choose from."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .rows import Problem
 
 MOST_DRAWS = 5_000
 OPTION_RATE = 0.4
-"""How often an argument that may be left out is asked for."""
+"""The probability that a request asks for an optional argument."""
 _JOINED = ("Then: ", "Also: ", "And: ", "Besides: ")
 
 
 class GeneratedProblems:
-    """Endless problems.
+    """An endless supply of problems drawn from the catalogue.
 
     Args:
-        calls: fewest and most calls a request asks for.
-        functions: on offer, those needed included.
-        irrelevant: the share of requests for which no function on offer will do.
+        calls: the fewest and the most calls a request asks for.
+        functions: how many functions a problem offers, the needed ones included.
+        irrelevant: the share of requests that no offered function can meet.
     """
 
     def __init__(self, calls: tuple[int, int], functions: int, irrelevant: float) -> None:
@@ -45,11 +45,11 @@ class GeneratedProblems:
         self._calls, self._functions, self._irrelevant = calls, functions, irrelevant
 
     def tasks(self, split: str) -> GeneratedTasks:
-        """Endless; the difficulty of a task is the number of its calls."""
+        """Return an endless task set; the difficulty of a task is the number of expected calls."""
         return _Tasks(split, self)
 
     def problem(self, task: Task) -> Problem:
-        """The problem of a task: the first drawn that falls into its split."""
+        """Return the first problem drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"calls/{task.seed}")
         for _ in range(MOST_DRAWS):
             drawn = self._draw(rng, task.id)
@@ -80,7 +80,7 @@ class _Tasks(GeneratedTasks):
         self._problems = problems
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty and a digest of its problem."""
         task = super().at(index)
         drawn = self._problems.problem(task)
         offered = sorted(function.name for function in drawn.functions)
@@ -92,7 +92,7 @@ class _Tasks(GeneratedTasks):
 
 
 def _ask(function: Function, rng: random.Random) -> tuple[str, Expected]:
-    """A request for one call, and the call."""
+    """Draw the sentence that requests a call of `function`, and the expected call."""
     arguments: dict[str, list[Any]] = {}
     spoken: dict[str, str] = {}
     added = ""
@@ -111,7 +111,7 @@ def _ask(function: Function, rng: random.Random) -> tuple[str, Expected]:
 
 
 def _sentence(text: str, added: str) -> str:
-    """A request with what is asked for besides, and an end."""
+    """Add the phrases of optional arguments to a request, before its closing mark."""
     if text.endswith("?"):
         return f"{text[:-1]}{added}?"
     return f"{text}{added}."

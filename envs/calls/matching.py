@@ -1,10 +1,10 @@
-"""Whether calls are the ones asked for: by name and by value, argument by argument.
+"""Compares the calls of a turn with the expected calls, by name and argument by argument.
 
 The rules are those of the Berkeley Function Calling Leaderboard's AST check (bfcl_eval,
-ast_checker), for one call and for several in any order. What is expected of an argument is a list
-of values that will do; `""` among them says that it may be left out. Texts are compared without
-case, spaces and the marks `, . / - _ * ^`; a whole number will do for a float, a float not for an
-integer.
+ast_checker), for a single call and for several in any order. What is expected of an argument is a
+list of acceptable values; `""` among them says that the argument may be left out. Texts are
+compared without case, spaces and the marks `, . / - _ * ^`; an integer is accepted for a float, but
+not a float for an integer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """One call that is asked for."""
+    """A call that the request asks for."""
 
     name: str
     arguments: dict[str, list[Any]]
-    """Argument -> values that will do; `""` among them says that it may be left out."""
+    """Argument name -> acceptable values; `""` in the list makes the argument optional."""
 
 
 def fault_of_calls(
@@ -42,12 +42,12 @@ def fault_of_calls(
     expected: Sequence[Expected],
     schemas: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """What is wrong with the calls of a turn; empty if they are the ones asked for.
+    """Return what is wrong with the calls of a turn; empty if every expected call is made.
 
     Args:
-        calls: in any order.
-        expected: each is matched with a call of its own.
-        schemas: name -> JSON Schema of the parameters, of the functions on offer.
+        calls: the policy's calls, in any order.
+        expected: the expected calls; each is matched with a different call.
+        schemas: function name -> JSON Schema of the parameters, for each offered function.
     """
     unread = [call.error for call in calls if call.error]
     if unread:
@@ -68,7 +68,11 @@ def fault_of_calls(
 def _matched(
     index: int, faults: Sequence[Sequence[str]], taken: dict[int, int], tried: set[int]
 ) -> bool:
-    """Find a call for the expected one at `index`, moving others where that helps."""
+    """Assign a call to the expected call at `index`, moving earlier assignments where that helps.
+
+    This is the augmenting-path step of bipartite matching; without it, a call that fits two
+    expected calls could be assigned to the wrong one.
+    """
     for call, fault in enumerate(faults[index]):
         if fault or call in tried:
             continue
@@ -101,8 +105,10 @@ def _fault(call: ToolCall, expected: Expected, schemas: Mapping[str, Mapping[str
 
 
 def _will_do(value: Any, values: Sequence[Any], schema: Mapping[str, Any]) -> bool:
-    """Whether an argument is one of `values`, and of the type the schema wants. A value of the
-    type of the expected ones will do too: some stand for a name that is known elsewhere.
+    """Return whether an argument is among `values` and has the type the schema asks for.
+
+    A value of the same type as the expected values is accepted too, whatever the schema says: some
+    data sets expect a name in place of a value.
     """
     known = next((type(one) for one in values if one != OMITTED), None)
     fits = _fits(value, schema) or type(value) is known
@@ -115,7 +121,10 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _is_whole(value: Any, expected: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a list of whole numbers holds nothing else, where whole ones are expected."""
+    """Return whether a list holds only integers, where the schema asks for integers.
+
+    Equality alone would accept 1.0 for 1 inside a list.
+    """
     items = schema.get("items")
     if not isinstance(value, list) or not isinstance(items, Mapping):
         return True
@@ -131,7 +140,7 @@ def _is_of(value: Any, types: tuple[type, ...]) -> bool:
 
 
 def _equal(value: Any, expected: Any) -> bool:
-    """Equal to one expected value; of an object, each member has its own list of values."""
+    """Return whether a value is as expected; each member of an object has a list of values."""
     if isinstance(expected, str):
         return isinstance(value, str) and plain(value) == plain(expected)
     if isinstance(expected, list):
@@ -159,7 +168,7 @@ def _members_equal(value: Mapping[str, Any], expected: Mapping[str, Any]) -> boo
 
 
 def plain(text: str) -> str:
-    """Text as it is compared.
+    """Normalise a text for comparison.
 
     >>> plain("New York, N.Y.") == plain("new york ny")
     True
@@ -168,8 +177,9 @@ def plain(text: str) -> str:
 
 
 def example_of(expected: Expected, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Arguments that will do: of each the first value, and nothing where it may be left out and is
-    not required all the same.
+    """Return acceptable arguments: the first acceptable value of each.
+
+    An optional argument is left out, unless it is in `required`.
     """
     made: dict[str, Any] = {}
     for name, values in expected.arguments.items():

@@ -1,10 +1,10 @@
-"""Function-calling problems from files, in the layout of the Berkeley Function Calling Leaderboard.
+"""Reads function-calling problems from files in the Berkeley Function Calling Leaderboard's layout.
 
     problems   {"id", "question": [[{"role", "content"}, ...]], "function": [{"name", ...}]}
     answers    {"id", "ground_truth": [{"name": {"argument": [values that will do]}}]}
 
-Answers stand in `possible_answer/` beside the problems, in a file of the same name, or in the rows
-themselves. Without any, problems called `irrelevance` are those on which nothing is to be called.
+Answers are in `possible_answer/` beside the problems, in a file of the same name, or in the rows
+themselves. A problem whose id begins with `irrelevance` needs no answer: no call is right there.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ UNANSWERED = "irrelevance"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, the functions on offer, and the calls it asks for."""
+    """A request, the offered functions, and the expected calls."""
 
     id: str
     messages: list[Message]
     functions: list[ToolSpec]
     expected: list[Expected]
-    """None where nothing is to be called."""
+    """Empty where no call is right."""
 
     @property
     def difficulty(self) -> float:
-        """How many calls are asked for."""
+        """The number of expected calls."""
         return float(len(self.expected))
 
 
 def load_problems(sources: Sequence[str], answers: str = "") -> list[Problem]:
-    """The problems of some files.
+    """Load the problems of some files.
 
     Raises:
-        ConfigError: a file cannot be read, or a row of it is no such problem; the message names it.
+        ConfigError: a file cannot be read, or a row is no such problem; the message names the row.
     """
     problems: list[Problem] = []
     for source in sources:
@@ -58,7 +58,7 @@ def load_problems(sources: Sequence[str], answers: str = "") -> list[Problem]:
 
 
 def _answers(source: str, named: str) -> dict[str, Any]:
-    """id -> ground truth."""
+    """Return the ground truth by problem id; empty if no file of answers is found."""
     path = Path(named) if named else Path(source).parent / ANSWERS_FOLDER / Path(source).name
     if not named and not path.is_file():
         return {}
@@ -82,7 +82,7 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
 
 
 def _messages(question: Any) -> list[Message]:
-    """The first turn of a conversation; text is one message of the user."""
+    """Return the messages of a conversation's first turn; a text becomes a user message."""
     if isinstance(question, str):
         return [Message(role=Role.USER, content=question)]
     if not isinstance(question, list) or not question:

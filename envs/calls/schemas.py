@@ -1,4 +1,4 @@
-"""Descriptions of functions as data sets write them, as tools."""
+"""Converts function descriptions as data sets write them into tools with JSON Schema parameters."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _KEPT = (
 
 
 def as_tool(function: Mapping[str, Any]) -> ToolSpec:
-    """A function's description as a tool.
+    """Convert a function's description into a tool.
 
     Raises:
-        ConfigError: it has no name.
+        ConfigError: the function has no name.
     """
     name = function.get("name")
     if not isinstance(name, str) or not name:
@@ -47,7 +47,7 @@ def as_tool(function: Mapping[str, Any]) -> ToolSpec:
 
 
 def as_schema(given: Any) -> dict[str, Any]:
-    """A schema in JSON Schema's words, whatever language its types are named after.
+    """Convert a parameter description to JSON Schema, whatever language its type names come from.
 
     >>> as_schema({"type": "dict", "properties": {"x": {"type": "float", "optional": True}}})
     {'type': 'object', 'properties': {'x': {'type': 'number'}}}

@@ -1,4 +1,4 @@
-"""The contract of environments, as checks anyone can run on their own.
+"""The contract of environments as a suite of checks that anyone can run on an environment.
 
 from ludus.envs.checks import check_env
 

@@ -1,4 +1,4 @@
-"""Rules about conduct: types, order, replay, and ends."""
+"""Rules about conduct: types, the order of calls, replay, and the end of an episode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JUNK = "junk"
 
 
 def _some_episode(subject: Subject, task: Task) -> Played:
-    """The expert's episode, or one of junk."""
+    """Play the expert's episode, or an episode of junk where the expert cannot be reached."""
     return play(subject.gym, task.id, _some_actions(subject))
 
 
@@ -41,7 +41,7 @@ def _some_actions(subject: Subject) -> Choose:
 
 
 def returns_the_right_types(subject: Subject) -> str:
-    """Observations, rewards and flags are what the protocol says; there is something to answer."""
+    """Observations, rewards and flags have the protocol's types, and each task shows something."""
     for task in subject.tasks(4):
         played = _some_episode(subject, task)
         observation, info = played.seen[0][0], played.infos[0]
@@ -62,7 +62,7 @@ def _briefing(info: Info) -> Briefing:
 
 
 def describes_its_tools(subject: Subject) -> str:
-    """A policy is told what each tool does."""
+    """Every tool has a description and a JSON Schema object for its parameters."""
     _, info = subject.gym.reset(seed=0)
     tools = _briefing(info).tools
     for tool in tools:
@@ -74,7 +74,7 @@ def describes_its_tools(subject: Subject) -> str:
 
 
 def info_is_json(subject: Subject) -> str:
-    """Every info travels to clients."""
+    """Every `info` can be encoded as JSON, so that a server can send it to clients."""
     for task in subject.tasks(2):
         for info in _some_episode(subject, task).infos:
             for key, value in info.items():
@@ -92,7 +92,7 @@ def _encodes(key: str, value: object) -> None:
 
 
 def replays_an_episode(subject: Subject) -> str:
-    """Task, seed and actions fix the episode, whatever was played before."""
+    """The task, the seed and the actions fix the episode, whatever was played before."""
     if not subject.gym.session.deterministic:
         raise NotApplicable("the environment says deterministic = False")
     tasks = subject.tasks(3)
@@ -129,7 +129,7 @@ def _differs(task: Task, index: int, one: str, two: str) -> CheckFailed:
 
 
 def unmeasured(info: Info) -> Info:
-    """`info` without the metrics of its verdict: how long a grading took may differ."""
+    """Return `info` without the metrics of its verdict, since the time of a grading may differ."""
     verdict = info.get("verdict")
     if not isinstance(verdict, Verdict):
         return info
@@ -137,7 +137,7 @@ def unmeasured(info: Info) -> Info:
 
 
 def refuses_steps_out_of_order(subject: Subject) -> str:
-    """A step after the end raises EpisodeEnded."""
+    """A step after the end of an episode raises EpisodeEnded."""
     task = subject.tasks(1)[0]
     played = _some_episode(subject, task)
     if not played.ended:
@@ -147,7 +147,7 @@ def refuses_steps_out_of_order(subject: Subject) -> str:
 
 
 def refuses_wrong_actions(subject: Subject) -> str:
-    """What is neither text nor a message raises InvalidAction, and the episode goes on."""
+    """An action of a wrong type raises InvalidAction, and the episode goes on."""
     subject.gym.reset(seed=0)
     step: Callable[[Any], object] = subject.gym.step
     for action in WRONG_ACTIONS:
@@ -165,7 +165,7 @@ def _must_raise(expected: type[Exception], act: Callable[[], object], what: str)
 
 
 def passes_gymnasiums_own_check(subject: Subject) -> str:
-    """`gymnasium.utils.env_checker.check_env`; its warnings count."""
+    """`gymnasium.utils.env_checker.check_env` passes; a warning counts as a failure."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         try:
@@ -176,7 +176,7 @@ def passes_gymnasiums_own_check(subject: Subject) -> str:
 
 
 class _Unmeasured(PatientEnv):
-    """`gym`, with infos that can be compared."""
+    """A view of `gym` whose infos can be compared, because they hold no measured times."""
 
     def __init__(self, gym: PatientEnv) -> None:
         self.__dict__.update(gym.__dict__)
@@ -191,7 +191,7 @@ def _plain(text: str) -> str:
 
 
 def closes_twice(subject: Subject) -> str:
-    """`close` may be called again."""
+    """`close` may be called a second time."""
     subject.gym.close()
     subject.gym.close()
     return "twice"

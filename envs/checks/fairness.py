@@ -1,4 +1,4 @@
-"""Rules about rewards: the gold is hidden, the expert is best, nothing a policy says breaks it."""
+"""Rules about rewards: the gold is hidden, the expert is best, and no action raises an error."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ HOSTILE = (
     "7" * 20_000,
     "数" * 20_000,
 )
-"""Said by policies at some time: each is an answer, never an exception."""
+"""Texts that policies have been seen to say, or might: each has to be answered, never to raise."""
 
 
 def hides_its_gold(subject: Subject) -> str:
-    """Neither the first observation, nor the briefing, nor info shows the answer."""
+    """The first observation, the briefing and `info` do not show the answer."""
     env, shown, golds = subject.env, list[Mapping[str, object]](), list[object]()
     for task in subject.tasks():
         observation, info = subject.gym.reset(seed=0, options={"task": task.id})
@@ -56,7 +56,7 @@ def hides_its_gold(subject: Subject) -> str:
 
 
 def places(observation: Observation, info: Info) -> dict[str, object]:
-    """What is shown before the first action, by place."""
+    """Return what is shown before the first action, as a mapping from place to content."""
     shown: dict[str, object] = {
         "the first observation": "\n".join(m.text for m in as_messages(observation))
     }
@@ -79,7 +79,7 @@ def _values(name: str, value: object) -> dict[str, object]:
 
 
 def rewards_its_expert(subject: Subject) -> str:
-    """The expert earns more than junk, on no task less, and the maximum where it is known."""
+    """The expert earns more than junk, on no task less, and the maximum where that is known."""
     env, earned, wasted = subject.env, list[float](), list[float]()
     for task in subject.tasks(6):
         played = play(subject.gym, task.id, expert(env))
@@ -117,7 +117,7 @@ def _reaches_the_end(task_id: str, played: Played, max_return: float | None) -> 
 
 
 def _bad_answers(subject: Subject, task_id: str) -> list[str]:
-    """Junk that is not the answer by chance."""
+    """Return the junk answers that do not happen to be the right answer."""
     subject.gym.reset(seed=0, options={"task": task_id})
     gold = subject.env.gold()
     said = str(gold) if isinstance(gold, (str, int, float, Fraction)) else ""
@@ -133,7 +133,7 @@ def _mean(numbers: list[float]) -> float:
 
 
 def scores_hostile_text(subject: Subject) -> str:
-    """Whatever a policy says or calls is answered, never raised."""
+    """Whatever a policy says or calls is answered and never raises."""
     task = subject.tasks(1)[0]
     actions: list[str | Message] = [*HOSTILE, *_hostile_calls(subject)]
     for action in actions:
@@ -150,9 +150,7 @@ def scores_hostile_text(subject: Subject) -> str:
 
 
 def _hostile_calls(subject: Subject) -> list[Message]:
-    """Calls of tools that are not there, with arguments that do not fit, and that could not be
-    parsed.
-    """
+    """Return calls of unknown tools, with wrong arguments, and with a parse error."""
     _, info = subject.gym.reset(seed=0)
     names = [tool.name for tool in info["briefing"].tools]
     calls = [ToolCall(name="no_such_tool", id="call_0"), ToolCall(name="", error="not JSON")]

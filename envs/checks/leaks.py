@@ -1,8 +1,8 @@
-"""Whether the answer can be read off what the policy or the client is shown before it acts.
+"""Detects whether what is shown before the first action gives the answer away.
 
-One short gold such as `7` turns up in many texts by chance. So several tasks are looked at, and a
+A short gold such as `7` turns up in many texts by chance. So several tasks are examined, and a
 place leaks only if it shows the gold of its own task in nearly all of them, while the golds of the
-*other* tasks mostly do not stand there (a question that lists the choices A to D shows every gold).
+*other* tasks mostly do not appear (a question that lists the choices A to D shows every gold).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from fractions import Fraction
 import msgspec
 
 OWN_RATE = 0.9
-"""A place that shows its own task's gold at least this often is suspect,"""
+"""A place that shows its own task's gold at least this often is suspected of leaking ..."""
 OTHERS_RATE = 0.5
-"""unless it shows the golds of other tasks at least this often too."""
+"""... unless it shows the golds of other tasks at least this often as well."""
 
 
 def leaks(shown: Sequence[Mapping[str, object]], golds: Sequence[object]) -> list[str]:
-    """The places that show the gold.
+    """Return the names of the places that show the gold.
 
     Args:
-        shown: of each task, what stands at each place: text, or a value.
-        golds: of each task.
+        shown: for each task, place -> what is shown there (text, or any value).
+        golds: the gold of each task, in the same order.
 
     >>> leaks([{"observation": "6*7 (it is 42)"}, {"observation": "2*4 (8)"}], [42, 8])
     ['observation']
@@ -55,13 +55,13 @@ def _shows(text: str, gold: frozenset[str]) -> bool:
 
 
 def _token(form: str) -> re.Pattern[str]:
-    """`form` as a whole: not within a word, and not within a number (`5` is not in `1.5`)."""
+    """Return a pattern for `form` as a whole word or number (`5` does not match in `1.5`)."""
     words = r"\s+".join(re.escape(word) for word in form.split())
     return re.compile(rf"(?<!\w)(?<!\d[.,/]){words}(?!\w)(?![.,/]\d)", re.IGNORECASE)
 
 
 def forms_of(gold: object) -> frozenset[str]:
-    """The texts a gold can be shown as; a list of alternatives has those of each.
+    """Return the texts a gold can appear as; a list of alternatives gives the forms of each.
 
     >>> sorted(forms_of(42.0))
     ['42', '42.0']
@@ -75,7 +75,7 @@ def forms_of(gold: object) -> frozenset[str]:
 
 
 def as_text(value: object) -> str:
-    """A value as text; what is more than a number or text, as JSON."""
+    """Return a value as text: strings and numbers as they are, anything else as JSON."""
     if isinstance(value, (str, int, float, Fraction)):
         return str(value)
     return msgspec.json.encode(value, enc_hook=repr).decode()

@@ -1,4 +1,4 @@
-"""An environment that is given up on where a call of it does not come back."""
+"""A wrapper that gives an environment up when a call does not return in time."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class PatientEnv(GymEnv):
-    """`gym`, with every call bounded; after one that was late, none is made.
+    """A view of `gym` with a time limit on every call; after a late call, no further call is made.
 
-    A call can be given up on the main thread alone, where a signal ends what it waits for.
+    The limit works on the main thread alone, where a signal (SIGALRM) interrupts the waiting call.
     """
 
     def __init__(self, gym: GymEnv, timeout_s: float, late: list[str]) -> None:
-        """Bound `gym`; instances of one environment share `late`, what was given up."""
+        """Bound `gym`; instances of an environment share `late`, the calls given up."""
         self.__dict__.update(gym.__dict__)
         self._timeout_s, self._late = timeout_s, late
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """Begin an episode, in time."""
+        """Begin an episode; raises CheckFailed if `reset` takes longer than the limit."""
         with self._bounded("reset()", self._timeout_s):
             return super().reset(seed=seed, options=options)
 
     def step(self, action: str | Message) -> Stepped:
-        """Play one action, in time."""
+        """Play an action; raises CheckFailed if `step` takes longer than the limit."""
         with self._bounded(f"step({action!r:.60})", self._timeout_s):
             return super().step(action)
 
     def close(self) -> None:
-        """Release the environment, unless it is stuck."""
+        """Release the environment, unless an earlier call is stuck."""
         with self._bounded("close()", CLOSE_TIMEOUT_S):
             super().close()
 
@@ -64,7 +64,7 @@ class PatientEnv(GymEnv):
 
 
 class _Late(BaseException):
-    """No `except Exception` of an environment swallows it."""
+    """Interrupts a late call; not an Exception, so that no handler of the environment stops it."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Episodes played by the checks, with what they showed."""
+"""Plays episodes for the checks and records what each step showed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..gym import GymEnv
 from ..protocol import Info, TextEnv
 
 MAX_STEPS = 256
-"""An episode that is still open after this many steps is left there."""
+"""An episode that has not ended after this many steps is abandoned."""
 
 Choose = Callable[[], str | Message | None]
 
 
 @dataclass
 class Played:
-    """One episode."""
+    """The record of an episode."""
 
     seen: list[tuple[Observation, float, bool, bool]] = field(
         default_factory=list[tuple[Observation, float, bool, bool]]
@@ -35,29 +35,29 @@ class Played:
 
     @property
     def total(self) -> float:
-        """The return."""
+        """The return: the sum of the rewards."""
         return sum(reward for _, reward, _, _ in self.seen)
 
     @property
     def terminated(self) -> bool:
-        """Whether the environment ended it."""
+        """Whether the environment itself ended the episode."""
         return self.seen[-1][2]
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether the episode was terminated or truncated."""
         return self.seen[-1][2] or self.seen[-1][3]
 
     def lines(self) -> list[bytes]:
-        """Each step in a form that can be compared."""
+        """Return each step as JSON, so that two episodes can be compared."""
         return [msgspec.json.encode(step) for step in self.seen]
 
 
 def play(gym: GymEnv, task_id: str, choose: Choose, *, seed: int = 0) -> Played:
-    """Play `task_id` until it ends or `choose` returns None.
+    """Play `task_id` until the episode ends or `choose` returns None.
 
     Raises:
-        NotApplicable: a judge or a server that the reward needs is not there now.
+        NotApplicable: a judge or a server that the reward needs is not available now.
         CheckFailed: the reward could not be computed for another reason.
     """
     played = Played()
@@ -90,10 +90,10 @@ def _step(gym: GymEnv, action: str | Message) -> tuple[Observation, float, bool,
 
 
 def expert(env: TextEnv) -> Choose:
-    """The environment's own expert.
+    """Return the policy that says what `env.demonstrate()` says.
 
     Raises:
-        CheckFailed: what it does is no action.
+        CheckFailed: what `demonstrate` returns is no action.
     """
 
     def choose() -> str | Message | None:
@@ -109,11 +109,11 @@ def expert(env: TextEnv) -> Choose:
 
 
 def scripted(actions: Iterable[str | Message]) -> Choose:
-    """These actions, then no more."""
+    """Return a policy that plays `actions` in order, then stops."""
     left = chain(actions, repeat(None))
     return lambda: next(left)
 
 
 def always(action: str | Message) -> Choose:
-    """The same action again and again."""
+    """Return a policy that repeats `action`."""
     return lambda: action

@@ -1,4 +1,4 @@
-"""What is being checked: an environment by whatever handle, with a second instance to compare."""
+"""The environment under check, made from any handle, with a second instance to compare with."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from .patience import STEP_TIMEOUT_S, PatientEnv
 
 Checkable = str | type[TextEnv] | TextEnv | GymEnv
 LOOKED_AT = 12
-"""Tasks that are played or looked at where one would prove little."""
+"""How many tasks a rule plays or examines where a single task would prove little."""
 
 
 @dataclass
 class Subject:
-    """One environment under check."""
+    """An environment under check, with the instances the rules play."""
 
     name: str
     make: Callable[[], GymEnv]
-    """Another instance; the same one where only an object was handed in."""
+    """Makes another instance; where an object was passed in, it returns that same object."""
     max_return: float | None = None
     step_timeout_s: float = STEP_TIMEOUT_S
     release: Callable[[], None] = lambda: None
-    """What else is to be closed."""
+    """Closes what else was opened for the check, such as a connection to a server."""
     made: list[PatientEnv] = field(default_factory=list[PatientEnv])
     late: list[str] = field(default_factory=list[str])
-    """The call that did not come back."""
+    """Descriptions of calls that did not return in time; shared by all instances."""
 
     @property
     def gym(self) -> PatientEnv:
-        """The instance the rules play."""
+        """The instance that the rules play."""
         return self._instance(0)
 
     @property
     def other(self) -> PatientEnv:
-        """A second instance, in which nothing has happened yet."""
+        """A second instance, in which nothing has happened before the rule that uses it."""
         return self._instance(1)
 
     def _instance(self, index: int) -> PatientEnv:
@@ -58,7 +58,7 @@ class Subject:
         """The environment itself, for its gold and its expert.
 
         Raises:
-            NotApplicable: it is on a server.
+            NotApplicable: the environment is on a server.
         """
         session = self.gym.session
         if isinstance(session, EnvSession):
@@ -66,7 +66,7 @@ class Subject:
         raise NotApplicable("only where the environment runs in this process")
 
     def splits(self) -> dict[str, TaskSet]:
-        """The splits that have tasks."""
+        """Return the splits that have tasks."""
         found: dict[str, TaskSet] = {}
         for split in SPLITS:
             try:
@@ -78,13 +78,13 @@ class Subject:
         return found
 
     def tasks(self, count: int = LOOKED_AT) -> list[Task]:
-        """Some tasks of the first split that has any."""
+        """Return the first `count` tasks of the first split that has any."""
         for tasks in self.splits().values():
             return first(tasks, count)
         raise NotApplicable("no split has any tasks")
 
     def close(self) -> None:
-        """Release all instances."""
+        """Close all instances and what was opened for them."""
         for gym in self.made:
             with contextlib.suppress(Exception):  # a faulty close is found by its own rule
                 gym.close()
@@ -92,12 +92,12 @@ class Subject:
 
 
 def first(tasks: TaskSet, count: int) -> list[Task]:
-    """The first `count` tasks, or all."""
+    """Return the first `count` tasks, or all where the set is smaller."""
     return [tasks.at(i) for i in range(count if tasks.size is None else min(count, tasks.size))]
 
 
 def subject_of(env: Checkable) -> Subject:
-    """Read what was handed in: `ID`, `ID?argument=value`, `URL#ID`, a class, or an object."""
+    """Make a subject from `ID`, `ID?argument=value`, `URL#ID`, a class, or an object."""
     if isinstance(env, GymEnv):
         return Subject(env.session.id, lambda: env)
     if isinstance(env, str) and "#" in env:

@@ -23,18 +23,19 @@ RULES: list[Rule[Subject]] = [
     ("gymnasium", conduct.passes_gymnasiums_own_check),
     ("close", conduct.closes_twice),
 ]
-"""Those that leave the environment closed come last."""
+"""The rules in order; the rules that leave the environment closed come last."""
 
 
 def check_env(
     env: Checkable, *, max_return: float | None = None, step_timeout_s: float = STEP_TIMEOUT_S
 ) -> Report:
-    """Hold an environment to the contract.
+    """Check an environment against the contract.
 
     Args:
-        env: an id, `URL#ID` of one that is served, or a `TextEnv` class or object.
-        max_return: the highest return there is; its expert must reach it.
-        step_timeout_s: of one reset or step; on the main thread, a later one is given up.
+        env: an id, `URL#ID` of a served environment, or a `TextEnv` class or object.
+        max_return: the highest possible return; the environment's expert must reach it.
+        step_timeout_s: the limit of a single reset or step; a later call is given up, which works
+            on the main thread only.
 
     Returns:
         What each rule found.
@@ -49,7 +50,7 @@ def check_env(
 def examine_env(
     env: Checkable, *, max_return: float | None = None, step_timeout_s: float = STEP_TIMEOUT_S
 ) -> Report:
-    """`check_env` without raising for broken rules."""
+    """Do what `check_env` does, but report broken rules instead of raising."""
     subject = subject_of(env)
     subject.max_return, subject.step_timeout_s = max_return, step_timeout_s
     try:

@@ -1,4 +1,4 @@
-"""Rules about tasks: ids that mean the same tomorrow, and splits that share nothing."""
+"""Rules about tasks: ids that keep their meaning, and splits that share nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..tasks import TaskSet
 from .subject import LOOKED_AT, Subject, first
 
 COMPARED = 500
-"""Tasks of each split whose ids are compared."""
+"""How many tasks of each split have their ids compared."""
 NO_SUCH_TASK = "no-such-task/of-any-split"
 
 
 def has_stable_tasks(subject: Subject) -> str:
-    """The same index gives the same task, in every instance; its id finds it again."""
+    """An index gives the same task in every instance, and the task's id finds that task again."""
     splits = subject.splits()
     if not splits:
         raise CheckFailed("no split has any tasks; tasks(split) must have some for 'train'")
@@ -57,7 +57,7 @@ def _size(tasks: TaskSet) -> str:
 
 
 def keeps_splits_apart(subject: Subject) -> str:
-    """No id is in two splits, and two splits do not show the same problems in the same order."""
+    """No id is in two splits, and no two splits show the same problems in the same order."""
     splits = subject.splits()
     if len(splits) < 2:
         raise NotApplicable(f"there is one split, {', '.join(splits)}")
@@ -72,7 +72,7 @@ def keeps_splits_apart(subject: Subject) -> str:
 
 
 def _show_different_problems(subject: Subject, left: str, right: str) -> None:
-    """Compare first observations by index: equal ones everywhere mean the split is ignored."""
+    """Compare first observations by index; if all are equal, the environment ignores the split."""
     shown = [
         [_shown(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
         for split in (left, right)

@@ -1,4 +1,4 @@
-"""Programming: from files of known data sets, from a data hub, or from a generator of its own."""
+"""The programming environments: problems from known data sets, a data hub, or a generator."""
 
 from .env import Coding
 from .problems import Problem, read_row

@@ -1,12 +1,12 @@
-"""`ludus/coding-v0`: write a program; hidden tests decide.
+"""`ludus/coding-v0`: the policy writes a program, and hidden tests decide.
 
     user       Write a Python function `solve(items: list[int]) -> int` that ...
     assistant  ```python
                def solve(items): ...
                ```                                   reward 1
 
-One turn. The verifier `coding` grades the answer in a sandbox. Problems come from a JSONL file,
-from a data hub, or, with no argument, from a generator.
+An episode is one turn. The verifier `coding` grades the answer in a sandbox. Problems come from a
+JSONL file, from a data hub, or, without a source, from a generator.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from .sources import Reading, load_split
 
 
 class Coding(TextEnv):
-    """Write a program that passes hidden tests; problems from a file, a hub or a generator.
+    """An environment that asks for a program; problems come from a file, a hub or a generator.
 
     Args:
         source: a .jsonl or .jsonl.gz path (the layouts of HumanEval, MBPP, LiveCodeBench, APPS and
             CommonOJ are recognised), or a hub's `owner/name[/config][@split]`; empty draws
             generated problems.
-        test_source: the same, for the test split alone.
-        seed: of shuffle and split.
+        test_source: a source like `source`, for the test split alone.
+        seed: seeds the shuffle and the split.
         validation: the share of `source` for validation.
-        test: the share for test, without `test_source`.
+        test: the share of `source` for test, where `test_source` is empty.
         partial: reward the fraction of passed tests instead of all or nothing.
-        timeout_s: of grading one answer; of programs, of each input.
+        timeout_s: the time limit in seconds for the tests of a function; for each input of a
+            program.
         shown_tests: how many of its tests an MBPP question shows.
         compare: how outputs of programs are compared: `exact` lines, `tokens`, or `float:1e-6`.
-        min_steps: of generated problems, the fewest steps.
-        max_steps: the most steps.
-        forms: of generated problems: `function`, `program`, or both.
+        min_steps: the fewest steps of a generated problem.
+        max_steps: the most steps of a generated problem.
+        forms: what generated problems ask for: `function`, `program`, or both.
     """
 
     system_prompt = "Solve the programming problem in Python."
@@ -86,13 +87,13 @@ class Coding(TextEnv):
         self.problem = Problem(id="", question="", gold={})
 
     def tasks(self, split: str) -> TaskSet:
-        """The problems of a split, shuffled; generated ones are without end."""
+        """Return the problems of a split, shuffled; generated problems never run out."""
         return self.problems.tasks(split)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the problem."""
+        """Show the problem of the task."""
         self.problem = self.problems.problem(self.task)
         return self.problem.question, {}
 
@@ -101,31 +102,31 @@ class Coding(TextEnv):
         return "", await self.graded(text_of(action)), True, False, {}
 
     async def graded(self, response: str) -> Verdict:
-        """The verdict of the hidden tests on a response."""
+        """Return the hidden tests' verdict on a response."""
         sample = Sample(response=response, gold=self.problem.gold, prompt=self.problem.question)
         made = self.verifier.score(sample)
         return without_times(await made if inspect.isawaitable(made) else made)
 
     def gold(self) -> dict[str, Any]:
-        """The tests, as the verifier `coding` reads them."""
+        """Return the hidden tests, in the form the verifier `coding` reads."""
         return self.problem.gold
 
     def demonstrate(self) -> str | Message | None:
-        """A right program, where the data has one."""
+        """Answer with a right program, where the data has a solution."""
         return fenced(self.problem.solution) if self.problem.solution else None
 
 
 def fenced(source: str) -> str:
-    """A program as a response."""
+    """Wrap a program in a ```python block, as a response."""
     return f"```python\n{source.rstrip()}\n```"
 
 
 def without_times(verdict: Verdict) -> Verdict:
-    """A verdict that is the same whenever the episode is played again."""
+    """Return the verdict without its timing metric, which would differ in a replay."""
     kept = {name: value for name, value in verdict.metrics.items() if name != "seconds"}
     return msgspec.structs.replace(verdict, metrics=kept)
 
 
 def text_of(action: str | Message) -> str:
-    """What was said."""
+    """Return the text of an action."""
     return action if isinstance(action, str) else action.text

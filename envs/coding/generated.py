@@ -1,11 +1,12 @@
-"""Problems drawn from a generator, so that there is something to practise on without any data.
+"""Generates programming problems, so that the environment needs no data.
 
-A problem is a few steps on a list of numbers or words, told in sentences, and a result; as a
-function or as a program that reads standard input. Its difficulty is the number of steps. Which
-split it belongs to is decided by the digest of its sentences, so that the same steps are never in
-two splits, whatever examples go with them.
+A problem is a few steps on a list of numbers or words, told in sentences, and a result; the policy
+writes a function, or a program that reads standard input. The difficulty is the number of steps. A
+digest of the sentences decides the split, so that the same steps are never in two splits, whatever
+examples go with them.
 
-After "Reasoning or Memorization?" (arXiv 2507.10532): what is drawn fresh cannot have been read.
+After "Reasoning or Memorization?" (arXiv 2507.10532): a freshly generated problem cannot be in
+anyone's training data.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_STEPS = 12
 
 _SHOWN, _TESTS = 2, 10
 _FEWEST_RESULTS = 5
-"""Different results among the tests, so that no constant passes."""
+"""How many different results the tests must have, so that no constant answer passes."""
 _MOST_DRAWS = 10_000
 _SYLLABLES = (
     "a",
@@ -49,15 +50,15 @@ _SYLLABLES = (
 
 
 class GeneratedProblems:
-    """The generator in the place of a `ProblemSet`.
+    """A generator of problems, with the interface of a `ProblemSet`.
 
     Args:
-        min_steps: fewest steps of a problem.
-        max_steps: most steps.
+        min_steps: the fewest steps of a problem.
+        max_steps: the most steps of a problem.
         forms: which of `function` and `program` are asked for, separated by commas.
 
     Raises:
-        ConfigError: a setting cannot be.
+        ConfigError: a setting is out of range.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class GeneratedProblems:
         self.forms = chosen
 
     def tasks(self, split: str) -> GeneratedTasks:
-        """One problem per seed, without end. Raises UnknownTask."""
+        """Return an endless task set with a problem per seed. Raises UnknownTask."""
         return _Tasks(split, self.steps)
 
     def problem(self, task: Task) -> Problem:
-        """The problem behind a task: the first one drawn from its seed that is of its split."""
+        """Return the first problem drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"coding/{task.seed}")
         count = _steps_of(task, self.steps)
         for _ in range(_MOST_DRAWS):
@@ -89,14 +90,14 @@ class GeneratedProblems:
 
 
 class _Tasks(GeneratedTasks):
-    """Tasks with the difficulty of their problem."""
+    """Tasks whose difficulty is the number of steps."""
 
     def __init__(self, split: str, steps: tuple[int, int]) -> None:
         super().__init__(split)
         self.steps = steps
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         count = float(_steps_of(task, self.steps))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
@@ -107,8 +108,10 @@ def _steps_of(task: Task, steps: tuple[int, int]) -> int:
 
 
 def draw(rng: random.Random, task: Task, count: int, form: str) -> Problem | None:
-    """Draw a problem of `count` steps; None if it belongs to another split, or nearly all inputs
-    lead to the same result.
+    """Draw a problem of `count` steps.
+
+    Returns None if the problem belongs to another split, or if nearly all inputs lead to the same
+    result.
     """
     kind = rng.choice((NUMBERS, WORDS))
     steps = [step.filled(rng) for step in rng.sample(STEPS[kind], count)]
@@ -130,13 +133,13 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> Problem | Non
 
 
 def function_source(steps: list[Step], result: Step) -> str:
-    """The right function."""
+    """Return the source of the right function."""
     lines = [*(step.does for step in steps), result.does]
     return f"def {NAME}(items):\n" + "".join(f"    {line}\n" for line in lines)
 
 
 def _compiled(source: str) -> Callable[[list[Any]], Any]:
-    """Our own source, made of our own lines."""
+    """Compile the right function; its source is made of our own lines, so no sandbox is needed."""
     names: dict[str, Any] = {}
     exec(source, names)
     solve: Callable[[list[Any]], Any] = names[NAME]
@@ -144,7 +147,7 @@ def _compiled(source: str) -> Callable[[list[Any]], Any]:
 
 
 def _inputs(rng: random.Random, kind: str) -> list[list[Any]]:
-    """Lists to try; the first few are shown, the empty one and one of a single item are not."""
+    """Draw the lists to test with; the empty list and a list of a single item are never shown."""
     one = _number if kind == NUMBERS else _word
     lists = [[one(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
     for items in lists[::2]:  # something occurs twice
@@ -175,7 +178,7 @@ def _as_function(
     inputs: list[list[Any]],
     results: list[Any],
 ) -> tuple[str, dict[str, Any], str]:
-    """Question, gold and solution of a problem that asks for a function."""
+    """Return the question, gold and solution of a problem that asks for a function."""
     item = "int" if kind == NUMBERS else "str"
     made = "list" if result_type == LIST else result_type
     examples = "\n".join(
@@ -202,7 +205,7 @@ def _as_program(
     inputs: list[list[Any]],
     results: list[Any],
 ) -> tuple[str, dict[str, Any], str]:
-    """Question, gold and solution of a problem that asks for a program."""
+    """Return the question, gold and solution of a problem that asks for a program."""
     cases = [
         {"input": _line(given) + "\n", "output": _line(result) + "\n"}
         for given, result in zip(inputs, results, strict=True)

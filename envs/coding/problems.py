@@ -1,4 +1,4 @@
-"""Programming problems, and the layouts in which data sets keep them.
+"""Reads programming problems from the layouts of well-known data sets.
 
 HumanEval      {"task_id", "prompt", "entry_point", "test", "canonical_solution"}
 MBPP           {"task_id", "text" or "prompt", "code", "test_list", "test_setup_code"}
@@ -30,19 +30,19 @@ _LEVELS = {
     "easy": 1.0, "medium": 2.0, "hard": 3.0,
     "introductory": 1.0, "interview": 2.0, "competition": 3.0,
 }  # fmt: skip
-"""What data sets call their levels -> difficulty."""
+"""What data sets call their levels -> difficulty, a number."""
 
 _PROGRAM = "Write a program that reads standard input and prints to standard output."
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem."""
+    """A programming problem."""
 
     id: str
-    """The data set's own, or a digest of the question: the same in every file and order."""
+    """The data set's own id, or a digest of the question: the same in every file and order."""
     question: str
     gold: dict[str, Any]
-    """What the verifier `coding` grades by."""
+    """The hidden tests and options, in the form the verifier `coding` reads."""
     solution: str = ""
     """A right program, where the data has one."""
     difficulty: float | None = None
@@ -53,12 +53,12 @@ class Unusable(ValueError):
 
 
 def read_row(row: Mapping[str, Any], *, shown_tests: int = 1, compare: str = "") -> Problem:
-    """Read a row of one of the known layouts.
+    """Read a row in any of the known layouts.
 
     Args:
         row: as decoded from JSON.
-        shown_tests: how many of the tests MBPP's question shows (it names no function without);
-            the published protocol shows all three.
+        shown_tests: how many of its tests an MBPP question shows (without any, it names no
+            function); the published protocol shows all three.
         compare: how outputs of programs are compared; `exact` unless the row says otherwise.
 
     Raises:
@@ -80,7 +80,7 @@ def _reader(row: Mapping[str, Any]) -> Callable[[Mapping[str, Any], int, str], P
 
 
 def digest(text: str) -> str:
-    """The id of a problem without one: equal where questions differ in spacing alone."""
+    """Return an id for a problem without an id: equal where questions differ in spacing alone."""
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
 
 
@@ -127,7 +127,7 @@ def _human_eval(row: Mapping[str, Any], _: int, __: str) -> Problem:
 
 
 def _apart_from(stub: str, name: str) -> str:
-    """The imports and helpers of a prompt: all of it but the function under test."""
+    """Return the imports and helpers of a prompt: everything but the function under test."""
     try:
         body = ast.parse(stub).body
     except SyntaxError:
@@ -199,16 +199,16 @@ def _outputs(cases: Sequence[Mapping[str, Any]], compare: str) -> dict[str, Any]
 
 
 def _lines(text: object) -> str:
-    """APPS keeps some inputs and outputs as lists of lines."""
+    """Return an input or output as text; APPS keeps some as lists of lines."""
     return "\n".join(map(str, text)) if isinstance(text, list) else str(text)
 
 
 def _calls(
     name: str, starter: str, cases: Sequence[Mapping[str, Any]], *, nested: bool = False
 ) -> dict[str, Any]:
-    """Calls of a function, or of a method of `Solution`, as assertions.
+    """Return the gold of tests that call a function, or a method of `Solution`, as assertions.
 
-    `nested`: outputs are wrapped in a list of one, as in APPS.
+    `nested`: outputs are wrapped in a list with a single element, as in APPS.
     """
     called = f"Solution().{name}" if "class Solution" in starter else name
     return {"tests": [_call(called, case, nested=nested) for case in cases]}
@@ -227,7 +227,7 @@ def _call(called: str, case: Mapping[str, Any], *, nested: bool) -> str:
 
 
 def _cases(field: object) -> list[dict[str, Any]]:
-    """LiveCodeBench's cases: JSON, or packed as base64 of zlib of a pickled JSON string."""
+    """Decode LiveCodeBench's cases: JSON, or a pickled JSON string under zlib and base64."""
     if not isinstance(field, str) or field.lstrip().startswith("["):
         return list(_decoded(field))
     try:
@@ -239,14 +239,14 @@ def _cases(field: object) -> list[dict[str, Any]]:
 
 
 class _TextUnpickler(pickle.Unpickler):
-    """Reads plain values only: a pickle that names a class or function is refused."""
+    """An unpickler for plain values only: a pickle that names a class or function is refused."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         raise pickle.UnpicklingError(f"{module_name}.{global_name} is no plain value")
 
 
 def _decoded(field: object) -> Any:
-    """A field that some files keep as JSON in a string."""
+    """Decode a field that some files keep as JSON in a string."""
     return json.loads(field) if isinstance(field, str) else field
 
 
@@ -258,4 +258,4 @@ _LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Any], int, str], P
     (("content", "test"), _common_oj),
     (("tests",), _own),
 )
-"""The fields a layout is known by, most telling first."""
+"""The fields that identify each layout, with its reader; the most specific layout comes first."""

@@ -1,4 +1,4 @@
-"""Programming problems of a file or hub, split; loaded once for all environments of a process."""
+"""Loads and splits the programming problems of a file or hub, once per process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """How rows are read; see `read_row`."""
+    """How rows are read; the fields are the arguments of `read_row`."""
 
     shown_tests: int = 1
     compare: str = ""
@@ -27,12 +27,12 @@ DEFAULT_READING = Reading()
 
 
 def load(source: str, reading: Reading = DEFAULT_READING) -> list[Problem]:
-    """Load problems, each id once.
+    """Load the problems of a source; a repeated id is loaded once.
 
     Args:
         source: a path that ends in .jsonl or .jsonl.gz, or a hub's `owner/name[/config][@split]`
             (split `train` if none is named).
-        reading: how its rows are read.
+        reading: how the rows are read.
 
     Raises:
         ConfigError: no such file or data set, a line that is not JSON, or no usable row.
@@ -67,10 +67,10 @@ def load_split(
     test: float,
     reading: Reading = DEFAULT_READING,
 ) -> ProblemSet[Problem]:
-    """Load and split, once for all environments of a process that ask for the same.
+    """Load and split problems, once for all environments of a process that ask for the same.
 
     Raises:
-        ConfigError: shares that cannot be, or what `load` refuses.
+        ConfigError: the shares are out of range, or `load` refuses a source.
     """
     check_shares(validation, test)
     changed = (changed_at(source), changed_at(test_source))
@@ -87,7 +87,7 @@ def _load_split(
     reading: Reading,
     changed: tuple[int, int],
 ) -> ProblemSet[Problem]:
-    """`changed` is part of the key, so that an edited file is read again."""
+    """Load and split; `changed` is part of the cache key, so that an edited file is read again."""
     problems = load(source, reading)
     tests = load(test_source, reading) if test_source else []
     return ProblemSet(problems, tests, seed=seed, validation=validation, test=test)

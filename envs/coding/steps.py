@@ -1,8 +1,8 @@
-"""What generated problems are made of: steps that change a list, and a last one that makes the
-result.
+"""The building blocks of generated problems: steps that change a list, and the final result.
 
-Each is a sentence and the Python line that does it on `items`, with a number or two to be filled
-in. An empty list is never a special case of a sentence: the lines are written so that it works.
+Each is a sentence and the Python line that does the same to `items`, with a number or two to be
+filled in. An empty list is never a special case of a sentence: the lines are written so that they
+work on it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ NUMBERS, WORDS = "numbers", "words"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A sentence and its line; `{k}` and `{m}` are drawn from the ranges given, `{nth}` is k as an
-    ordinal, `{below}` is k - 1.
+    """A sentence, and the line of Python that does what the sentence says.
+
+    `{k}` and `{m}` are drawn from the given ranges; `{nth}` is k as an ordinal, `{below}` is k - 1.
     """
 
     says: str
@@ -25,7 +26,7 @@ class Step:
     m: tuple[int, int] = (2, 9)
 
     def filled(self, rng: random.Random) -> Step:
-        """With its numbers drawn."""
+        """Return the step with its numbers drawn."""
         k, m = rng.randint(*self.k), rng.randint(*self.m)
         drawn = {"k": k, "m": m, "nth": _ORDINALS.get(k, ""), "below": k - 1}
         return Step(self.says.format(**drawn), self.does.format(**drawn))
@@ -118,7 +119,7 @@ STEPS: dict[str, tuple[Step, ...]] = {
              "items = [w[{below}:{k}] + w for w in items]", k=(2, 4)),
     ),
 }  # fmt: skip
-"""kind of list -> what can be done to it."""
+"""Kind of list -> the steps that can be done to it."""
 
 NUMBER, TEXT, LIST = "int", "str", "list"
 
@@ -153,4 +154,4 @@ RESULTS: dict[str, tuple[tuple[str, Step], ...]] = {
         (LIST, Step("the list of the lengths of the words", "return [len(w) for w in items]")),
     ),
 }  # fmt: skip
-"""kind of list -> what can come out in the end, with its type."""
+"""Kind of list -> the possible results, each with its type."""

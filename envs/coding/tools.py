@@ -1,14 +1,14 @@
-"""`ludus/coding-tools-v0`: run code, read the error, submit.
+r"""`ludus/coding-tools-v0`: the policy runs code, reads the error, and submits a program.
 
     user       Write a Python function `solve(items: list[int]) -> int` that ...
-    assistant  run(code="def solve(items): ...\\nsolve([1, 2])")
+    assistant  run(code="def solve(items): ...\nsolve([1, 2])")
     tool       Traceback ... NameError: name 'item' is not defined
     assistant  run(code=...)
     tool       3
     assistant  submit(code=...)                       reward 1
 
-Programs run in a sandbox session that keeps its names from call to call; hidden tests grade what is
-submitted, elsewhere. An answer without a call is submitted as it is.
+Code runs in a sandbox session that keeps its names from call to call; hidden tests grade the
+submission in a separate sandbox. An answer without a call is submitted as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .workbench import MOST_RUN_S, TOOL_TIMEOUT_S, Workbench, shown
 
 
 class ProblemSettings(TypedDict, total=False):
-    """What `Coding` takes besides the source."""
+    """The arguments of `Coding` besides the source."""
 
     test_source: str
     seed: int
@@ -44,15 +44,15 @@ class ProblemSettings(TypedDict, total=False):
 
 
 class CodingTools(Coding):
-    """Write a program with an interpreter at hand; hidden tests decide on what is submitted.
+    """An environment to write a program with an interpreter; hidden tests grade the submission.
 
     Args:
-        source: as of `ludus/coding-v0`, and so are `problems`.
+        source: as in `ludus/coding-v0`, and so are `problems`.
         turns: the most turns; an episode without a submission by then earns nothing.
-        submissions: how often it may be tried. A wrong one but the last is told how many tests it
-            passed.
-        run_timeout_s: of one run.
-        most_letters: of its output that are shown.
+        submissions: how many submissions are allowed. After a wrong one that is not the last, the
+            policy is told how many tests passed.
+        run_timeout_s: the time limit of a single run, in seconds.
+        most_letters: how many characters of a run's output are shown, about.
     """
 
     system_prompt = (
@@ -93,7 +93,7 @@ class CodingTools(Coding):
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the problem; the session is opened by the first run."""
+        """Show the problem; the first run opens the sandbox session."""
         await self.bench.close()
         self.submitted, self.has_run = 0, False
         shown_problem, info = await super().reset(seed=seed, options=options)
@@ -130,7 +130,7 @@ class CodingTools(Coding):
         )
 
     async def step(self, action: str | Message) -> tuple[str, Verdict | float, bool, bool, Info]:
-        """Take an answer without a call for a submission."""
+        """Treat an answer without a call as a submission."""
         verdict = await self._submitted(text_of(action))
         over = self._over(verdict)
         return self._told(verdict), verdict if over else 0.0, over, False, {}
@@ -148,7 +148,7 @@ class CodingTools(Coding):
         return verdict.reward == 1.0 or self.submitted >= self.submissions
 
     def _told(self, verdict: Verdict) -> str:
-        """How many tests passed, never which: their details would show what they expect."""
+        """Say how many tests passed, never which: the details would show what the tests expect."""
         if self._over(verdict):
             return "Graded."
         passed = verdict.metrics.get("tests_passed", 0.0)
@@ -161,11 +161,11 @@ class CodingTools(Coding):
         return f"{said}; submissions left: {self.submissions - self.submitted}."
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the sandbox session."""
         await self.bench.close()
 
     def demonstrate(self) -> str | Message | None:
-        """Run a right program, then submit it."""
+        """Run a right program, then submit the same program."""
         code = self.problem.solution
         if not code:
             return None
@@ -175,7 +175,7 @@ class CodingTools(Coding):
 
 
 def _trial(code: str, gold: dict[str, Any]) -> dict[str, str]:
-    """A run of a program on the first of its tests, which questions show."""
+    """Return the arguments of a run that tries a program on the first, public test."""
     first = gold["tests"][0]
     if isinstance(first, dict):
         return {"code": code, "stdin": first["input"]}
@@ -184,7 +184,7 @@ def _trial(code: str, gold: dict[str, Any]) -> dict[str, str]:
 
 
 def _standard_input(text: str) -> str:
-    """A cell that makes `text` what the next one reads, and defines no name."""
+    """Return a cell that makes `text` the standard input of the next cell and defines no name."""
     data = text.encode("utf-8", "replace")
     stream = f"__import__('io').TextIOWrapper(__import__('io').BytesIO({data!r}), 'utf-8')"
     return f"__import__('sys').stdin = {stream}\n"

@@ -1,10 +1,10 @@
-"""A sandbox session that the tools of an episode work in.
+"""A sandbox session that the tools of an episode share.
 
-It is opened when it is first needed, and lives on the process-wide background loop, whatever loop
-the environment runs on.
+The session is opened when it is first needed. It lives on the process-wide background loop,
+whatever loop the environment runs on.
 
-*Who is at fault*: a session that ends by what ran in it is told to the policy, and the next call
-begins a new one. A sandbox that is not there, or breaks, makes the episode unusable.
+*Who is at fault*: if the code that ran ended the session, the policy is told, and the next call
+begins a new session. If the sandbox is unavailable or breaks, the episode is unusable.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ AnySession = Session | RemoteRepl
 OPEN_TIMEOUT_S = 60.0
 """How long an episode waits for a free session before it is given up."""
 FILE_TIMEOUT_S = 30.0
-"""What ran in a session can keep it from answering, so being late is charged to it; an honest one
-answers in milliseconds.
+"""How long reading or writing a file may take. Code that ran in a session can keep it from
+answering, so a late answer is charged to the policy; an honest session answers in milliseconds.
 """
 TOOL_TIMEOUT_S = 180.0
-"""More than opening a session and the longest run take together: the bounds that hold are inside,
-where it is known whose fault a delay is.
+"""A limit above the time to open a session plus the longest run. The limits that matter are inside
+the tool, where it is known whose fault a delay is.
 """
 MOST_RUN_S = 60.0
 """The longest `run_timeout_s` an environment may offer."""
@@ -44,11 +44,11 @@ _IDLE_TTL_S = 3600.0
 
 
 class Workbench:
-    """One session at a time.
+    """A holder of at most one open sandbox session.
 
     Args:
-        files: written into each new session.
-        prepare: run in each new session.
+        files: written into each new session; path -> content.
+        prepare: code that is run in each new session.
     """
 
     def __init__(self, files: Mapping[str, str] | None = None, *, prepare: str = "") -> None:
@@ -60,7 +60,7 @@ class Workbench:
         """Run a cell of Python.
 
         Raises:
-            ToolError: the session ended by what ran in it; the text says so to the policy.
+            ToolError: the code that ran ended the session; the text tells the policy.
             RewardUnavailable: there is no sandbox, or it broke.
         """
         patience = timeout_s + FILE_TIMEOUT_S
@@ -72,16 +72,18 @@ class Workbench:
         """Write a file.
 
         Raises:
-            ToolError: the path is not allowed or taken, or the session ended. RewardUnavailable.
+            ToolError: the path is not allowed or taken, or the session ended.
+            RewardUnavailable: there is no sandbox, or it broke.
         """
         files = {path: content.encode("utf-8", "replace")}
         await _on_background(self._within(lambda session: session.write(files), FILE_TIMEOUT_S))
 
     async def read(self, path: str) -> str:
-        """Read a file.
+        """Read a file, as UTF-8 with undecodable bytes replaced.
 
         Raises:
-            ToolError: there is no such file, or the session ended. RewardUnavailable.
+            ToolError: there is no such file, or the session ended.
+            RewardUnavailable: there is no sandbox, or it broke.
         """
         data = await _on_background(
             self._within(lambda session: session.read(path), FILE_TIMEOUT_S)
@@ -89,7 +91,7 @@ class Workbench:
         return data.decode("utf-8", "replace")
 
     async def close(self) -> None:
-        """End the session. The bench may be used again, and is new then."""
+        """End the session. The workbench may be used again and then opens a new session."""
         if self._session is not None:
             await _on_background(self._drop())
 
@@ -142,7 +144,7 @@ class Workbench:
 
 
 async def _opened(sandbox: Sandbox) -> AnySession:
-    """A session in whatever sandbox there is. Raises ConfigError: it has none."""
+    """Open a session in the given sandbox. Raises ConfigError: its tier has no sessions."""
     if isinstance(sandbox, SlotSandbox):
         return await Session.open(sandbox, limits=_LIMITS, idle_ttl_s=_IDLE_TTL_S)
     if isinstance(sandbox, RemoteSandbox):
@@ -151,7 +153,7 @@ async def _opened(sandbox: Sandbox) -> AnySession:
 
 
 def _is_lost(session: AnySession, error: SessionGone) -> bool:
-    """Whether the sandbox, not what ran in it, ended the session."""
+    """Return whether the sandbox, not the code that ran in it, ended the session."""
     if isinstance(session, Session):
         return session.lost
     return any(words in str(error) for words in _LOST_OVER_THERE)
@@ -164,8 +166,7 @@ _LOST_OVER_THERE = (
     "it was older",
     "slot",
 )
-"""How a server says that a REPL ended for a reason of its own; see `sandboxes/over_http/repls.py`.
-"""
+"""How `sandboxes/over_http/repls.py` says that a REPL ended for a reason of the server's."""
 
 
 def _unusable(why: str) -> RewardUnavailable:
@@ -173,12 +174,12 @@ def _unusable(why: str) -> RewardUnavailable:
 
 
 async def _on_background(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` on the background loop, from any loop."""
+    """Await `work` on the background loop, from any event loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 
 def shown(execution: Execution, *, timeout_s: float, most_letters: int) -> str:
-    """What a policy is shown of a run: what it wrote, and how it ended if not well."""
+    """Return what a policy is shown of a run: the output, and how the run ended if not normally."""
     parts = [execution.stdout, execution.stderr]
     text = "".join(f"{part.rstrip()}\n" for part in parts if part.strip())
     said = shortened(text, most_letters)
@@ -194,10 +195,10 @@ _ENDINGS = {
 
 
 def shortened(text: str, most_letters: int) -> str:
-    """At most about `most_letters`: the beginning and the end.
+    r"""Shorten a text to about `most_letters` characters: the beginning and the end are kept.
 
     >>> shortened("abcdefgh", 4)
-    'ab\\n[... 4 letters left out ...]\\ngh'
+    'ab\n[... 4 letters left out ...]\ngh'
     """
     if len(text) <= most_letters:
         return text

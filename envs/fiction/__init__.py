@@ -1,4 +1,4 @@
-"""Fictional worlds: people, towns, companies, schools and books that nobody has read about."""
+"""Fictional worlds: invented people, towns, companies, schools and books."""
 
 from .facts import ATTRIBUTES, NUMBERS, OUTGOING, RELATIONS, Attribute, Kind, Relation
 from .pages import Pages

@@ -1,7 +1,7 @@
-"""What can be true in a fictional world: kinds of entities, relations between them, and numbers.
+"""The facts of a fictional world: kinds of entities, relations between entities, and numbers.
 
 Every relation is a function: an entity has at most one birthplace, one employer, one mayor. So a
-chain of relations has one answer, and a question made of one is never ambiguous.
+chain of relations has a single answer, and a question made of such a chain is never ambiguous.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What an entity is."""
+    """The kind of an entity."""
 
     PERSON = "person"
     TOWN = "town"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A function from entities of one kind to entities of another, and how it is put in words."""
+    """A function from entities of one kind to entities of another, with phrases for it."""
 
     name: str
     source: Kind
@@ -31,20 +31,20 @@ class Relation:
     phrase: str
     """A noun phrase for the target; {} is the source."""
     sentences: tuple[str, ...]
-    """Ways a page of the source says it; {} is the target."""
+    """Ways in which a page of the source states the relation; {} is the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A number that entities of one kind have."""
+    """A number that every entity of a kind has, such as a population."""
 
     name: str
     source: Kind
     question: str
-    """What asks for it; {} is the entity."""
+    """The question that asks for the number; {} is the entity."""
     sentences: tuple[str, ...]
     more: str
-    """Which of two entities has the larger number, as an adjective: `younger`, `more populous`."""
+    """An adjective for the entity with the larger number: `younger`, `more populous`."""
     less: str
 
 
@@ -136,6 +136,6 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 OUTGOING: dict[Kind, tuple[Relation, ...]] = {
     kind: tuple(one for one in RELATIONS if one.source is kind) for kind in Kind
 }
-"""The relations an entity of each kind has."""
+"""Kind -> the relations that an entity of this kind has."""
 NUMBERS: dict[Kind, Attribute] = {one.source: one for one in ATTRIBUTES}
-"""The number of each kind that has one."""
+"""Kind -> the number that entities of this kind have; a region has none."""

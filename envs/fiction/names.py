@@ -1,7 +1,7 @@
-"""Names nobody bears: of people, places, companies, universities and books.
+"""Invented names of people, places, companies, universities and books.
 
-Names of one world are unique, and share their parts on purpose: surnames recur, towns come as `Old`
-and `New`, companies are called after towns. A search for a part of a name finds several pages.
+Names of a world are unique, and share their parts on purpose: surnames recur, towns come as `Old`
+and `New`, companies are named after towns. So a search for a part of a name finds several pages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_DRAWS = 100_000
 
 
 class Names:
-    """Draws names, none of them twice."""
+    """Draws names and never draws the same name twice."""
 
     def __init__(self, rng: random.Random, people: int) -> None:
         self._rng = rng
@@ -39,33 +39,33 @@ class Names:
         self._towns = self._pool(_TOWN_ENDS, max(8, people // 8))
 
     def person(self) -> str:
-        """A given name and a surname."""
+        """Draw a given name and a surname."""
         return self._fresh(lambda: f"{self._one(self._given)} {self._one(self._surnames)}")
 
     def town(self) -> str:
-        """A town; some share their name but for Old or New."""
+        """Draw a town; some towns differ only in `Old` or `New`."""
         return self._fresh(lambda: self._one(_TOWN_PREFIXES) + self._one(self._towns))
 
     def region(self) -> str:
-        """A region."""
+        """Draw a region's name."""
         return self._fresh(lambda: self._stem() + self._one(_REGION_ENDS))
 
     def company(self, towns: Sequence[str]) -> str:
-        """A company called after a town or a family."""
+        """Draw a company named after a town or a family."""
         return self._fresh(lambda: f"{self._one((*towns, *self._surnames))} {self._one(_SECTORS)}")
 
     def school(self, towns: Sequence[str]) -> str:
-        """A university called after a town or a family."""
+        """Draw a university named after a town or a family."""
         return self._fresh(lambda: f"{self._one((*towns, *self._surnames))} {self._one(_SCHOOLS)}")
 
     def book(self) -> str:
-        """A title; many begin alike."""
+        """Draw a title; many titles begin alike."""
         return self._fresh(
             lambda: f"The {self._one(_TRAITS)} {self._one(_THINGS)} of {self._one(self._surnames)}"
         )
 
     def _pool(self, ends: Sequence[str], size: int) -> list[str]:
-        """`size` different words."""
+        """Draw `size` different words."""
         found: dict[str, None] = {}
         while len(found) < size:
             found[self._stem() + self._one(ends)] = None

@@ -1,4 +1,4 @@
-"""The page of an entity: what is true of it, in sentences."""
+"""Writes the page of an entity: the facts about the entity, in sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _LISTS = {
     Kind.SCHOOL: "Alumni of {}: {}.",
 }
 MOST_LISTED = 4
-"""Names on the list of a town, company or school: such pages share words with those of people."""
+"""The most names listed on the page of a town, company or school. Through these lists, such pages
+share words with the pages of people, which makes search harder.
+"""
 
 
 class Pages:
@@ -26,7 +28,7 @@ class Pages:
         self._listed = _lists(world)
 
     def text(self, name: str) -> str:
-        """The page of `name`: each fact a sentence, in an order and in words of its own."""
+        """Return the page of `name`: a sentence per fact; order and wording vary by page."""
         entity = self._world.entities[name]
         rng = random.Random(f"page/{self._world.seed}/{name}")
         facts = _facts(entity, rng)
@@ -37,7 +39,7 @@ class Pages:
         return " ".join(said)
 
     def mentioned(self, name: str) -> list[str]:
-        """The entities the page of `name` names, each once, its relations first."""
+        """Return the entities that the page of `name` names, each once, relations first."""
         links = self._world.entities[name].links.values()
         return list(dict.fromkeys([*links, *self._listed.get(name, [])]))
 
@@ -57,7 +59,7 @@ def _facts(entity: Entity, rng: random.Random) -> list[str]:
 
 
 def _lists(world: World) -> dict[str, list[str]]:
-    """Who stands on the page of each town, company and school: the first few, in their order."""
+    """Return who is listed on the page of each town, company and school."""
     found: dict[str, list[str]] = {}
     for entity in world.entities.values():
         for relation, target in entity.links.items():

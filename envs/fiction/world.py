@@ -1,7 +1,7 @@
-"""A fictional world: three realms that nothing connects, one for each split.
+"""A fictional world: three realms without any connection, a realm for each split.
 
-Whatever a policy learns by heart about the realm of training says nothing about the realm of test.
-All pages stand in one corpus, so that one search engine serves every split.
+Whatever a policy learns by heart about the training realm says nothing about the test realm. All
+pages are in one corpus, so that one search engine serves every split.
 """
 
 from __future__ import annotations
@@ -25,30 +25,32 @@ _MARRIED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Somebody or something with a page."""
+    """A person or thing that has a page."""
 
     name: str
     kind: Kind
     split: str
     links: Mapping[str, str]
-    """relation -> name of the entity it leads to."""
+    """Relation -> name of the entity that the relation leads to."""
     number: int | None
-    """Its birth year, population and so on; a region has none."""
+    """The entity's birth year, population and so on; a region has none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """All entities, by name. Each world is made once, so it is equal to itself alone."""
+    """All entities by name. A world is made once per seed and size, and is equal to itself
+    alone.
+    """
 
     seed: int
     entities: Mapping[str, Entity]
 
     def realm(self, split: str) -> list[Entity]:
-        """The entities of a split, in the order they were made."""
+        """Return the entities of a split, in the order of their creation."""
         return [one for one in self.entities.values() if one.split == split]
 
     def follow(self, name: str, relations: Iterable[Relation]) -> str | None:
-        """Where a chain of relations leads; None where one is missing."""
+        """Return where a chain of relations leads; None where a relation is missing."""
         at: str | None = name
         for relation in relations:
             at = None if at is None else self.entities[at].links.get(relation.name)
@@ -60,12 +62,12 @@ def build_world(seed: int = 0, people: int = 240) -> World:
     """Draw a world.
 
     Args:
-        seed: of everything in it.
-        people: how many there are, six in ten of them in the realm of training. Of towns,
-            companies, schools and books together there are about six for every ten people.
+        seed: seeds every draw.
+        people: how many people the world has, six in ten of them in the training realm. For every
+            ten people there are about six towns, companies, schools and books together.
 
     Raises:
-        ConfigError: too few people for every question to be possible, or too many.
+        ConfigError: too few people for every kind of question to be possible, or too many.
     """
     if not FEWEST_PEOPLE <= people <= MOST_PEOPLE:
         raise ConfigError(f"people must be from {FEWEST_PEOPLE} to {MOST_PEOPLE}, got {people}")
@@ -79,7 +81,7 @@ def build_world(seed: int = 0, people: int = 240) -> World:
 
 
 class _Realm:
-    """Draws the entities of one split and their relations."""
+    """Draws the entities of a split and the relations between them."""
 
     def __init__(self, rng: random.Random, names: Names, split: str, people: int) -> None:
         self._rng = rng
@@ -98,7 +100,7 @@ class _Realm:
         self._regions = {town: rng.choice(regions) for town in towns}
 
     def entities(self) -> list[Entity]:
-        """All of them, kind by kind."""
+        """Return all entities of the realm, kind by kind."""
         return [
             Entity(name, kind, self._split, self._links(name, kind), self._number(kind))
             for kind, names in self._members.items()
