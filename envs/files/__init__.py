@@ -1,4 +1,4 @@
-"""`ludus/files-v0`: put a tree of files in order, by shell commands in a sandbox."""
+"""`ludus/files-v0`: the policy puts a tree of files in order, by shell commands in a sandbox."""
 
 from .env import Files
 

@@ -1,6 +1,6 @@
-"""What is to be done with a tree: in words, as what it leads to, and as the commands of an expert.
+"""Chores on a tree of files: the instruction, the resulting tree, and an expert's command.
 
-Each chore is drawn for the tree as the chores before it leave it, and changes it.
+Each chore is drawn for the tree that the chores before have left, and changes that tree.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ SORTED = "in the order of LC_ALL=C sort"
 
 
 class Chore(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to do."""
+    """An instruction that changes a tree of files."""
 
     text: str
     command: str
-    """Bash that does it."""
+    """A bash command that does the chore."""
     result: Tree
-    """The tree afterwards."""
+    """The tree after the chore."""
     makes: str = ""
-    """A folder that must not be there yet; it stays when later chores empty it."""
+    """A folder that the chore creates. The folder must not exist before, and stays even when later
+    chores empty it.
+    """
 
 
 Draw = Callable[[random.Random, Tree], "Chore | None"]
-"""A chore that changes the tree, or None if there is none of that kind."""
+"""Draws a chore that changes the tree; None if the tree allows no chore of that kind."""
 
 
 def gather(rng: random.Random, tree: Tree) -> Chore | None:
-    """Files of one kind into a new folder."""
+    """Move the files with an ending into a new folder."""
     found = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
     if found is None or (folder := _new(rng, tree, ("archive", "shelf", "bin", "box"))) is None:
         return None
@@ -51,7 +53,7 @@ def gather(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def sweep(rng: random.Random, tree: Tree) -> Chore | None:
-    """Empty files away."""
+    """Delete the empty files."""
     paths = [path for path, content in tree.items() if not content]
     if not paths:
         return None
@@ -63,7 +65,7 @@ def sweep(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def rename(rng: random.Random, tree: Tree) -> Chore | None:
-    """Another beginning for some names."""
+    """Replace the beginning of some file names."""
     found = _choose(
         rng, {mark: [p for p in tree if name_of(p).startswith(f"{mark}_")] for mark in MARKS}, 2
     )
@@ -88,7 +90,7 @@ def rename(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def replace(rng: random.Random, tree: Tree) -> Chore | None:
-    """One word for another, in the files of one kind."""
+    """Replace a word by another in the files with an ending."""
     ending, old = rng.choice(ENDINGS), rng.choice(WORDS)
     new = rng.choice(("walnut", "copper", "velvet", "marble"))  # none of `WORDS`
     changed = {path: _replaced(tree[path], old, new) for path in _ending(tree, ending)}
@@ -102,7 +104,7 @@ def replace(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def find(rng: random.Random, tree: Tree) -> Chore | None:
-    """Paths of the files that hold a word, into a file."""
+    """Write the paths of the files that contain a word into a new file."""
     word, target = rng.choice(WORDS), _new_file(rng, tree, ("found", "matches", "hits"))
     paths = sorted(path for path, content in tree.items() if _has(content, word))
     if not paths or target is None:
@@ -120,7 +122,7 @@ def find(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def count(rng: random.Random, tree: Tree) -> Chore | None:
-    """Lines of the files of one kind, into a file."""
+    """Write the number of lines of the files with an ending into a new file."""
     found = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
     target = _new_file(rng, tree, ("total", "lines", "sum"))
     if found is None or target is None:
@@ -140,7 +142,7 @@ def count(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def join(rng: random.Random, tree: Tree) -> Chore | None:
-    """The files of a folder, one after the other, into a file."""
+    """Write the contents of the files of a folder, in the order of their names, into a new file."""
     folders = {path.rpartition("/")[0] for path in tree if "/" in path}
     inside = {folder: [p for p in tree if p.rpartition("/")[0] == folder] for folder in folders}
     found = _choose(rng, dict(sorted(inside.items())), 2)
@@ -162,7 +164,7 @@ def join(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def tidy(rng: random.Random, tree: Tree) -> Chore | None:
-    """The lines of one file sorted, each once."""
+    """Sort the lines of a file and keep each line once."""
     untidy = [path for path, content in tree.items() if content != _tidied(content)]
     if not untidy:
         return None
@@ -175,7 +177,7 @@ def tidy(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
-    """Files with a year in their names into folders of the years."""
+    """Move the files with a year in the name into a folder for each year."""
     dated = {path: year for path in tree if (year := _year(path)) is not None}
     if len(dated) < 2 or any(path.partition("/")[0] in map(str, YEARS) for path in tree):
         return None
@@ -196,7 +198,7 @@ def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def drop(rng: random.Random, tree: Tree) -> Chore | None:
-    """Files that hold a word away."""
+    """Delete the files that contain a word."""
     word = rng.choice(WORDS)
     paths = [path for path, content in tree.items() if _has(content, word)]
     if not paths or len(paths) > len(tree) // 2:
@@ -217,7 +219,7 @@ CHORES: dict[str, Draw] = {
 def _choose(
     rng: random.Random, groups: dict[str, list[str]], least: int
 ) -> tuple[str, list[str]] | None:
-    """A group with at least so many paths."""
+    """Choose a group with at least `least` paths; None if no group has so many."""
     usable = [(name, paths) for name, paths in groups.items() if len(paths) >= least]
     return rng.choice(usable) if usable else None
 

@@ -1,4 +1,4 @@
-"""`ludus/files-v0`: put a tree of files in order, by shell commands in a sandbox.
+"""`ludus/files-v0`: the policy puts a tree of files in order, by shell commands in a sandbox.
 
     user       1. Delete every empty file. 2. Move every .log file ... into a new folder archive
     assistant  shell(command="find . -type f")
@@ -6,7 +6,7 @@
     assistant  shell(command="find . -type f -empty -delete && mkdir archive && ...")
     assistant  done()                                             reward 1
 
-The tree that is left is compared with the one the chores lead to, file by file. Empty folders do
+The final tree is compared with the tree that the chores lead to, file by file. Empty folders do
 not count, nor do line feeds at the end of a file.
 """
 
@@ -32,31 +32,33 @@ from .trees import Tree, draw_tree, same
 
 MOST_DRAWS = 10_000
 TOOL_TIMEOUT_S = 180.0
-"""More than opening a session and the longest command take together."""
+"""A limit above the time to open a session plus the longest command. The limits that matter are
+inside the tool, where it is known whose fault a delay is.
+"""
 MOST_COMMAND_S = 60.0
 NO_CALL = "Use the shell; call done when the files are as they should be."
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree, and what is to be done with it."""
+    """A tree of files, and the chores to do on the tree, in order."""
 
     tree: Tree
     chores: list[Chore]
 
     @property
     def text(self) -> str:
-        """What the policy is told."""
+        """The numbered chores, as the policy reads them."""
         lines = [f"{number}. {one.text}" for number, one in enumerate(self.chores, 1)]
         return "\n".join(lines)
 
     @property
     def result(self) -> Tree:
-        """The tree as it should be in the end."""
+        """The tree after all chores."""
         return self.chores[-1].result
 
 
 class Jobs(GeneratedTasks):
-    """One job per seed; difficulty is the number of its chores."""
+    """A task set with a job per seed; the difficulty is the number of chores."""
 
     def __init__(
         self, split: str, chores: tuple[int, int], files: tuple[int, int], kinds: Sequence[str]
@@ -65,12 +67,12 @@ class Jobs(GeneratedTasks):
         self.chores, self.files, self.kinds = chores, files, tuple(kinds)
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         return msgspec.structs.replace(task, difficulty=float(len(self.job(task).chores)))
 
     def job(self, task: Task) -> Job:
-        """The job of a task: the first drawn that falls into its split."""
+        """Return the first job drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"files/{task.seed}")
         for _ in range(MOST_DRAWS):
             drawn = self._draw(rng)
@@ -96,28 +98,28 @@ class Jobs(GeneratedTasks):
 
 
 class Files(TextEnv):
-    """Put a tree of files in order by shell commands in a sandbox.
+    """An environment in which shell commands put a tree of files in order.
 
     Args:
-        min_chores: fewest things to do, one after the other.
-        max_chores: most.
-        min_files: fewest files to begin with.
-        max_files: most.
-        kinds: of chores: gather, sweep, rename, replace, find, count, join, tidy, file_by_year,
-            drop. Empty is all.
+        min_chores: the fewest chores, which are done one after the other.
+        max_chores: the most chores.
+        min_files: the fewest files at the start.
+        max_files: the most files at the start.
+        kinds: the kinds of chores to draw from: gather, sweep, rename, replace, find, count, join,
+            tidy, file_by_year, drop. Empty means all.
         turns: the most turns.
-        command_timeout_s: of one command.
-        most_letters: of its output that are shown.
+        command_timeout_s: the time limit of a single command, in seconds.
+        most_letters: how many characters of a command's output are shown, about.
 
     Raises:
-        ConfigError: a setting cannot be.
+        ConfigError: a setting is out of range.
     """
 
     system_prompt = (
         "Put the files in order with the shell, which is in their top folder. Do the chores in "
         "their order, leave everything else as it is, then call done."
     )
-    deterministic = False  # a command may ask for the time
+    deterministic = False  # a command may read the clock
 
     def __init__(
         self,
@@ -157,13 +159,13 @@ class Files(TextEnv):
             one.timeout_s = TOOL_TIMEOUT_S
 
     def tasks(self, split: str) -> Jobs:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no job is in two splits."""
         return Jobs(split, *self._jobs)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Tell what is to be done; the sandbox is opened by the first call."""
+        """Show the chores; the first call of a tool opens the sandbox session."""
         await self.close()
         self.job, self._done = self.tasks(self.task.split).job(self.task), 0
         self.shell_ = Shell(
@@ -192,26 +194,28 @@ class Files(TextEnv):
         return self.shell_
 
     def _verdict(self, tree: Tree | None) -> Verdict:
-        """Right or wrong; what is wrong is not told, since it would show what is expected."""
+        """Judge the final tree. The verdict does not say what is wrong: that would show what is
+        expected.
+        """
         right = tree is not None and same(tree, self.job.result)
         return Verdict.of(float(right), "The files are right." if right else "They are not right.")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """A turn without a call changes nothing."""
+        """Answer a turn without a call, which changes nothing."""
         return NO_CALL, 0.0, False, False, {}
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the sandbox session."""
         shell, self.shell_ = self.shell_, None
         if shell is not None:
             await shell.close()
 
     def gold(self) -> dict[str, str]:
-        """The files as they should be in the end."""
+        """Return the files as the chores should leave them."""
         return self.job.result
 
     def demonstrate(self) -> Message:
-        """A command for each chore, then done."""
+        """Run the command of the next chore, and call `done` after the last."""
         self._done += 1
         if self._done <= len(self.job.chores):
             command = self.job.chores[self._done - 1].command

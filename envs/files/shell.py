@@ -1,7 +1,7 @@
 """A shell in a sandbox session, with a tree of files that can be read back.
 
-The guest's half runs in the session's own interpreter, which commands cannot reach by name; what
-they make of the files is what counts, and what is expected of them never enters the sandbox.
+The guest's half runs in the session's own interpreter, where commands cannot reach it by name. Only
+the resulting files are judged, and the expected files never enter the sandbox.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .trees import Tree
 
 TOP = "top"
 MOST_FILES, MOST_BYTES = 2_000, 512 * 1024
-"""Of a tree that is read back; a larger one is not what was asked for."""
+"""Limits of a tree that is read back, in files and bytes; no chore leads to a larger tree."""
 
 _GUEST = f"""
 import base64 as _b64, json as _json, os as _os, signal as _signal, subprocess as _sp
@@ -80,12 +80,12 @@ class _Listed(msgspec.Struct):
 
 
 class Shell:
-    """Runs commands in the top folder of a tree.
+    """Runs commands in the top folder of a tree of files.
 
     Args:
-        tree: as it is to begin with, in each new session.
-        timeout_s: of one command.
-        most_letters: of its output that are shown.
+        tree: the files at the start of each new session.
+        timeout_s: the time limit of a single command, in seconds.
+        most_letters: how many characters of a command's output are shown, about.
     """
 
     def __init__(self, tree: Tree, *, timeout_s: float, most_letters: int) -> None:
@@ -95,11 +95,11 @@ class Shell:
         self._most_letters = most_letters
 
     async def run(self, command: str) -> str:
-        """What a command writes, and how it ended if not well.
+        """Run a command; return its output, and how the command ended if not normally.
 
         Raises:
-            ToolError: the session ended by what ran in it; the next command finds the tree as it
-                was in the beginning.
+            ToolError: the command ended the session; the next command finds the tree as it was at
+                the start.
             RewardUnavailable: there is no sandbox, or it broke.
         """
         data = base64.b64encode(command.encode("utf-8", "replace")).decode()
@@ -115,10 +115,11 @@ class Shell:
         return "\n".join(part for part in shown if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
-        """All files; None if they are too many, or not only files of text.
+        """Return all files; None if there are too many, or if some are not UTF-8 text.
 
         Raises:
-            ToolError, RewardUnavailable: as `run`.
+            ToolError: an earlier command ended the session.
+            RewardUnavailable: there is no sandbox, or it broke.
         """
         made = await self._asked(f"_ludus_tree({MOST_FILES}, {MOST_BYTES})", _Listed)
         if made.over or None in made.files.values():
@@ -132,7 +133,7 @@ class Shell:
             return None
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         await self._bench.close()
 
     async def _asked(self, code: str, kind: Any) -> Any:

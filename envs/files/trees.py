@@ -1,4 +1,4 @@
-"""Trees of small files that are drawn: folders, names and contents."""
+"""Draws trees of small files: folders, names and contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY_RATE, MARKED_RATE, DATED_RATE = 0.12, 0.25, 0.25
 
 
 def draw_tree(rng: random.Random, files: int) -> Tree:
-    """`files` files in some folders; no two have the same name."""
+    """Draw a tree of `files` files in some folders; no two files have the same name."""
     folders = _draw_folders(rng, files)
     names: dict[str, None] = {}
     while len(names) < files:
@@ -61,12 +61,12 @@ def _draw_content(rng: random.Random, name: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return path.rpartition("/")[2]
 
 
 def same(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
-    """Whether two trees have the same files, but for line feeds at their ends."""
+    """Return whether two trees have the same files, ignoring line feeds at the end of a file."""
     return left.keys() == right.keys() and all(
         content.rstrip("\n") == right[path].rstrip("\n") for path, content in left.items()
     )

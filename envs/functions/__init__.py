@@ -1,4 +1,4 @@
-"""`ludus/functions-v0`: small algorithms, carried out call by call on hidden data."""
+"""`ludus/functions-v0`: the policy carries out small algorithms, call by call, on hidden data."""
 
 from .env import Functions
 

@@ -1,4 +1,4 @@
-"""`ludus/functions-v0`: small algorithms, carried out call by call on hidden data.
+"""`ludus/functions-v0`: the policy carries out small algorithms, call by call, on hidden data.
 
     user       A hidden list of whole numbers. Find two different positions whose items add up to 61
     assistant  length()
@@ -38,14 +38,14 @@ GAMES: dict[str, type[Game]] = {
     for game in (LargestRun, Pair, Rising, Islands, Roads, Loop, Merge, Sort, Shorten)
 }
 MOST_DRAWS, MOST_SIZES = 100, 200
-"""Draws of one kind and size until a problem falls into the task's split and takes as many calls as
-it may, and how often another kind and size are tried.
+"""How many problems of a kind and size are drawn until the split and the number of calls fit, and
+how many kinds and sizes are tried.
 """
 NO_CALL = "Call a tool; done gives the answer."
 
 
 class Problems(GeneratedTasks):
-    """One problem per seed; difficulty is the number of calls of its expert."""
+    """A task set with a problem per seed; the difficulty is the number of calls of its expert."""
 
     def __init__(self, split: str, games: Sequence[str], calls: tuple[int, int]) -> None:
         super().__init__(split)
@@ -53,15 +53,15 @@ class Problems(GeneratedTasks):
         self.calls = calls
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         return msgspec.structs.replace(task, difficulty=float(calls_of(self.game(task))))
 
     def game(self, task: Task) -> Game:
-        """The problem of `task`, untouched.
+        """Return a fresh instance of the problem of `task`.
 
         Raises:
-            ConfigError: no problem of its split takes as many calls as asked for.
+            ConfigError: no problem of the task's split takes as many calls as asked for.
         """
         rng, (low, high) = random.Random(f"functions/{task.seed}"), self.calls
         for _ in range(MOST_SIZES):
@@ -77,23 +77,23 @@ class Problems(GeneratedTasks):
 
 
 def calls_of(game: Game) -> int:
-    """How many calls the expert makes, the answer included."""
+    """Return how many calls the expert makes, the answer included."""
     return sum(1 for _ in game.expert())
 
 
 class Functions(TextEnv):
-    """Carry out a small algorithm by calling its primitive steps on data you cannot see.
+    """An environment for small algorithms, whose data can be reached through primitive steps alone.
 
     Args:
-        min_calls: fewest calls an expert needs.
-        max_calls: most; up to 200.
-        games: which problems: largest_run, pair, rising, islands, roads, loop, merge, sort,
-            shorten. Empty is all.
-        slack: turns allowed, as a multiple of the expert's calls.
-        calls_per_turn: calls of one turn that are run.
+        min_calls: the fewest calls an expert needs.
+        max_calls: the most calls an expert needs; up to 200.
+        games: the problems to draw from: largest_run, pair, rising, islands, roads, loop, merge,
+            sort, shorten. Empty means all.
+        slack: the most turns, as a multiple of the expert's calls.
+        calls_per_turn: how many calls of a turn are run; the others are refused.
 
     Raises:
-        ConfigError: a setting cannot be, or a split would have no such problem.
+        ConfigError: a setting is out of range, or a split would have no such problem.
     """
 
     system_prompt = (
@@ -131,13 +131,13 @@ class Functions(TextEnv):
             self.tasks(split).at(0)
 
     def tasks(self, split: str) -> Problems:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no problem is in two splits."""
         return Problems(split, self.games, self.calls)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the problem; its tools are those of this episode."""
+        """Show the problem; the tools of the episode are those of the problem."""
         self.game = self.tasks(self.task.split).game(self.task)
         self._expert = self.game.expert()
         briefing = Briefing(
@@ -149,18 +149,18 @@ class Functions(TextEnv):
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """Those of the episode's problem."""
+        """The tools of the episode's problem, by name."""
         return {} if self.game is None else self.game.tools
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """A turn without a call leads nowhere."""
+        """Answer a turn without a call, which changes nothing."""
         return NO_CALL, 0.0, False, False, {}
 
     def gold(self) -> object | None:
-        """A right answer."""
+        """Return a right answer."""
         return None if self.game is None else self.game.answer()
 
     def demonstrate(self) -> Message | None:
-        """The next call of the algorithm, for a policy that has made those before it."""
+        """Return the expert's next call, for a policy that has made all calls before."""
         proposed = next(self._expert, None)
         return None if proposed is None else assistant("", [proposed])

@@ -1,4 +1,4 @@
-"""One problem: data the policy does not see, behind tools that show or move a little of it."""
+"""A problem on hidden data, which tools show or change a little at a time."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from ..tools import Tool, ToolResult, tools_of
 
 
 class Game(ABC):
-    """A kind of problem; its `@tool` methods are what the policy has, `done` among them."""
+    """A kind of problem; the policy has its `@tool` methods, `done` among them."""
 
     name: ClassVar[str]
     question: str
-    """What the policy is told."""
+    """The instruction, as the policy reads it."""
 
     @classmethod
     @abstractmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """A problem that takes about `calls` calls."""
+        """Draw a problem that takes about `calls` calls."""
 
     @abstractmethod
     def expert(self) -> Iterator[ToolCall]:
-        """The calls that solve it from here, of an algorithm that knows only what the tools say."""
+        """Yield the calls that solve the problem, using only what the tools have said."""
 
     @abstractmethod
     def answer(self) -> object:
-        """A right answer; there may be others."""
+        """Return a right answer; there may be others."""
 
     @abstractmethod
     def text(self) -> str:
-        """All of it, to tell problems apart."""
+        """Return the whole problem as text, to tell problems apart."""
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """By name."""
+        """The tools of the problem, by name."""
         return tools_of(self)
 
 
 def call(name: str, **arguments: Any) -> ToolCall:
-    """A call of the expert's."""
+    """Make a call of the expert's."""
     return ToolCall(name=name, arguments=arguments, id="call_0")
 
 
 def judged(right: bool) -> ToolResult:
-    """The end of an episode."""
+    """Return the tool result that ends an episode, with reward 1 if `right`, else 0."""
     return ToolResult(
         content="That is right." if right else "That is wrong.",
         reward=float(right),
@@ -58,10 +58,10 @@ def judged(right: bool) -> ToolResult:
 
 
 def in_range(index: int, size: int, what: str) -> int:
-    """`index`, if there is such a one.
+    """Return `index` if it is from 0 to `size` - 1.
 
     Raises:
-        ToolError: there is none.
+        ToolError: `index` is out of range; the text names `what` is numbered.
     """
     if not 0 <= index < size:
         raise ToolError(f"there is no {what} {index}; they are numbered from 0 to {size - 1}")

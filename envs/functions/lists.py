@@ -1,4 +1,4 @@
-"""Problems on a hidden list of numbers: `length()` and `item(index)`."""
+"""Problems on a hidden list of numbers, with the tools `length()` and `item(index)`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .game import Game, call, in_range, judged
 
 
 class HiddenList(Game):
-    """A list that is read item by item; every position has to be looked at."""
+    """A problem on a list that is read item by item; every position has to be read."""
 
     question = ""
 
@@ -37,23 +37,23 @@ class HiddenList(Game):
         return self.items[in_range(index, len(self.items), "item")]
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, to tell problems apart."""
         return f"{self.name} {self.question} {self.items}"
 
     @abstractmethod
     def solution(self) -> dict[str, Any]:
-        """The arguments of a right `done`."""
+        """Return the arguments of a right `done`."""
 
     def answer(self) -> object:
-        """A right answer."""
+        """Return the arguments of a right `done`, without their names."""
         return list(self.solution().values())
 
     def needed(self) -> int:
-        """How many items, from the first on, show the solution."""
+        """Return how many items, from the first on, must be read to know the solution."""
         return len(self.items)
 
     def expert(self) -> Iterator[ToolCall]:
-        """Read the list, then answer."""
+        """Read the list item by item, then answer."""
         yield call("length")
         for index in range(self.needed()):
             yield call("item", index=index)
@@ -61,7 +61,7 @@ class HiddenList(Game):
 
 
 class LargestRun(HiddenList):
-    """Maximum subarray."""
+    """The maximum subarray problem: find neighbouring items with the largest sum."""
 
     name = "largest_run"
     question = (
@@ -71,7 +71,7 @@ class LargestRun(HiddenList):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """Numbers from -30 to 30, one of them positive at least."""
+        """Draw numbers from -30 to 30, with at least a single positive number."""
         items = [rng.randint(-30, 30) for _ in range(max(3, calls - 2))]
         items[rng.randrange(len(items))] = rng.randint(5, 30)
         return cls(items)
@@ -88,7 +88,7 @@ class LargestRun(HiddenList):
         return judged(inside and sum(self.items[first : last + 1]) == self._best()[0])
 
     def solution(self) -> dict[str, Any]:
-        """By Kadane's algorithm."""
+        """Solve by Kadane's algorithm."""
         _, first, last = self._best()
         return {"first": first, "last": last}
 
@@ -105,7 +105,7 @@ class LargestRun(HiddenList):
 
 
 class Pair(HiddenList):
-    """Two-sum."""
+    """The two-sum problem: find two positions whose items add up to a target."""
 
     name = "pair"
 
@@ -119,7 +119,7 @@ class Pair(HiddenList):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """The pair is complete at the last position that needs to be read."""
+        """Draw a list in which the pair is complete at the last position that the expert reads."""
         size = max(3, calls - 2)
         items = rng.sample(range(1, 40 * size), size)
         first, last = rng.randrange(size - 1), size - 1
@@ -139,7 +139,7 @@ class Pair(HiddenList):
         return judged(told and self.items[first] + self.items[second] == self.target)
 
     def solution(self) -> dict[str, Any]:
-        """The pair that is complete first."""
+        """Return the pair that is complete first when reading from the left."""
         seen: dict[int, int] = {}
         for index, item in enumerate(self.items):
             if self.target - item in seen:
@@ -148,12 +148,12 @@ class Pair(HiddenList):
         raise AssertionError("a pair was drawn")
 
     def needed(self) -> int:
-        """Up to the second of the pair."""
+        """Return the number of items up to the second of the pair."""
         return int(self.solution()["second"]) + 1
 
 
 class Rising(HiddenList):
-    """Longest increasing subsequence."""
+    """The longest increasing subsequence problem."""
 
     name = "rising"
     question = (
@@ -163,7 +163,7 @@ class Rising(HiddenList):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """Numbers without any two alike."""
+        """Draw numbers without any two alike."""
         size = max(4, calls - 2)
         return cls(rng.sample(range(10 * size), size))
 
@@ -181,7 +181,7 @@ class Rising(HiddenList):
         return judged(ordered and rises and len(kept) == len(self._longest()))
 
     def solution(self) -> dict[str, Any]:
-        """By dynamic programming."""
+        """Solve by dynamic programming."""
         return {"positions": self._longest()}
 
     def _longest(self) -> list[int]:

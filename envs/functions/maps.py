@@ -1,4 +1,4 @@
-"""Problems on a hidden map: a grid of land and water, places joined by roads or one-way steps."""
+"""Problems on a hidden map: a grid of land and water, a network of roads, or a chain of steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAND, WATER = "land", "water"
 
 
 class Islands(Game):
-    """Connected components of a grid."""
+    """The connected components problem: count the islands of a grid and measure the largest."""
 
     name = "islands"
     question = (
@@ -32,7 +32,7 @@ class Islands(Game):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """A grid about as wide as high, with some land."""
+        """Draw a grid about as wide as high, with some land."""
         squares = max(4, calls - 2)
         height = max(2, round(squares**0.5) + rng.randint(-1, 1))
         width = max(2, round(squares / height))
@@ -66,7 +66,7 @@ class Islands(Game):
         return judged([islands, largest] == self.answer())
 
     def answer(self) -> list[int]:
-        """By flood filling."""
+        """Return the number of islands and the size of the largest, by flood filling."""
         left = {
             (row, column)
             for row, line in enumerate(self.rows)
@@ -88,12 +88,12 @@ class Islands(Game):
         yield call("done", islands=islands, largest=largest)
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, to tell problems apart."""
         return f"{self.name} {'/'.join(self.rows)}"
 
 
 def _flooded(left: set[tuple[int, int]]) -> int:
-    """Take one island out of `left`; its size."""
+    """Remove an island from `left` and return its size."""
     waiting, count = [left.pop()], 0
     while waiting:
         row, column = waiting.pop()
@@ -106,7 +106,7 @@ def _flooded(left: set[tuple[int, int]]) -> int:
 
 
 class Roads(Game):
-    """Shortest path."""
+    """The shortest path problem, on an undirected graph of named places."""
 
     name = "roads"
 
@@ -120,7 +120,9 @@ class Roads(Game):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """A tree with some more roads; the goal is the last place that is found."""
+        """Draw a tree with some more roads; the goal is the last place breadth-first search
+        finds.
+        """
         names = place_names(rng, max(4, round(calls * 1.15)))
         roads: dict[str, list[str]] = {name: [] for name in names}
         for index, name in enumerate(names[1:], 1):
@@ -155,7 +157,7 @@ class Roads(Game):
         return judged(ends and joined and len(way) == len(self.answer()))
 
     def answer(self) -> list[str]:
-        """By breadth-first search."""
+        """Return a shortest path, by breadth-first search."""
         before = _found_from(self.roads, self.start)
         way = [self.goal]
         while way[0] != self.start:
@@ -163,7 +165,7 @@ class Roads(Game):
         return way
 
     def expert(self) -> Iterator[ToolCall]:
-        """Ask place by place, in the order in which they are found, until the goal is."""
+        """Ask for the roads of each place, in breadth-first order, until the goal is found."""
         found = {self.start}
         for place in _found_from(self.roads, self.start):
             yield call("roads_from", place=place)
@@ -173,7 +175,7 @@ class Roads(Game):
         yield call("done", way=self.answer())
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, to tell problems apart."""
         return f"{self.name} {self.roads} {self.start} {self.goal}"
 
 
@@ -184,9 +186,7 @@ def _join(roads: dict[str, list[str]], one: str, other: str) -> None:
 
 
 def _found_from(roads: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
-    """The places in the order in which breadth-first search finds them, each with the one it was
-    found from.
-    """
+    """Return the places in breadth-first order, each with the place from which it was found."""
     before, waiting = {start: start}, deque([start])
     while waiting:
         place = waiting.popleft()
@@ -198,7 +198,7 @@ def _found_from(roads: Mapping[str, Sequence[str]], start: str) -> dict[str, str
 
 
 class Loop(Game):
-    """Where a chain of steps begins to repeat itself."""
+    """The cycle detection problem: find where a chain of steps begins to repeat."""
 
     name = "loop"
     question = (
@@ -213,7 +213,7 @@ class Loop(Game):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """A chain whose last place leads back into it."""
+        """Draw a chain whose last place leads back into the chain."""
         names = place_names(rng, max(3, calls - 2))
         return cls(names, rng.randrange(len(names)))
 
@@ -245,11 +245,11 @@ class Loop(Game):
         return judged([first, places] == self.answer())
 
     def answer(self) -> list[object]:
-        """Entry and length of the circle."""
+        """Return the first place and the length of the circle."""
         return [self.places[self.back_to], len(self.places) - self.back_to]
 
     def expert(self) -> Iterator[ToolCall]:
-        """Go on until a place comes again."""
+        """Follow the steps until a place comes up again."""
         yield call("start")
         for place in self.places:
             yield call("step_from", place=place)
@@ -257,12 +257,12 @@ class Loop(Game):
         yield call("done", first=first, places=places)
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, to tell problems apart."""
         return f"{self.name} {self.places} {self.back_to}"
 
 
 def place_names(rng: random.Random, count: int) -> list[str]:
-    """Different names of two syllables and a letter."""
+    """Draw `count` different names of two syllables and a letter."""
     names: dict[str, None] = {}
     while len(names) < count:
         syllables = "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(2))

@@ -18,7 +18,7 @@ Side = Literal["left", "right"]
 
 
 class Merge(Game):
-    """Merge two sorted piles."""
+    """The merge problem: take the cards of two sorted piles in sorted order."""
 
     name = "merge"
     question = (
@@ -33,7 +33,7 @@ class Merge(Game):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """Each card costs a look and a move."""
+        """Draw two sorted piles; each card costs a look and a move."""
         size = max(3, calls // 2)
         cards = rng.sample(range(10 * size), size)
         cut = rng.randint(1, size - 1)
@@ -68,11 +68,11 @@ class Merge(Game):
         return judged(all_taken and self.taken == sorted(self.taken))
 
     def answer(self) -> list[int]:
-        """The cards in order."""
+        """Return the cards in order."""
         return sorted([*self.taken, *self.left, *self.right])
 
     def expert(self) -> Iterator[ToolCall]:
-        """Look, take the smaller, look again; an empty pile needs no more looks."""
+        """Look at the tops and take the smaller card; an empty pile ends the looking."""
         left, right = list(self.left), list(self.right)
         while left or right:
             if left and right:
@@ -83,12 +83,12 @@ class Merge(Game):
         yield call("done")
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, as it was drawn."""
         return self._drawn
 
 
 class Sort(Game):
-    """Sort by comparing and swapping."""
+    """The sorting problem, by comparing and swapping."""
 
     name = "sort"
     question = (
@@ -102,7 +102,7 @@ class Sort(Game):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """Insertion sort makes about n^2 / 2 comparisons and swaps; never sorted to begin with."""
+        """Draw an unsorted row; insertion sort makes about n^2 / 2 comparisons and swaps."""
         size = max(3, round((2 * calls) ** 0.5))
         items = rng.sample(range(10 * size), size)
         if items == sorted(items):
@@ -147,11 +147,11 @@ class Sort(Game):
         return self.items[in_range(position, len(self.items), "position")]
 
     def answer(self) -> list[int]:
-        """The row sorted."""
+        """Return the sorted row."""
         return sorted(self.items)
 
     def expert(self) -> Iterator[ToolCall]:
-        """Insertion sort."""
+        """Compare and swap as insertion sort does."""
         items = list(self.items)
         yield call("length")
         for end in range(1, len(items)):
@@ -164,12 +164,12 @@ class Sort(Game):
         yield call("done")
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, as it was drawn."""
         return self._drawn
 
 
 class Shorten(Game):
-    """Run-length coding."""
+    """The run-length encoding problem."""
 
     name = "shorten"
     question = (
@@ -183,7 +183,7 @@ class Shorten(Game):
 
     @classmethod
     def draw(cls, rng: random.Random, calls: int) -> Self:
-        """Runs of one to five letters."""
+        """Draw a word with runs of up to five equal letters."""
         word = ""
         while len(word) < max(4, round(calls * 0.7)):
             letters = "abcdefgh".replace(word[-1:], "") if word else "abcdefgh"
@@ -222,12 +222,12 @@ class Shorten(Game):
         return judged(self.written == self.answer())
 
     def answer(self) -> str:
-        """The word shortened."""
+        """Return the run-length encoding of the word."""
         runs = ((letter, len(list(run))) for letter, run in itertools.groupby(self.word))
         return "".join(f"{letter}{count}" for letter, count in runs)
 
     def expert(self) -> Iterator[ToolCall]:
-        """Read letter by letter, write each run when the next begins."""
+        """Read letter by letter, and write each run when the next begins."""
         yield call("length")
         for letter, run in itertools.groupby(enumerate(self.word), key=lambda one: one[1]):
             places = [index for index, _ in run]
@@ -237,5 +237,5 @@ class Shorten(Game):
         yield call("done")
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole problem as text, to tell problems apart."""
         return f"{self.name} {self.word}"

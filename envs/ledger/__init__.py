@@ -1,4 +1,4 @@
-"""LedgerRelay: what was written long ago is asked for, and only a summary can carry it there."""
+"""LedgerRelay: the policy is asked for what was written long ago, which only a summary can keep."""
 
 from .demonstrator import Demonstrator
 from .drawing import Tier, draw_ledger

@@ -1,6 +1,6 @@
-"""How a ledger is told: a write a turn, or item by item to whoever asks for it.
+"""The two ways to tell a ledger: a write per turn, or item by item when asked.
 
-Fetching, of one write:
+Fetching, for a single write:
 
     user       #3            there is an item 3
     assistant  g3
@@ -8,8 +8,8 @@ Fetching, of one write:
     assistant  n             the next, please
 
 What was shown can be asked for again until the next line comes: `g3` shows item 3 once more, and
-`n` a line that has not been acted on (an announcement, the question). That is what makes up for an
-observation that the context manager dropped. It also is a free choice, and a policy that repeats a
+`n` a line that has not been acted on (an announcement, the question). That makes up for an
+observation that the context manager dropped. But it is also a free choice: a policy that repeats a
 step, or does not, writes itself a note that later windows show. So no bound is claimed for
 fetching, unless there is nothing to choose: with `requeries` = 0 the only action that does not end
 the episode is `n` after `go` and after an item, and `g` with the number shown after an
@@ -30,7 +30,7 @@ FETCH = "g"
 
 
 class Reply(NamedTuple):
-    """What comes after an action."""
+    """What the environment answers to an action."""
 
     observation: str
     reward: float
@@ -41,10 +41,12 @@ OVER = Reply("", 0.0, over=True)
 
 
 class Course(Protocol):
-    """One telling of a ledger."""
+    """A way of telling a ledger, with the state of the telling."""
 
     turn: int
-    """Of the write that is being told; -1 before the first, at the question the number of writes.
+    """The turn of the write that is being told.
+
+    Before the first write the turn is -1, at the question it is the number of writes.
     """
 
     @property
@@ -57,17 +59,25 @@ class Course(Protocol):
         ...
 
     def expected(self, *, lost: bool) -> str:
-        """The right action before the question is answered, the newest observation seen or lost."""
+        """Return the right action before the question is answered.
+
+        Args:
+            lost: whether the context manager dropped the newest observation unseen.
+        """
         ...
 
     def pending(self, *, newest: bool) -> str:
-        """What else a summary has to keep, when it shows the newest observation or does not."""
+        """Return what a summary has to keep besides the registers.
+
+        Args:
+            newest: whether the window being summed up shows the newest observation.
+        """
         ...
 
 
 @dataclass
 class Told:
-    """A write a turn; before the question the one legal action is `n`."""
+    """A telling with a write per turn; before the question the only legal action is `n`."""
 
     ledger: Ledger
     turn: int = -1
@@ -78,7 +88,7 @@ class Told:
         return 0 <= self.turn < len(self.ledger.writes)
 
     def act(self, action: str) -> Reply:
-        """The next write, or the question; its answer is scored and ends the episode."""
+        """Show the next write or the question, or score the answer, which ends the episode."""
         if _asking(self):
             return _scored(self.ledger, action)
         if action != PASS:
@@ -87,21 +97,22 @@ class Told:
         return Reply(_line(self), 0.0, over=False)
 
     def expected(self, *, lost: bool) -> str:
-        """`n`: nothing is told twice."""
+        """Return `n`: in this telling, nothing is shown twice."""
         return PASS
 
     def pending(self, *, newest: bool) -> str:
-        """The question, if it has been seen."""
+        """Return the question, if the window shows it."""
         return f"?{self.ledger.asked}" if newest and _asking(self) else ""
 
 
 @dataclass
 class Fetched:
-    """An announcement and, when it is asked for, an item.
+    """A telling that announces an item, and shows the item when asked for it.
 
     Args:
-        numbers: of the items, a digit each.
-        requeries: repeated steps that are left; one more ends the episode.
+        ledger: the ledger to tell.
+        numbers: the number of each item, a digit.
+        requeries: how many repeated steps are left; a further repetition ends the episode.
     """
 
     ledger: Ledger
@@ -117,7 +128,7 @@ class Fetched:
         return self.done and 0 <= self.turn < len(self.ledger.writes)
 
     def act(self, action: str) -> Reply:
-        """The item asked for, the next announcement or the question, or the last line again."""
+        """Show the item asked for, the next announcement, the question, or the last line again."""
         if action == PASS:
             return self._passed()
         if _asking(self):
@@ -128,13 +139,13 @@ class Fetched:
         return self._reply(again=again)
 
     def expected(self, *, lost: bool) -> str:
-        """Fetch what was announced, go on after it; what was lost is asked for again."""
+        """Fetch the announced item, then go on; ask again for a lost line."""
         if lost and self.requeries:
             return self._fetch if self.shows_write else PASS
         return PASS if self.done else self._fetch
 
     def pending(self, *, newest: bool) -> str:
-        """The question, if seen, or the number of an item that is announced and not known."""
+        """Return the question, if seen, or the number of an announced item not seen so far."""
         if _asking(self):
             return f"?{self.ledger.asked}" if newest else ""
         unknown = not self.done if newest else self.shows_write and self.requeries > 0

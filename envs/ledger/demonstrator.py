@@ -1,4 +1,4 @@
-"""What a demonstrator knows of a ledger, and how well its summaries keep it."""
+"""What a demonstrator knows of a ledger, and how faithfully its summaries keep that knowledge."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from .entries import DIGITS, digit_of, write
 
 
 class Demonstrator(StrEnum):
-    """How `demonstrate_summary` writes; the actions are always right for what it wrote."""
+    """How `demonstrate_summary` writes; the actions are always right for what the summary says."""
 
     CLEAN = "clean"
-    """Every register with what it holds."""
+    """Writes every register with the value it holds."""
     NOISY = "noisy"
-    """Demo A: each digit is right with probability 0.6, else random."""
+    """Demo A: writes each digit right with probability 0.6, else a random digit."""
     RECENCY = "recency"
-    """Demo B: right with probability 0.35, else mostly the digit of the register written last: the
-    most likely summary is a wrong one.
+    """Demo B: each digit is right with probability 0.35, else mostly the digit written last.
+
+    The most likely summary is therefore a wrong one.
     """
     WORDY = "wordy"
-    """As `recency`, and every other summary says everything twice: whoever has few summaries runs
-    out of them.
+    """As `recency`, but half of the summaries say everything twice.
+
+    A policy that may write few summaries then runs out of them.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """How often a summary errs and repeats itself."""
+    """How often a summary errs and how often it repeats itself."""
 
     right: float = 1.0
     recent: float = 0.0
-    """Of the wrong digits, the share that are the digit of the register written last."""
+    """Among wrong digits, the share that are the digit of the register written last."""
     twice: float = 0.0
-    """Of the summaries, the share that say everything twice."""
+    """The share of summaries that say everything twice."""
 
 
 HABITS = {
@@ -46,7 +48,7 @@ HABITS = {
 
 
 class Memory:
-    """The registers as far as they are known; it errs in digits, not in names."""
+    """The demonstrator's knowledge of the registers; summaries err in digits, not in names."""
 
     def __init__(self, demo: Demonstrator) -> None:
         self.habit = HABITS[demo]
@@ -54,15 +56,15 @@ class Memory:
         """Register to digit or register, that written last at the end."""
 
     def learn(self, name: str, value: str) -> None:
-        """Take in one write."""
+        """Record a write."""
         write(self.known, name, value)
 
     def answer(self, asked: str) -> str:
-        """The digit asked for, by what is known."""
+        """Return the digit asked for, by what is known."""
         return digit_of(self.known, asked)
 
     def sum_up(self, rng: random.Random) -> str:
-        """Write all registers down, such as `a7b4c1`; from here on that is what is known."""
+        """Write all registers down, such as `a7b4c1`; from then on, only the summary is known."""
         digits = [value for value in self.known.values() if value in DIGITS]
         recent = digits[-1] if digits else "0"
         self.known = {

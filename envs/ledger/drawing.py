@@ -1,4 +1,4 @@
-"""Random ledgers, tier by tier, each such that truncating the context provably fails.
+"""Draws random ledgers, tier by tier, each such that truncating the context provably fails.
 
 **Lemma.** Draw everything about a ledger but one digit u, and call it rest; let u be uniform and
 independent of rest. If the answer is a one-to-one function of u for every rest, and u stands only
@@ -26,20 +26,20 @@ from .entries import DIGITS, Ledger, chain_from, write
 
 
 class Tier(StrEnum):
-    """What has to be carried to the question, and how it is come by."""
+    """What has to be carried to the question, and how the writes are shown."""
 
     COPY = "copy"
-    """Writes set registers to digits: keep the last one of each."""
+    """Writes set registers to digits: the last write of each register has to be kept."""
     SUM = "sum"
     """Writes add to registers modulo 10: the state is computed, not copied."""
     POINTER = "pointer"
     """Registers hold digits or names of registers: the question is followed to its digit."""
     FETCH = "fetch"
-    """Writes, as in copy, are shown to whoever asks for them by number."""
+    """Writes are as in `copy`, but each is shown only when asked for by number."""
 
 
 def earliest_last_write(tier: Tier, registers: int) -> int:
-    """The first turn that may be the last write of the register asked for."""
+    """Return the first turn that may hold the last write of the register asked for."""
     return registers if tier in (Tier.SUM, Tier.POINTER) else 0
 
 
@@ -50,7 +50,7 @@ def draw_ledger(
 
     The first `registers` turns write a digit to each register once, in random order. The last write
     of the register asked for is uniform over turns 0 .. turns - gap (in `sum` and `pointer`, over
-    those after the first `registers`); the other writes are uniform over the registers that may
+    turns after the first `registers`); the other writes are uniform over the registers that may
     still be written. Digits are independent and uniform.
     """
     if tier is Tier.POINTER:
@@ -94,9 +94,9 @@ def _draw_pointers(rng: random.Random, registers: int, turns: int, gap: int) -> 
 
 
 def _questions(state: dict[str, str]) -> list[tuple[str, str]]:
-    """(register, target) whose chain ends, and leaves a register that is not on it.
+    """Return each (register, target) whose chain ends and leaves out another register.
 
-    With three registers there is one: some register holds a digit, and another can name it.
+    With three registers such a pair exists: some register holds a digit, and another can name it.
     """
     chains = {target: chain_from(state, target) for target in sorted(state)}
     return [
@@ -108,6 +108,6 @@ def _questions(state: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _value(rng: random.Random, state: dict[str, str], name: str) -> str:
-    """A digit, or as likely a register whose chain does not come back to `name`."""
+    """Draw a digit, or as likely a register whose chain does not come back to `name`."""
     targets = [target for target in sorted(state) if name not in chain_from(state, target)]
     return rng.choice(targets) if targets and rng.random() < 0.5 else rng.choice(DIGITS)

@@ -1,4 +1,4 @@
-"""Ledgers: what is written to registers, a turn at a time, and a question about the last state."""
+"""Ledgers: a sequence of writes to registers, and a question about the final state."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ DIGITS = string.digits
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A sequence of writes and the register that is asked for after them."""
+    """A sequence of writes, and the register that is asked for at the end."""
 
     writes: tuple[tuple[str, str], ...]
-    """(register, value), one a turn. A value is a digit (`5`), what is added modulo 10 (`+5`), or
-    the name of a register (`b`).
+    """(register, value), for each turn. A value is a digit (`5`), a digit to add modulo 10 (`+5`),
+    or the name of a register (`b`).
     """
     asked: str
     """The register of the question, which comes at turn `len(writes)`."""
     last_write: int
-    """The turn of the last write to it."""
+    """The turn of the last write to the register of the question."""
 
     @property
     def answer(self) -> str:
-        """The digit of the register that is asked for, or at the end of the chain from it."""
+        """The digit of the register asked for, or of the register at the end of its chain."""
         return digit_of(self.state, self.asked)
 
     @property
@@ -35,12 +35,12 @@ class Ledger:
 
     @property
     def state(self) -> dict[str, str]:
-        """What every register holds at the question."""
+        """What every register holds when the question is asked."""
         return state_after(self.writes)
 
 
 def state_after(writes: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What the registers hold after `writes`, that last written last.
+    """Return what the registers hold after `writes`; the register written last is at the end.
 
     >>> state_after([("a", "7"), ("b", "a"), ("a", "+5")])
     {'b': 'a', 'a': '2'}
@@ -52,13 +52,13 @@ def state_after(writes: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def write(state: dict[str, str], name: str, value: str) -> None:
-    """Change one register, which becomes the last in the order of the dict."""
+    """Change a register, which becomes the last in the order of the dict."""
     held = state.pop(name, "0")
     state[name] = str((int(held) + int(value[1:])) % 10) if value.startswith("+") else value
 
 
 def chain_from(state: Mapping[str, str], name: str) -> list[str]:
-    """The registers from `name` along the names they hold; the last one holds none.
+    """Return the chain of registers from `name` on; each holds the name of the next.
 
     >>> chain_from({"a": "c", "b": "5", "c": "b"}, "a")
     ['a', 'c', 'b']
@@ -70,6 +70,6 @@ def chain_from(state: Mapping[str, str], name: str) -> list[str]:
 
 
 def digit_of(state: Mapping[str, str], name: str) -> str:
-    """The digit at the end of the chain from `name`; `0` where nothing is known of it."""
+    """Return the digit at the end of the chain from `name`; `0` where nothing is known."""
     held = state.get(chain_from(state, name)[-1], "0")
     return held if held in DIGITS else "0"

@@ -59,7 +59,7 @@ from .entries import DIGITS, Ledger
 OPENING = "go"
 
 WRITES_AT_ONCE = 512
-"""Most writes drawn by a reset that is quick enough for an event loop."""
+"""The most writes that a reset may draw and still be quick enough for an event loop."""
 
 PROMPTS = {
     Tier.COPY: "Each line sets a register to a digit: say n. When asked ?r, say its digit.",
@@ -73,7 +73,7 @@ PROMPTS = {
 
 
 class LedgerTasks(GeneratedTasks):
-    """One ledger per seed; difficulty is its number of turns."""
+    """A task set with a ledger per seed; the difficulty is the number of turns."""
 
     def __init__(self, split: str, turns: int, doublings: int, spread: int) -> None:
         super().__init__(split)
@@ -82,29 +82,30 @@ class LedgerTasks(GeneratedTasks):
         self.spread = spread
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         turns = float(self.turns_of(task))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=turns)
 
     def turns_of(self, task: Task) -> int:
-        """How many writes the ledger of `task` has."""
+        """Return how many writes the ledger of `task` has."""
         rng = random.Random(f"turns/{task.seed}")
         turns = self.turns << rng.randint(0, self.doublings)
         return turns + rng.randint(0, self.spread) if self.spread else turns
 
 
 class LedgerRelay(TextEnv):
-    """Remember what was written to registers until one of them is asked for.
+    """An environment that writes to registers, and asks for the content of a register at the end.
 
     Args:
-        tier: copy, sum, pointer or fetch.
-        registers: R, from 2 to 26; at least 3 in pointer.
-        turns: T, writes before the question.
+        tier: copy, sum, pointer or fetch; see `Tier`.
+        registers: R, the number of registers, from 2 to 26; at least 3 in pointer.
+        turns: T, the number of writes before the question.
         doublings: T is drawn from turns, 2 turns, 4 turns ... up to this many doublings.
-        spread: up to so many turns more, drawn uniformly. With all episodes of one length, the
-            question may always stand at one place of the window, and a policy learns that place.
-        gap: fewest turns from the write that decides the answer to the question; no window that
+        spread: up to so many more turns, drawn uniformly. If all episodes had the same length, the
+            question could always be at the same place of the window, and a policy would learn the
+            place.
+        gap: the fewest turns from the write that decides the answer to the question; no window that
             shows at most `hidden_from` observations can hold the answer.
         requeries: in fetch, how often an episode may have a line shown again. 0 is for context
             managers that drop nothing unseen (`last_pair = "carry"`), and the demonstrator then
@@ -153,29 +154,31 @@ class LedgerRelay(TextEnv):
 
     @property
     def bound(self) -> Fraction | None:
-        """Most that a policy can reach which sees the first prompt and at most the last
-        `hidden_from` observations; None where nothing is proved (fetch with `requeries`).
+        """The highest success rate of a policy that sees a truncated context; None where unproved.
+
+        The policy sees the first prompt and at most the last `hidden_from` observations. Nothing is
+        proved for fetch with `requeries`.
         """
         proved = self.tier is not Tier.FETCH or self.requeries == 0
         return Fraction(1, 10) if proved else None
 
     @property
     def hidden_from(self) -> int:
-        """Observations, the question the last of them, that never show what decides the answer."""
+        """How many last observations, the question included, never show what decides the answer."""
         return 2 * self.gap - 1 if self.tier is Tier.FETCH else self.gap
 
     def briefing(self) -> Briefing:
-        """The rules of the tier."""
+        """Return the briefing with the rules of the tier."""
         return msgspec.structs.replace(super().briefing(), system_prompt=PROMPTS[self.tier])
 
     def tasks(self, split: str) -> LedgerTasks:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no ledger is in two splits."""
         return LedgerTasks(split, self.turns, self.doublings, self.spread)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Say go; the first line follows the first action."""
+        """Say `go`; the first line follows the first action."""
         tasks = self.tasks(self.task.split)
         ledger = draw_ledger(
             random.Random(f"ledger/{self.task.seed}"),
@@ -188,26 +191,27 @@ class LedgerRelay(TextEnv):
         return OPENING, {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """The next line, or the question; its answer is scored and ends the episode."""
+        """Show the next line or the question, or score the answer, which ends the episode."""
         self._learn_newest()
         self._lost = False
         observation, reward, over = self.course.act(action)
         return observation, reward, over, False, {}
 
     def gold(self) -> str:
-        """The digit asked for."""
+        """Return the digit asked for."""
         return self.ledger.answer
 
     def demonstrate(self) -> str:
-        """The right action, and in the end the digit as far as the summaries have kept it."""
+        """Return the right action; at the question, the digit that the summaries have kept."""
         lost = self._lost and self._may_repeat
         if self.course.turn == len(self.ledger.writes) and not lost:
             return self.memory.answer(self.ledger.asked)
         return self.course.expected(lost=lost)
 
     def demonstrate_summary(self, *, newest: bool) -> str:
-        """Registers with what they hold, such as `a7b4c1`, as well as the demonstrator can; then
-        the question, or the number of an item that is still to be fetched.
+        """Write the registers, such as `a7b4c1`, as faithfully as the demonstrator can.
+
+        Then follows the question, or the number of an item that is still to be fetched.
         """
         if newest:
             self._learn_newest()

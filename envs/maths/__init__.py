@@ -1,4 +1,4 @@
-"""Final-answer mathematics: from a file, from a data hub, or drawn from a generator of its own."""
+"""Final-answer mathematics: problems from a file, from a data hub, or from a generator."""
 
 from .env import Maths
 from .problems import Problem, read_row

@@ -1,10 +1,10 @@
-r"""`ludus/maths-v0`: solve a problem, give the final answer in \boxed{}.
+r"""`ludus/maths-v0`: the policy solves a problem and gives the final answer in \boxed{}.
 
     user       Solve for x: 3x + 4 = 19.
     assistant  3x = 15, so x = 5. \boxed{5}         reward 1
 
-One turn. The answer is scored by a verifier, `maths` unless told otherwise. Problems come from a
-JSONL file, from a data hub, or, with no argument, from a generator.
+An episode is one turn. A verifier scores the answer, by default `maths`. Problems come from a
+JSONL file, from a data hub, or, without a source, from a generator.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ from .splits import load_split
 
 
 class Maths(TextEnv):
-    """Solve a problem and give the final answer in \\boxed{}; problems from a file, a hub or a
-    generator.
+    r"""An environment that asks for a final answer in \boxed{}.
 
     Args:
         source: a .jsonl or .jsonl.gz path (the layouts of GSM8K, MATH, AIME and others are
             recognised), or a hub's `owner/name[/config][@split]`; empty draws generated problems.
-        test_source: the same, for the test split alone.
-        seed: of shuffle and split.
+        test_source: a source like `source`, for the test split alone.
+        seed: seeds the shuffle and the split.
         validation: the share of `source` for validation.
-        test: the share for test, without `test_source`.
+        test: the share of `source` for test, where `test_source` is empty.
         question: the field with the question; empty recognises known layouts.
-        answer: the field with the answer; likewise.
-        verifier: who scores the answer.
-        verifier_options: its options.
+        answer: the field with the answer; empty recognises known layouts.
+        verifier: the name of the verifier that scores the answer.
+        verifier_options: the verifier's options.
     """
 
     system_prompt = "Solve the problem."
@@ -78,13 +77,13 @@ class Maths(TextEnv):
         self.problem = Problem(id="", question="", gold="")
 
     def tasks(self, split: str) -> TaskSet:
-        """The problems of a split, shuffled; generated ones are without end."""
+        """Return the problems of a split, shuffled; generated problems never run out."""
         return self.problems.tasks(split)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the problem."""
+        """Show the problem of the task."""
         self.problem = self.problems.problem(self.task)
         return self.problem.question, {}
 
@@ -96,11 +95,11 @@ class Maths(TextEnv):
         return "", await made if inspect.isawaitable(made) else made, True, False, {}
 
     def gold(self) -> Gold:
-        """The final answer."""
+        """Return the final answer, or several that are all right."""
         return self.problem.gold
 
     def demonstrate(self) -> str:
-        """The worked solution where there is one, and the final answer."""
+        """Answer with the final answer, after the worked solution where the data has that."""
         gold = self.problem.gold
         answer = gold if isinstance(gold, str) else gold[0]
         worked = self.problem.solution

@@ -1,8 +1,8 @@
-"""Problems drawn from a generator, so that there is something to play with without any data.
+"""Generates problems with exact answers, so that the environment needs no data.
 
 Every kind of problem is a function of randomness that returns the question, the worked solution and
-the exact answer. Which split a problem belongs to is decided by the digest of its question, so the
-same question never stands in two splits.
+the exact answer. A digest of the question decides the split of a problem, so the same question is
+never in two splits.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from ..tasks import GeneratedTasks, Task
 from .problems import Problem, digest
 
 Drawn = tuple[str, str, Fraction]
-"""Question, worked solution, answer."""
+"""A question, its worked solution, and its answer."""
 
 NAMES = ("Ada", "Bruno", "Chloe", "Dario", "Emi", "Farid", "Greta", "Hugo")
 THINGS = ("pencils", "apples", "stamps", "marbles", "postcards", "lemons")
 
 
 class GeneratedProblems:
-    """The generator in the place of a `ProblemSet`."""
+    """A generator of problems, with the interface of a `ProblemSet`."""
 
     def tasks(self, split: str) -> GeneratedTasks:
-        """One problem per seed, without end. Raises UnknownTask."""
+        """Return an endless task set with a problem per seed. Raises UnknownTask."""
         return _Tasks(split)
 
     def problem(self, task: Task) -> Problem:
-        """The problem behind a task."""
+        """Return the problem of a task."""
         return draw(task)
 
 
 class _Tasks(GeneratedTasks):
-    """Tasks with the difficulty of their problem."""
+    """Tasks with the difficulty of their problems."""
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty and the digest of its question."""
         task = super().at(index)
         drawn = draw(task)
         return Task(
@@ -51,7 +51,7 @@ class _Tasks(GeneratedTasks):
 
 
 def draw(task: Task) -> Problem:
-    """Draw from the seed of `task` until the question belongs to its split."""
+    """Draw from the seed of `task` until the question belongs to the task's split."""
     rng = random.Random(f"maths/{task.seed}")
     while True:
         kind = rng.choice(list(KINDS))
@@ -67,15 +67,15 @@ def draw(task: Task) -> Problem:
 
 
 def split_of(question: str) -> str:
-    """One in ten questions is for testing, one for validation."""
+    """Return the split of a question: one in ten is for testing, one for validation."""
     return {0: "test", 1: "validation"}.get(int(digest(question), 16) % 10, "train")
 
 
 def tex(number: Fraction) -> str:
-    """A number as LaTeX.
+    r"""Write a number as LaTeX.
 
     >>> tex(Fraction(-3, 4))
-    '-\\\\frac{3}{4}'
+    '-\\frac{3}{4}'
     """
     if number.denominator == 1:
         return str(number.numerator)
@@ -92,7 +92,7 @@ def _nonzero(rng: random.Random, most: int) -> int:
 
 
 def linear(rng: random.Random) -> Drawn:
-    """ax + b = c."""
+    """Solve ax + b = c for x."""
     a, b, c = rng.randint(2, 12), _nonzero(rng, 30), _nonzero(rng, 60)
     x = Fraction(c - b, a)
     solution = f"{a}x = {c} {_signed(-b)} = {c - b}, so x = {tex(x)}."
@@ -100,7 +100,7 @@ def linear(rng: random.Random) -> Drawn:
 
 
 def two_sided(rng: random.Random) -> Drawn:
-    """ax + b = cx + d."""
+    """Solve ax + b = cx + d for x."""
     c = rng.randint(1, 9)
     a = c + rng.randint(1, 9)
     b, d = _nonzero(rng, 30), _nonzero(rng, 30)
@@ -110,7 +110,7 @@ def two_sided(rng: random.Random) -> Drawn:
 
 
 def sum_and_difference(rng: random.Random) -> Drawn:
-    """x + y = s and x - y = d."""
+    """Solve x + y = s and x - y = d for the product xy."""
     s, d = rng.randint(5, 80), _nonzero(rng, 40)
     x, y = Fraction(s + d, 2), Fraction(s - d, 2)
     question = f"Two numbers have the sum {s}; the first minus the second is {d}. "
@@ -119,7 +119,7 @@ def sum_and_difference(rng: random.Random) -> Drawn:
 
 
 def larger_root(rng: random.Random) -> Drawn:
-    """A quadratic with integer roots."""
+    """Find the larger root of a quadratic with integer roots."""
     r = _nonzero(rng, 12)
     s = rng.choice([n for n in range(-12, 13) if n and n != r and abs(n + r) > 1])
     question = f"What is the larger root of x^2 {_signed(-(r + s))}x {_signed(r * s)} = 0?"
@@ -128,7 +128,7 @@ def larger_root(rng: random.Random) -> Drawn:
 
 
 def shopping(rng: random.Random) -> Drawn:
-    """Change after buying two kinds of things."""
+    """Work out the change after buying two kinds of things."""
     name, (one, two) = rng.choice(NAMES), rng.sample(THINGS, 2)
     n, m, p, q = (rng.randint(2, 9) for _ in range(4))
     cost = n * p + m * q
@@ -142,7 +142,7 @@ def shopping(rng: random.Random) -> Drawn:
 
 
 def discount(rng: random.Random) -> Drawn:
-    """A price lowered by one share and raised by another."""
+    """Work out a price that is lowered by a share and then raised by another."""
     price, down, up = 20 * rng.randint(2, 30), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
     lowered = Fraction(price * (100 - down), 100)
     final = lowered * Fraction(100 + up, 100)
@@ -155,7 +155,7 @@ def discount(rng: random.Random) -> Drawn:
 
 
 def average_speed(rng: random.Random) -> Drawn:
-    """There at one speed, back at another."""
+    """Work out the average speed of a way there and back at two speeds."""
     name, there, back = rng.choice(NAMES), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
     speed = Fraction(2 * there * back, there + back)
     question = (
@@ -167,7 +167,7 @@ def average_speed(rng: random.Random) -> Drawn:
 
 
 def two_pipes(rng: random.Random) -> Drawn:
-    """A tank filled by two pipes together."""
+    """Work out the time in which two pipes fill a tank together."""
     a, b = rng.sample(range(2, 25), 2)
     hours = Fraction(a * b, a + b)
     question = (
@@ -179,7 +179,7 @@ def two_pipes(rng: random.Random) -> Drawn:
 
 
 def two_red(rng: random.Random) -> Drawn:
-    """Two draws without replacement."""
+    """Work out the probability that two draws without replacement are both red."""
     red, blue = rng.randint(2, 12), rng.randint(1, 12)
     total = red + blue
     chance = Fraction(red * (red - 1), total * (total - 1))
@@ -192,7 +192,7 @@ def two_red(rng: random.Random) -> Drawn:
 
 
 def multiples(rng: random.Random) -> Drawn:
-    """How many multiples lie in a range."""
+    """Count the multiples of a number in a range."""
     low = rng.randint(10, 200)
     high, step = low + rng.randint(50, 900), rng.randint(3, 17)
     count = high // step - (low - 1) // step
@@ -204,7 +204,7 @@ def multiples(rng: random.Random) -> Drawn:
 
 
 def sequence_sum(rng: random.Random) -> Drawn:
-    """The sum of an arithmetic sequence."""
+    """Work out the sum of an arithmetic sequence."""
     first, step, n = _nonzero(rng, 20), _nonzero(rng, 9), rng.randint(6, 30)
     last = first + (n - 1) * step
     total = Fraction(n * (first + last), 2)
@@ -217,7 +217,7 @@ def sequence_sum(rng: random.Random) -> Drawn:
 
 
 def least_common_multiple(rng: random.Random) -> Drawn:
-    """When two cycles meet again."""
+    """Find when two cycles meet again."""
     a, b = rng.sample(range(4, 40), 2)
     together = math.lcm(a, b)
     question = (
@@ -242,4 +242,4 @@ KINDS: dict[Callable[[random.Random], Drawn], float] = {
     multiples: 3,
     sequence_sum: 3,
 }
-"""Each kind with its difficulty, about the number of steps to the answer."""
+"""Kind of problem -> its difficulty, about the number of steps to the answer."""

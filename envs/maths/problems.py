@@ -1,8 +1,8 @@
-"""Problems with a final answer, and the layouts in which data sets keep them.
+r"""Reads problems with a final answer from the layouts of well-known data sets.
 
 GSM8K       {"question", "answer": "... reasoning ... #### 42"}
 MATH-500    {"problem", "solution", "answer", "level"}
-MATH        {"problem", "solution": "... \\boxed{42}", "level": "Level 3"}
+MATH        {"problem", "solution": "... \boxed{42}", "level": "Level 3"}
 AIME, AMC   {"problem" or "question", "answer" or "expected_answer"}
 SVAMP       {"Body", "Question", "Answer"}
 Olympiad    {"question", "final_answer": ["42"]}
@@ -23,11 +23,11 @@ SOLUTION_FIELDS = ("solution", "reference_solution")
 GSM8K_MARK = "####"
 
 Gold = str | list[str]
-"""The final answer; of a list, each counts as right."""
+"""The final answer; of a list, each element counts as right."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem."""
+    """A problem with a final answer."""
 
     id: str
     """A digest of the question: the same in every file, order and split."""
@@ -43,12 +43,12 @@ class Unusable(ValueError):
 
 
 def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") -> Problem:
-    """Read a row of one of the known layouts.
+    """Read a row in any of the known layouts.
 
     Args:
         row: as decoded from JSON.
-        question: the field with the question; empty looks for the known ones.
-        answer: the field with the answer; likewise.
+        question: the field with the question; empty looks for the known fields.
+        answer: the field with the answer; empty looks for the known fields.
 
     Raises:
         Unusable: there is no question or no final answer.
@@ -65,7 +65,7 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
 
 
 def digest(question: str) -> str:
-    """The id of a problem: equal where questions differ in spacing alone."""
+    """Return the id of a problem: equal where questions differ in spacing alone."""
     text = " ".join(question.split())
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -106,20 +106,20 @@ def _gold(given: object) -> Gold:
 
 
 def _number(text: str) -> str:
-    """GSM8K writes `$1,234`."""
+    """Return a number without the marks of GSM8K, which writes `$1,234`."""
     return text.strip().lstrip("$").replace(",", "")
 
 
 def _without_calculations(text: str) -> str:
-    """GSM8K marks what a calculator would do: `48/2 = <<48/2=24>>24`."""
+    """Remove GSM8K's calculator marks, such as `<<48/2=24>>` in `48/2 = <<48/2=24>>24`."""
     return re.sub(r"<<[^<>]*>>", "", text).strip()
 
 
 def last_boxed(text: str) -> str:
-    """What stands in the last `\\boxed{}`, its braces balanced; empty if there is none.
+    r"""Return the content of the last `\boxed{}`, with balanced braces; empty if there is none.
 
-    >>> last_boxed(r"so \\boxed{1} or \\boxed{\\frac{1}{2}}")
-    '\\\\frac{1}{2}'
+    >>> last_boxed(r"so \boxed{1} or \boxed{\frac{1}{2}}")
+    '\\frac{1}{2}'
     """
     start = text.rfind("\\boxed{")
     if start < 0:
@@ -133,6 +133,6 @@ def last_boxed(text: str) -> str:
 
 
 def _difficulty(level: object) -> float | None:
-    """MATH writes 1 to 5, or `Level 3`."""
+    """Read MATH's level, which is a number from 1 to 5 or a text such as `Level 3`."""
     digits = re.fullmatch(r"(?:Level )?(\d+)", str(level)) if level is not None else None
     return float(digits[1]) if digits else None

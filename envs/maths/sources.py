@@ -1,4 +1,4 @@
-"""Where problems come from: a JSONL file, or a data set of a hub."""
+"""Loads problems from a JSONL file or from a data set of a hub."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ logger = logging.getLogger(__name__)
 
 
 def load(source: str, *, question: str = "", answer: str = "") -> list[Problem]:
-    """Load problems, each question once.
+    """Load the problems of a source; a repeated question is loaded once.
 
     Args:
         source: a path that ends in .jsonl or .jsonl.gz, or a hub's `owner/name[/config][@split]`
             (split `train` if none is named).
         question: the field with the question; empty recognises known layouts.
-        answer: the field with the answer; likewise.
+        answer: the field with the answer; empty recognises known layouts.
 
     Raises:
         ConfigError: no such file or data set, a line that is not JSON, or no usable row.

@@ -1,4 +1,4 @@
-"""The problems of a file or hub, split; loaded once for all environments of a process."""
+"""Loads and splits the problems of a file or hub, once per process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def load_split(
     question: str,
     answer: str,
 ) -> ProblemSet[Problem]:
-    """Load and split, once for all environments of a process that ask for the same.
+    """Load and split problems, once for all environments of a process that ask for the same.
 
     Raises:
-        ConfigError: shares that cannot be, or what `load` refuses.
+        ConfigError: the shares are out of range, or `load` refuses a source.
     """
     check_shares(validation, test)
     return _load_split(
@@ -43,7 +43,7 @@ def _load_split(
     answer: str,
     changed: tuple[int, int],
 ) -> ProblemSet[Problem]:
-    """`changed` is part of the key, so that an edited file is read again."""
+    """Load and split; `changed` is part of the cache key, so that an edited file is read again."""
     problems = load(source, question=question, answer=answer)
     tests = load(test_source, question=question, answer=answer) if test_source else []
     return ProblemSet(problems, tests, seed=seed, validation=validation, test=test)
