@@ -1,4 +1,4 @@
-"""Repairing small functions that were broken on purpose."""
+"""The code repair environment: small functions that were broken on purpose have to be repaired."""
 
 from .env import CodeRepair, Report
 

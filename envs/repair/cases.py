@@ -1,7 +1,7 @@
-"""What the functions of the library are tested with: arguments, and what they are worth.
+"""Test cases of the library's functions: the arguments, and the result of each call.
 
-Some arguments are chosen, the rest drawn, always the same ones: which mistakes they reveal is known
-beforehand (`kills.py`).
+Some arguments are chosen by hand and the rest drawn with a fixed seed, so that `kills.py` can
+record beforehand which mistakes each case reveals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .library import grids, integers, records, sequences, text
 from .mutations import normal
 
 CASES = 16
-"""Of each function."""
+"""How many test cases each function has."""
 
 MODULES = (sequences, text, integers, grids, records)
 
@@ -28,25 +28,25 @@ Draw = Callable[[random.Random], Arguments]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the library."""
+    """A function of the library, with its test cases."""
 
     name: str
     file: str
     source: str
     calls: tuple[str, ...]
-    """As a user would write them: `place_of([1, 3], 3)`."""
+    """The calls, as a user would write them: `place_of([1, 3], 3)`."""
     results: tuple[str, ...]
-    """Of each call: a value as Python writes it, or the name of the exception it raises."""
+    """The result of each call: a value as Python writes it, or the name of the raised exception."""
 
     @property
     def tests(self) -> list[str]:
-        """One assertion a call."""
+        """The test cases as assertions, one per call."""
         return [_test(call, result) for call, result in zip(self.calls, self.results, strict=True)]
 
 
 @cache
 def library() -> dict[str, Function]:
-    """name -> function, in the order of the files."""
+    """Return all functions by name, in the order of the files."""
     return {
         name: _function(made, module.__name__.rpartition(".")[2])
         for module in MODULES
@@ -77,7 +77,7 @@ def _result(made: FunctionType, arguments: Arguments) -> str:
 
 
 def _copied(arguments: Arguments) -> Arguments:
-    """Lists of their own, since a function may change what it is given."""
+    """Copy the lists among the arguments, since a function may change its arguments."""
     return tuple([*one] if isinstance(one, list) else one for one in arguments)
 
 
@@ -97,7 +97,7 @@ def _numbers(low: int, high: int, *, most: int = 8, fewest: int = 1) -> Draw:
 
 
 def _with(draw: Draw, low: int, high: int) -> Draw:
-    """What `draw` gives, and a number."""
+    """Draw what `draw` draws, and a number."""
     return lambda rng: (*draw(rng), rng.randint(low, high))
 
 
@@ -306,4 +306,4 @@ INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
     "grouped": ([([],), (["ab", "ba", "b"],)],
                 lambda rng: ([_letters(rng, "abc", 2, 2) for _ in range(rng.randint(2, 6))],)),
 }  # fmt: skip
-"""name -> arguments that were chosen, and how the others are drawn."""
+"""Function name -> arguments chosen by hand, and how the others are drawn."""

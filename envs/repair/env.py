@@ -1,4 +1,4 @@
-"""`ludus/repair-v0`: find the mistake in small files, with a shell, and repair it.
+"""`ludus/repair-v0`: the policy finds and repairs a mistake in small files, with a shell.
 
     user       The files integers.py, text.py hold 4 small functions. One of them does not do ...
     assistant  read_file(path="text.py")
@@ -7,8 +7,8 @@
     assistant  run(command="python -m doctest text.py")
     assistant  submit()                               reward 1
 
-The functions are our own; the mistakes are made by changing one node of the syntax tree. Hidden
-tests of all functions decide, outside the sandbox the agent works in.
+The functions are our own; a mistake changes one node of the syntax tree. Hidden tests of all
+functions decide; they run outside the sandbox in which the policy works.
 """
 
 from __future__ import annotations
@@ -36,51 +36,51 @@ from .shell import LIST, PREPARE, shell_cell
 
 
 class Report(StrEnum):
-    """How much is said about the mistake."""
+    """How much the first observation says about the mistake."""
 
     NOTHING = "nothing"
-    """That there is one."""
+    """Says that there is a mistake, and nothing else."""
     FUNCTION = "function"
-    """Which function has it."""
+    """Says which function has the mistake."""
     CALL = "call"
-    """A call that goes wrong, with its right result."""
+    """Shows a call that goes wrong, with its right result."""
 
 
 class RepairTasks(GeneratedTasks):
-    """One set of files per seed; difficulty is the number of functions in them."""
+    """A task set with a set of files per seed; the difficulty is the number of functions."""
 
     def __init__(self, split: str, functions: tuple[int, int]) -> None:
         super().__init__(split)
         self.functions = functions
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         count = float(self.functions_of(task))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
 
     def functions_of(self, task: Task) -> int:
-        """How many functions the files of `task` hold."""
+        """Return how many functions the files of `task` hold."""
         return random.Random(f"functions/{task.seed}").randint(*self.functions)
 
 
 class CodeRepair(TextEnv):
-    """Repair the broken functions among those of a few files; hidden tests decide.
+    """An environment in which broken functions have to be repaired; hidden tests decide.
 
     Args:
-        min_functions: fewest functions in the files.
-        max_functions: most functions.
-        faults: how many of them are broken.
+        min_functions: the fewest functions in the files.
+        max_functions: the most functions in the files.
+        faults: how many of the functions are broken.
         report: what is said about the mistakes: `nothing`, which `function`, or a `call` that goes
             wrong.
         turns: the most turns; an episode without a submission by then earns nothing.
         partial: reward the share of failing tests that pass in the end, less those that newly fail.
-        run_timeout_s: of one command.
-        timeout_s: of grading one file.
-        most_letters: of a command's output that are shown.
+        run_timeout_s: the time limit of a single command, in seconds.
+        timeout_s: the time limit for grading a single file, in seconds.
+        most_letters: how many characters of a command's output are shown, about.
 
     Raises:
-        ConfigError: a setting cannot be.
+        ConfigError: a setting is out of range.
     """
 
     system_prompt = (
@@ -133,13 +133,13 @@ class CodeRepair(TextEnv):
         self.calls = 0
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless; no mistake is in two splits."""
+        """Return an endless task set; no mistake is in two splits."""
         return RepairTasks(split, self.functions)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Say what there is; the files are laid out by the first call of a tool."""
+        """Describe the files and the mistakes; the first call of a tool creates the files."""
         await self.bench.close()
         count = RepairTasks(self.task.split, self.functions).functions_of(self.task)
         self.repair = draw(self.task, count, self.faults)
@@ -196,14 +196,14 @@ class CodeRepair(TextEnv):
         return ToolResult(content="Graded.", reward=verdict.unwrap(), terminated=True)
 
     async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
-        """Take an answer without a call for a submission."""
+        """Treat an answer without a call as a submission."""
         return "Graded.", await self._graded(), True, False, {}
 
     async def _graded(self) -> Verdict:
-        """The verdict on the files as they are now.
+        """Grade the files as they are now, and close the session.
 
         Raises:
-            RewardUnavailable: the sandbox is not there, or broke.
+            RewardUnavailable: there is no sandbox, or it broke.
         """
         try:
             files = [await self.bench.read(file) for file in self.repair.files]
@@ -264,15 +264,15 @@ class CodeRepair(TextEnv):
         ]
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the sandbox session."""
         await self.bench.close()
 
     def gold(self) -> dict[str, Any]:
-        """The tests of each file."""
+        """Return the hidden tests of each file."""
         return {"tests": self.repair.tests}
 
     def demonstrate(self) -> Message:
-        """Look, repair, try, submit."""
+        """List, read, repair, try, and submit: return the next call of that script."""
         broken = [f for f, text in self.repair.right.items() if self.repair.files[f] != text]
         script = [
             ToolCall(name="list_files"),

@@ -1,4 +1,4 @@
-"""Draws what is to be repaired: a few functions in files, some of them broken."""
+"""Draws the files of a task: a few functions, some of which are broken."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from .mutations import mutants
 from .survey import ENDLESS
 
 _FEWEST_FAILING = 2
-"""Cases a mistake fails at least: where one is shown, another still decides."""
+"""The fewest cases a mistake must fail: if the report shows one case, another still decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A function with a mistake that its tests notice."""
+    """A function with a mistake that its tests reveal."""
 
     function: Function
     source: str
     failing: tuple[int, ...]
-    """Which of its cases fail."""
+    """The indices of the failing cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One task."""
+    """The files of a task, before and after the right repair, with their tests."""
 
     files: dict[str, str]
-    """As the agent finds them."""
+    """File name -> source, as the policy finds the file."""
     right: dict[str, str]
-    """As they were before something was broken."""
+    """File name -> source without the mistakes."""
     tests: dict[str, list[str]]
-    """file -> the tests of all its functions."""
+    """File name -> the tests of all functions in the file."""
     faults: tuple[Fault, ...]
 
     @property
@@ -47,7 +47,7 @@ class Repair:
 
 @cache
 def faults_of(split: str) -> dict[str, tuple[Fault, ...]]:
-    """function -> its faults that belong to a split. No fault belongs to two."""
+    """Return the faults of a split by function name. No fault belongs to two splits."""
     found = {name: _faults(function, split) for name, function in library().items()}
     return {name: faults for name, faults in found.items() if faults}
 
@@ -69,7 +69,7 @@ def _failing(mask: str) -> tuple[int, ...]:
 
 
 def draw(task: Task, functions: int, faults: int) -> Repair:
-    """The files of a task: `functions` of them in all, `faults` of them broken."""
+    """Draw the files of a task: `functions` functions in all, `faults` of which are broken."""
     rng = random.Random(f"repair/{task.seed}")
     possible = faults_of(task.split)
     broken = [rng.choice(possible[name]) for name in rng.sample(sorted(possible), faults)]

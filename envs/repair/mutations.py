@@ -1,4 +1,4 @@
-"""Small mistakes, made by changing one node of a syntax tree.
+"""Makes small mistakes in functions, by changing a single node of the syntax tree.
 
 The operators are the classic ones of mutation testing (DeMillo, Lipton and Sayward, "Hints on Test
 Data Selection", 1978): another relation, another arithmetic operator, a constant off by one, a
@@ -24,23 +24,25 @@ _CALLS = {
     "max": "min", "min": "max", "any": "all", "all": "any", "lower": "upper", "upper": "lower",
     "strip": "lstrip", "isupper": "islower", "values": "keys", "append": "extend",
 }  # fmt: skip
-"""The name that is called -> the one mistaken for it."""
+"""The name of a called function -> the name that is mistaken for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A function with one mistake."""
+    """A function with a single mistake."""
 
     source: str
     line: int
-    """Where the mistake is, counted from the `def`, which is line 1."""
+    """The line of the mistake, counted from the `def`, which is line 1."""
     kind: str
 
 
 def mutants(source: str) -> list[Mutant]:
-    """Every function one mistake away from `source`, in the order of the tree; each text once.
+    r"""Return every function that is a single mistake away from `source`, in tree order.
 
-    >>> [mutant.source.splitlines()[1].strip() for mutant in mutants("def f(a):\\n return a + 1")]
+    No text is returned twice.
+
+    >>> [mutant.source.splitlines()[1].strip() for mutant in mutants("def f(a):\n return a + 1")]
     ['return a - 1', 'return a + 2']
     """
     found: dict[str, Mutant] = {}
@@ -54,17 +56,17 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def normal(source: str) -> str:
-    """A source as it is written after a change, so that the way it is written tells nothing."""
+    """Normalise the formatting of a source, so that the formatting does not show the mistake."""
     return ast.unparse(ast.parse(source))
 
 
 def _changes_at(source: str) -> list[int]:
-    """How many changes there are at each node."""
+    """Return the number of possible changes at each node, in the order of `ast.walk`."""
     return [len(list(_changes(node))) for node in ast.walk(ast.parse(source))]
 
 
 def _changed(source: str, position: int, choice: int) -> Mutant:
-    """The function with one change carried out, on a tree of its own."""
+    """Apply a change to a fresh copy of the syntax tree."""
     tree = ast.parse(source)
     node = list(ast.walk(tree))[position]
     kind, change = list(_changes(node))[choice]
@@ -77,7 +79,7 @@ Change = tuple[str, Callable[[], None]]
 
 
 def _changes(node: ast.AST) -> Iterator[Change]:
-    """What can be changed at this node."""
+    """Yield the changes that are possible at a node."""
     match node:
         case ast.Compare(ops=[relation]):
             if made := _RELATIONS.get(type(relation)):
@@ -114,7 +116,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
 
 
 def _omissions(body: list[ast.stmt]) -> Iterator[Change]:
-    """One statement gone, where another is left."""
+    """Yield the removal of each statement whose block keeps at least one other statement."""
     for place, statement in enumerate(body if len(body) > 1 else []):
         if isinstance(statement, (ast.AugAssign, ast.Expr, ast.Assign)):
             yield "omission", _remove(body, place)

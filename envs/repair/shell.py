@@ -1,4 +1,4 @@
-"""Cells of Python that run shell commands inside a session."""
+"""Python cells that run shell commands inside a sandbox session."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ def _ludus_list():
             print(path, os.lstat(path).st_size)
             count += 1
 """
-"""Run when the session begins."""
+"""Code that is run at the start of each session."""
 
 LIST = "_ludus_list()"
 
 
 def shell_cell(command: str, timeout_s: float) -> str:
-    """A cell that runs `command` in bash; output comes as it is written, then how it ended if not
-    well.
+    """Return a cell that runs `command` in bash and prints its output as it is written.
+
+    At the end the cell prints the exit code, if that is not 0, or that the command was stopped.
     """
     return f"_ludus_shell({command!r}, {timeout_s!r})"

@@ -1,9 +1,9 @@
-"""Finds out which tests each mistake fails, by running all of them in a sandbox.
+"""Finds out which test cases each mistake fails, by running all mistakes in a sandbox.
 
     python -m ludus.envs.repair.survey > envs/repair/kills.py && ruff format envs/repair/kills.py
 
-A mistake is of use where it makes at least two tests fail (one may be shown) and the function still
-ends. That is known beforehand, so that drawing a task runs nothing and is the same everywhere.
+A mistake is useful if at least two test cases fail (one may be shown) and the function still
+ends. This is worked out beforehand, so that drawing a task runs nothing and is reproducible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .cases import Function, library
 from .mutations import mutants
 
 ENDLESS = "----"
-"""In the place of a mask: the function does not end on one of its cases."""
+"""Stands in the place of a mask where the function does not end on a case."""
 
 _CPU_S = 2.0
 _AT_ONCE = 4
@@ -38,7 +38,10 @@ print(f"{mask:04x}")
 
 
 async def survey() -> dict[str, list[str]]:
-    """name -> of each mistake, the mask of failing cases in hexadecimal, or `ENDLESS`."""
+    """Return, by function name, the mask of failing cases of each mistake, or `ENDLESS`.
+
+    A mask is written in hexadecimal; bit k is set where case k fails.
+    """
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def one(function: Function, source: str) -> str:
@@ -68,7 +71,7 @@ def _mask(execution: Execution) -> str:
 
 
 def table(found: dict[str, list[str]]) -> str:
-    """The table as the module `kills.py`."""
+    """Return the source of the module `kills.py`."""
     lines = (f'    "{name}": (\n{_rows(masks)}    ),\n' for name, masks in found.items())
     return (
         '"""Which cases each mistake fails; made by `survey.py`, and held to it by a test."""\n\n'

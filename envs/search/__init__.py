@@ -1,4 +1,4 @@
-"""Search: multi-hop questions over a corpus, and a retriever in Search-R1's protocol."""
+"""The search environment: multi-hop questions over a corpus, and Search-R1's retriever protocol."""
 
 from .answers import exact_match, f1, normalize
 from .bm25 import Bm25Index, corpus_index, fictional_index

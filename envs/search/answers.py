@@ -1,4 +1,4 @@
-"""Short answers compared as SQuAD does (Rajpurkar et al., arXiv 1606.05250)."""
+"""Compares short answers as SQuAD does (Rajpurkar et al., arXiv 1606.05250)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _OPENING, _CLOSING = "<answer>", "</answer>"
 END_OF_THOUGHTS = "</think>"
 MOST_ANSWER_CHARS = 1_000
-"""Of a longer answer nothing is compared: it is wrong."""
+"""The most characters of an answer; a longer answer counts as wrong, without a comparison."""
 
 
 def normalize(text: str) -> str:
-    """Lower case, no ASCII punctuation, no articles, single spaces.
+    """Normalise an answer: lower case, no ASCII punctuation, no articles, single spaces.
 
     >>> normalize("The  Cat's hat.")
     'cats hat'
@@ -26,12 +26,12 @@ def normalize(text: str) -> str:
 
 
 def exact_match(said: str, golds: Sequence[str]) -> float:
-    """1 if `said` equals one of `golds` once both are normalized, else 0."""
+    """Return 1 if `said` equals an element of `golds` after normalisation, else 0."""
     return float(normalize(said) in {normalize(gold) for gold in golds})
 
 
 def f1(said: str, golds: Sequence[str]) -> float:
-    """The best harmonic mean of precision and recall of words, over `golds`.
+    """Return the best F1 score over `golds`: the harmonic mean of word precision and recall.
 
     >>> round(f1("the cat sat", ["cat sat down"]), 3)  # 2 of 2 words, 2 of 3: 2 * 1 * 2/3 / (5/3)
     0.8
@@ -47,9 +47,9 @@ def _f1(said: list[str], gold: list[str]) -> float:
 
 
 def read_answer(text: str) -> str | None:
-    """What stands in the last closed `<answer>` after the thoughts; None where there is none.
+    """Return the content of the last closed `<answer>` after the thoughts; None if there is none.
 
-    A pair is an opening tag and the first closing one after it, as Search-R1 pairs them.
+    An opening tag is paired with the first closing tag after it, as in Search-R1.
 
     >>> read_answer("<answer>no</answer> or <answer>yes</answer></answer>")
     'yes'

@@ -1,5 +1,7 @@
-"""BM25 over a corpus, by the library bm25s (Lù, arXiv 2407.03618): Lucene's variant, k1 = 1.5,
-b = 0.75, lower-cased words of two letters and more, English stop words left out.
+"""BM25 search over a corpus, by the library bm25s (Lù, arXiv 2407.03618).
+
+The index uses Lucene's variant with k1 = 1.5 and b = 0.75, and lower-cased words of two letters and
+more without English stop words.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from .documents import Document, Hit, fictional_corpus, load_corpus
 
 
 class Bm25Index:
-    """An index in memory. Thread-safe, and the same question always has the same answer."""
+    """An index in memory. It is thread-safe, and the same query always has the same result."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
@@ -31,8 +33,10 @@ class Bm25Index:
             self._index.index(words, show_progress=False)
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """For each query the `topk` best documents, or fewer: one that shares no word with the
-        query is not found. Where scores are equal, the corpus's order decides.
+        """Return, for each query, at most `topk` documents, best first.
+
+        A document that shares no word with the query is not found. Where scores are equal, the
+        order of the corpus decides.
         """
         if self._is_empty or topk < 1:
             return [[] for _ in queries]
@@ -56,7 +60,7 @@ class Bm25Index:
 
 
 def _best(scores: Any, topk: int) -> list[int]:
-    """The documents with the `topk` highest scores above 0; equal ones in the corpus's order."""
+    """Return the documents with the `topk` highest scores above 0; ties are in corpus order."""
     found = scores.nonzero()[0]
     if len(found) > topk:
         values = scores[found]
@@ -71,10 +75,10 @@ _building = threading.Lock()
 
 
 def corpus_index(source: str) -> Bm25Index:
-    """The index of a file's documents, built once for all environments of the process.
+    """Return the index of a file's documents, built once for all environments of the process.
 
     Raises:
-        ConfigError: what `load_corpus` refuses.
+        ConfigError: `load_corpus` refuses the file.
         MissingExtra: bm25s is not installed.
     """
     with _building:
@@ -82,7 +86,7 @@ def corpus_index(source: str) -> Bm25Index:
 
 
 def fictional_index(world: int, people: int) -> Bm25Index:
-    """The index of a fictional world, built once."""
+    """Return the index of a fictional world, built once for all environments of the process."""
     with _building:
         return _fictional_index(world, people)
 

@@ -1,4 +1,4 @@
-"""Documents of a corpus, written the way Search-R1 writes them: a quoted title, then the text."""
+"""The documents of a corpus, in Search-R1's format: a quoted title, a line break, and the text."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _WANTED = "rows need 'title' and 'text', or 'id' and 'contents'"
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """One passage."""
+    """A passage of the corpus."""
 
     id: str
     contents: str
-    """`"Title"`, a line break, and the text."""
+    """The `"Title"`, a line break, and the text."""
 
     @property
     def title(self) -> str:
-        """The first line, without the quotes around it.
+        """The first line, without the surrounding quotes.
 
         >>> document("1", '"Heroes" (album)', "By David Bowie.").title
         '"Heroes" (album)'
@@ -42,31 +42,32 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What follows the first line."""
+        """Everything after the first line."""
         return self.contents.partition("\n")[2].strip()
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that was found."""
+    """A document that a search has found, with its score."""
 
     document: Document
     score: float
 
 
 def document(identity: str, title: str, text: str) -> Document:
-    """A document from its parts; a title is one line."""
+    """Make a document from its parts; line breaks in the title become spaces."""
     return Document(id=identity, contents=f'"{" ".join(title.split())}"\n{text}')
 
 
 def load_corpus(source: str) -> tuple[Document, ...]:
-    """The documents of a file, loaded once for all who ask.
+    """Load the documents of a file, once for all callers in the process.
 
     Args:
         source: .jsonl, .json (a list), .csv or .tsv, each also .gz, or a hub's data set; rows are
             {title, text} or {id, contents}.
 
     Raises:
-        ConfigError: it cannot be read, holds no document, or two with one id.
+        ConfigError: the source cannot be read, holds no document, or has two documents with the
+            same id.
     """
     return _load_corpus(source, changed_at(source))
 
@@ -124,7 +125,7 @@ def _read(row: Mapping[str, Any], position: int) -> Document | None:
 
 @lru_cache(maxsize=4)
 def fictional_corpus(world: int, people: int) -> tuple[Document, ...]:
-    """The pages of a fictional world, all realms together."""
+    """Return the pages of a fictional world, all realms together."""
     made = build_world(world, people)
     pages = Pages(made)
     names: Sequence[str] = list(made.entities)
@@ -132,11 +133,11 @@ def fictional_corpus(world: int, people: int) -> tuple[Document, ...]:
 
 
 def shown(hits: Iterable[Hit], most_chars: int) -> str:
-    """Documents as Search-R1 shows them to a policy.
+    """Format documents as Search-R1 shows search results to a policy.
 
     Args:
-        hits: best first.
-        most_chars: of one text; the rest is cut off.
+        hits: the documents, best first.
+        most_chars: the most characters of a title or a text; the rest is cut off.
 
     >>> shown([Hit(document=document("7", "Thebes", "A town."), score=1.0)], 100)
     'Doc 1(Title: "Thebes") A town.'

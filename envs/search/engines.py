@@ -1,6 +1,4 @@
-"""What answers a search: a retriever, at times with documents that do not help, or a model that
-plays one.
-"""
+"""Search engines for episodes: a retriever, with noise or without, or a model in its place."""
 
 from __future__ import annotations
 
@@ -20,49 +18,51 @@ from .protocol import MOST_DOCUMENTS, Retriever
 from .questions import Question
 
 SPARE = 20
-"""Further documents looked at for some that do not help."""
+"""How many further documents are retrieved in the search for documents that do not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """One search of an episode."""
+    """A search that the policy makes in an episode."""
 
     query: str
     topk: int
     question: Question
-    """What the policy is to answer."""
+    """The question that the policy is to answer."""
     noisy: bool = False
-    """Whether what is found must not help."""
+    """Whether the results must be of no use for the answer."""
     seed: int = 0
-    """For engines that sample."""
+    """The seed for engines that sample."""
 
 
 class SearchEngine(Protocol):
-    """Answers searches."""
+    """Answers the searches of an episode."""
 
     async def find(self, search: Search) -> list[Hit]:
-        """At most `search.topk` documents, best first.
+        """Return at most `search.topk` documents, best first.
 
         Raises:
-            RewardUnavailable: it cannot say; the episode counts for nothing.
+            RewardUnavailable: the engine failed; the episode counts for nothing.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the engine's connections."""
         ...
 
 
 class RetrievingEngine:
-    """Searches a corpus. Noisy results are the best documents that neither are one of the pages
-    that hold the way to the answer nor contain the answer: on the topic, and of no use.
+    """A search engine over a retriever.
+
+    Noisy results are the best documents that neither are a page on the way to the answer nor
+    contain the answer: on the topic, but of no use.
     """
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
 
     async def find(self, search: Search) -> list[Hit]:
-        """See `SearchEngine.find`."""
+        """Retrieve documents, as `SearchEngine.find` describes."""
         if not search.noisy:
             (found,) = await self._retriever.retrieve([search.query], search.topk)
             return found
@@ -103,13 +103,14 @@ The answer is: {answer}"""
 
 
 class SimulatedEngine:
-    """A model plays the search engine (ZeroSearch, arXiv 2505.04588): it is told the
-    question and its answer, and whether its documents have to help.
+    """A model that plays the search engine (ZeroSearch, arXiv 2505.04588).
+
+    The model is told the question and its answer, and whether its documents have to help.
 
     Args:
-        base_url: of an OpenAI-compatible server, up to and with `/v1`.
-        model: as the server calls it.
-        timeout_s: for one search, all attempts together.
+        base_url: the address of an OpenAI-compatible server, up to and with `/v1`.
+        model: the model's name on that server.
+        timeout_s: the time limit of a search in seconds, over all attempts.
     """
 
     def __init__(self, base_url: str, model: str, *, timeout_s: float) -> None:
@@ -117,7 +118,7 @@ class SimulatedEngine:
         self._client = ChatClient(base_url, model, patience=patience)
 
     async def find(self, search: Search) -> list[Hit]:
-        """See `SearchEngine.find`."""
+        """Let the model write documents, as `SearchEngine.find` describes."""
         prompt = _PROMPT.format(
             topk=search.topk, how=_NOISY if search.noisy else _USEFUL, query=search.query,
             question=search.question.text, answer=search.question.golds[0],
@@ -132,7 +133,7 @@ class SimulatedEngine:
         return [Hit(document=one, score=0.0) for one in found]
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the model's server."""
         await self._client.close()
 
 
@@ -146,7 +147,7 @@ _DOCUMENT = re.compile(r'^Doc (\d+) ?\(Title: ?"?([^"\n]*?)"?\) ?(.*)$', re.MULT
 
 
 def read_documents(text: str) -> list[Document]:
-    """What a model wrote as search results; text of another form is one document.
+    """Read the search results that a model wrote; text in another form becomes a single document.
 
     >>> [one.title for one in read_documents('Doc 1(Title: "Thebes") A town.')]
     ['Thebes']

@@ -1,4 +1,4 @@
-"""`ludus/search-v0`: answer a question that takes several searches.
+"""`ludus/search-v0`: the policy answers a question that takes several searches.
 
     user       Who is the mayor of the town where the founder of Tisenmar Mills was born?
     assistant  search(query="Tisenmar Mills")
@@ -6,9 +6,9 @@
     ...
     assistant  <answer>Runa Larley</answer>              reward 1
 
-With no argument the questions are about a fictional world that nobody has read about, and the
-corpus is its pages; splits are about realms of it that nothing connects. A retriever that is down,
-late or makes no sense ends the episode without a reward.
+By default the questions are about a fictional world that nobody has read about, and the corpus is
+that world's pages; each split has a realm of the world that nothing connects to the others. A
+retriever that is down, late or sends nonsense ends the episode without a reward.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .tags import RETRY, as_information, is_well_formed, read_action
 
 MOST_QUERY_CHARS = 1_000
 MOST_TEXT_CHARS = 2_000
-"""Of one document, as shown."""
+"""The most characters of a title or a text that a search shows."""
 NOTHING_FOUND = "Nothing was found."
 NO_ANSWER = "Give the final answer between <answer> and </answer>, or search for more."
 
@@ -60,30 +60,30 @@ Stepped = tuple[str, float | Verdict, bool, bool, Info]
 
 
 class Search(TextEnv):
-    """Answer multi-hop questions by searching a corpus; BM25, a server, or a model searches.
+    """An environment of multi-hop questions over a corpus that BM25, a server or a model searches.
 
     Args:
         retriever: `bm25`, the address of a server that speaks Search-R1's `/retrieve`,
             `simulated` (a model plays the search engine), or `self` (the policy does).
         style: `tools`, or `tags` for `<search>` in plain text.
         corpus: a file of {title, text} or {id, contents}; empty is the fictional world.
-        questions: a file of {question, answer}; empty draws questions about that world.
-        topk: documents a search shows.
-        min_hops: fewest pages an answer takes.
-        max_hops: most.
-        shapes: of generated questions.
+        questions: a file of {question, answer}; empty generates questions about that world.
+        topk: how many documents a search shows.
+        min_hops: the fewest pages that an answer takes.
+        max_hops: the most pages that an answer takes.
+        shapes: the shapes of generated questions; see `Shape`.
         reward: `em` (exact match) or `f1`, after SQuAD.
         noise: the probability that a search finds nothing of use; also a reset option.
         format_weight: the share of the reward that is for keeping to the format; SSRL has 0.2.
         world: the seed of the fictional world.
-        people: its size.
-        seed: of the split of a questions file.
-        validation: its share for validation.
-        test: its share for test.
-        max_turns: turns until the episode is truncated.
-        base_url: of the model's server of `simulated`, up to and with `/v1`.
-        model: as that server calls it.
-        timeout_s: for one search of a server or model.
+        people: the number of people in the fictional world.
+        seed: seeds the split of a questions file.
+        validation: the share of a questions file for validation.
+        test: the share of a questions file for test.
+        max_turns: after how many turns the episode is truncated.
+        base_url: the address of the model's server for `simulated`, up to and with `/v1`.
+        model: the model's name on that server.
+        timeout_s: the time limit of a search by a server or model, in seconds.
     """
 
     system_prompt = (
@@ -135,11 +135,11 @@ class Search(TextEnv):
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """`search`, where the policy calls tools."""
+        """The tool `search`, in the style `tools`; no tool in the style `tags`."""
         return super().tools if self.settings.style == Style.TOOLS else {}
 
     def briefing(self) -> Briefing:
-        """Depends on the style."""
+        """Return the briefing of the style."""
         if self.settings.style == Style.TOOLS:
             return msgspec.structs.replace(super().briefing(), max_turns=self.settings.max_turns)
         own = self.settings.is_self_search
@@ -150,7 +150,7 @@ class Search(TextEnv):
         )
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless for generated questions, else those of the file."""
+        """Return an endless task set for generated questions, else the questions of the file."""
         return self.questions.tasks(split)
 
     def reset(
@@ -159,7 +159,7 @@ class Search(TextEnv):
         """Show the question.
 
         Raises:
-            ConfigError: the option `noise` is no probability.
+            ConfigError: the option `noise` is not a probability.
         """
         self._noise = (options or {}).get("noise", self.settings.noise)
         check_noise(self._noise)
@@ -177,7 +177,7 @@ class Search(TextEnv):
         return shown(await self._find(query), MOST_TEXT_CHARS) or NOTHING_FOUND
 
     async def step(self, action: str | Message) -> Stepped:
-        """Score an answer, which ends the episode; with tags, also search."""
+        """Score an answer, which ends the episode; in the style `tags`, also run a search."""
         said = action if isinstance(action, str) else action.text
         if self.settings.style == Style.TAGS and not self.settings.is_self_search:
             return await self._step_by_tag(said)
@@ -223,7 +223,7 @@ class Search(TextEnv):
         return found
 
     def _verdict(self, answer: str) -> Verdict:
-        """Outcome and format, weighted: (1 - w) outcome + w format."""
+        """Weigh the outcome and the format: (1 - w) outcome + w format."""
         said = answer[: MOST_ANSWER_CHARS + 1]
         golds = self.question.golds
         scores = {"em": exact_match(said, golds), "f1": f1(said, golds)}
@@ -243,12 +243,12 @@ class Search(TextEnv):
         )
 
     async def close(self) -> None:
-        """Let go of the search engine's connections."""
+        """Close the search engine's connections."""
         if self.engine is not None:
             await self.engine.close()
 
     def gold(self) -> str | list[str]:
-        """The answer, or the alternatives."""
+        """Return the answer, or a list of acceptable answers."""
         golds = self.question.golds
         return golds[0] if len(golds) == 1 else list(golds)
 
@@ -266,7 +266,7 @@ class Search(TextEnv):
         return assistant("", [ToolCall(name="search", arguments={"query": query})])
 
     def _recalled(self) -> str:
-        """What a policy that knew every page by heart would write."""
+        """Write what a policy that knew every page by heart would write."""
         pairs = zip(self.question.searches, self.question.evidence, strict=True)
         return "".join(
             f"<search>{query}</search><information>{found}</information>" for query, found in pairs

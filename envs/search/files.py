@@ -1,5 +1,7 @@
-"""Rows of corpora and question files, each with the place it stands at: .jsonl, .json (a list of
-objects), .csv and .tsv, each also .gz, or a hub's data set.
+"""Reads the rows of corpora and question files, each with its position in the file.
+
+Formats are .jsonl, .json (a list of objects), .csv and .tsv, each also with .gz, or a hub's data
+set.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ludus.errors import ConfigError
 from ..rows import rows_of
 
 ENDINGS = (".jsonl", ".json", ".csv", ".tsv")
-"""Each also with .gz."""
+"""The endings of readable files; each may be followed by .gz."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN_CHARS = 60
 _UNREADABLE = (OSError, EOFError, zlib.error)
@@ -32,15 +34,15 @@ class Row:
     """An object of a file."""
 
     number: int
-    """Of its line (.jsonl, .csv, .tsv) or of its item, from 1."""
+    """The number of the row's line (.jsonl, .csv, .tsv) or item (.json, hub), from 1."""
     values: Mapping[str, Any]
 
 
 def read_rows(source: str) -> Iterator[Row]:
-    """The rows of a file or of a hub's data set, one after the other.
+    """Yield the rows of a file or of a hub's data set.
 
     Raises:
-        ConfigError: it cannot be read, or a row is no object; says where.
+        ConfigError: the source cannot be read, or a row is not an object; the message says where.
     """
     path = Path(source)
     match _ending(source):
@@ -57,7 +59,7 @@ def read_rows(source: str) -> Iterator[Row]:
 
 
 def place(source: str, number: int) -> str:
-    """Where a row stands.
+    """Say where a row is.
 
     >>> place("corpus.jsonl", 7), place("corpus.json.gz", 7), place("owner/name", 7)
     ('corpus.jsonl, line 7', 'corpus.json.gz, item 7', 'owner/name, row 7')
@@ -67,7 +69,7 @@ def place(source: str, number: int) -> str:
 
 
 def text_of(row: Mapping[str, Any], fields: Iterable[str]) -> str:
-    """The first of `fields` that holds text; empty if none does."""
+    """Return the first of `fields` that holds text; empty if none does."""
     found = (row.get(field) for field in fields)
     return next((one.strip() for one in found if isinstance(one, str) and one.strip()), "")
 
@@ -116,7 +118,7 @@ def _of_list(path: Path) -> Iterator[Row]:
 
 
 def _fault_of(data: bytes) -> str:
-    """Where a text stops being a list of objects; empty where that cannot be told."""
+    """Say where a text stops being a JSON list of objects; empty where that cannot be told."""
     try:
         found: Any = json.loads(data)
     except UnicodeDecodeError as error:

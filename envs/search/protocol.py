@@ -1,12 +1,12 @@
-"""Search-R1's `/retrieve`, the protocol its trainer and those after it speak.
+r"""Search-R1's `/retrieve` protocol, which its trainer and many later trainers speak.
 
     POST /retrieve   {"queries": ["who ...", "where ..."], "topk": 3, "return_scores": true}
-    200              {"result": [[{"document": {"id": "7", "contents": "\\"Title\\"\\ntext"},
+    200              {"result": [[{"document": {"id": "7", "contents": "\"Title\"\ntext"},
                                    "score": 4.2}, ...], ...]}
 
-One list for each query, best first. Without `return_scores` each item is the bare document;
-`topk` may be left out, null or 0, and is then the server's own. SkyRL's client asks one thing at
-a time, `{"query": "who ..."}`, and is answered with a list of one.
+The result has a list for each query, best first. Without `return_scores` each item is the bare
+document; `topk` may be left out, null or 0, and the server's default then applies. SkyRL's client
+asks a single query at a time, `{"query": "who ..."}`, and gets a list with a single element.
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ from .documents import Hit
 
 RETRIEVE_PATH = "/retrieve"
 MOST_QUERIES = 16_384
-"""Search-R1 sends all searches of a step at once: 512 questions, 5 rollouts each."""
+"""The most queries of a request. Search-R1 sends all searches of a step at once: 512 questions with
+5 rollouts each.
+"""
 MOST_DOCUMENTS = 100
-"""For one query."""
+"""The most documents for a single query."""
 MOST_RESULTS = 100_000
-"""For all queries of a request."""
+"""The most documents for all queries of a request."""
 MOST_QUERY_CHARS = 10_000
-"""What stands behind is not searched for: one rollout that babbles must not cost a batch."""
+"""How many characters of a query are searched for.
+
+The rest is ignored, so that a rollout that babbles does not cost the whole batch.
+"""
 
 
 class RetrieveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a request."""
+    """The body of a request, as ludus sends it."""
 
     queries: list[str]
     topk: int | None = None
@@ -41,7 +46,7 @@ class RetrieveRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetrieveBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A `RetrieveRequest`, or SkyRL's with one `query`."""
+    """The body of a request, as the server accepts it: also SkyRL's form with a single `query`."""
 
     queries: list[str] | None = None
     query: str | None = None
@@ -51,7 +56,7 @@ class RetrieveBody(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request comes down to."""
+    """A request after validation, with defaults filled in."""
 
     queries: list[str]
     topk: int
@@ -59,14 +64,14 @@ class Asked:
 
 
 def read_request(body: RetrieveBody, own_topk: int) -> Asked:
-    """A request within bounds.
+    """Validate a request.
 
     Args:
-        body: as it came.
-        own_topk: of the server.
+        body: the body as it came.
+        own_topk: the server's default for `topk`.
 
     Raises:
-        Refused: it asks nothing, or for too much.
+        Refused: the request has no queries, or asks for too much.
     """
     queries = [body.query] if body.queries is None and body.query is not None else body.queries
     if queries is None:
@@ -89,29 +94,29 @@ def read_request(body: RetrieveBody, own_topk: int) -> Asked:
 
 
 class RetrieveReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a reply: of each query, its hits or bare documents."""
+    """The body of a reply: for each query, its hits or bare documents."""
 
     result: list[list[dict[str, Any]]]
 
 
 class Retriever(Protocol):
-    """Finds documents."""
+    """Finds documents for queries."""
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """For each query at most `topk` documents, best first.
+        """Return at most `topk` documents for each query, best first.
 
         Raises:
-            RewardUnavailable: it cannot say; the episode counts for nothing.
+            RewardUnavailable: the retriever failed; the episode counts for nothing.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the retriever's connections."""
         ...
 
 
 def as_result(found: Sequence[Sequence[Hit]], *, scores: bool) -> RetrieveReply:
-    """Hits as they travel."""
+    """Encode hits as the body of a reply, with or without scores."""
     return RetrieveReply(
         result=[
             [msgspec.to_builtins(hit if scores else hit.document) for hit in hits] for hits in found
@@ -120,10 +125,10 @@ def as_result(found: Sequence[Sequence[Hit]], *, scores: bool) -> RetrieveReply:
 
 
 def as_hits(items: Sequence[dict[str, Any]]) -> list[Hit]:
-    """What a server answered to one query, with scores or without.
+    """Decode a server's answer to a single query, with scores or without.
 
     Raises:
-        msgspec.ValidationError: neither hits nor documents.
+        msgspec.ValidationError: an item is neither a hit nor a document.
     """
     return [_hit(item) for item in items]
 

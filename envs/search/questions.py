@@ -1,4 +1,4 @@
-"""Multi-hop questions about a fictional world, each with one answer and the searches that find it.
+"""Makes multi-hop questions about a fictional world, with a unique answer and the needed searches.
 
 chain      Who is the mayor of the town where the founder of Tisenmar Mills was born?
 compare    What is the school where the older of Runa Larley and Zeren Gornley studied?
@@ -25,61 +25,61 @@ _CLAUSES = {
     "born_in": "was born in {}",
     "studied_at": "studied at {}",
 }
-"""What is said of a person to tell who is meant."""
+"""Relation -> the clause that identifies a person by that relation."""
 
 
 class Shape(StrEnum):
-    """How a question is made."""
+    """The shape of a question."""
 
     CHAIN = "chain"
-    """Relations one after another."""
+    """A chain of relations."""
     COMPARE = "compare"
-    """A chain from whichever of two has the smaller or larger number; two hops at least."""
+    """A chain from the entity with the smaller or larger of two numbers; at least two hops."""
     INTERSECT = "intersect"
-    """A chain from the one person two things are true of; two hops at least."""
+    """A chain that begins at the only person for whom two facts are true; at least two hops."""
 
 
 class NoQuestion(LookupError):
-    """None of this shape was found in many draws: the world is too small for it."""
+    """No question of the shape was found in many draws: the world is too small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, its answers, and how they are found."""
+    """A question, its answers, and how to find the answers."""
 
     text: str
     golds: tuple[str, ...]
-    """Each counts as right."""
+    """The answers; each counts as right."""
     searches: tuple[str, ...] = ()
-    """What a good searcher asks for, in order."""
+    """The queries of a good searcher, in order."""
     pages: tuple[str, ...] = ()
-    """Titles of the pages that say it, in order."""
+    """The titles of the pages that hold the answer's facts, in order."""
     evidence: tuple[str, ...] = ()
     """What each search should find."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """A question in the making: a noun phrase, and the entity it means."""
+    """A question in the making: a noun phrase, and the entity that the phrase means."""
 
     phrase: str
     at: Entity
     visited: tuple[str, ...]
-    """Names the question or the way to its answer has used up."""
+    """Names that the question or the way to the answer has used up."""
     searches: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
-    """Read so far; that of `at` may be among them."""
+    """The pages read so far; the page of `at` may be among them."""
     relations: tuple[Relation, ...] = ()
     other: str = ""
-    """Of a comparison, who lost it."""
+    """In a comparison, the entity that lost."""
 
     @property
     def hops(self) -> int:
-        """Pages read once that of `at` is."""
+        """The number of pages read, once the page of `at` is read."""
         return len(self.pages) + (self.at.name not in self.pages)
 
     def read(self) -> _Path:
-        """With the page of `at` looked up, by its name."""
+        """Return the path after looking up the page of `at` by name."""
         name = self.at.name
         if name in self.pages:
             return self
@@ -87,7 +87,7 @@ class _Path:
 
 
 class QuestionMaker:
-    """Draws questions about one realm of a world."""
+    """Draws questions about a realm of a world."""
 
     def __init__(self, world: World, split: str) -> None:
         self._world = world
@@ -110,7 +110,7 @@ class QuestionMaker:
         """Draw a question.
 
         Raises:
-            NoQuestion: none was found.
+            NoQuestion: no question was found.
         """
         for _ in range(MOST_DRAWS):
             question = self._try(rng, hops, shape)
@@ -169,7 +169,7 @@ class QuestionMaker:
     # --- on the way ---
 
     def _follow(self, path: _Path, rng: random.Random) -> _Path | None:
-        """Go on along a relation, to where the question has not been."""
+        """Follow a random relation; None if that leads back to where the question has been."""
         relation = _drawn(path.at, rng)
         target = None if relation is None else path.at.links[relation.name]
         if relation is None or target is None or target in path.visited:
@@ -183,7 +183,9 @@ class QuestionMaker:
         )
 
     def _finish(self, path: _Path, rng: random.Random) -> Question | None:
-        """Ask for a number of where the path has come to, or for where one relation more leads."""
+        """Ask for a number of the entity at the path's end, or for what another relation leads
+        to.
+        """
         attribute = NUMBERS.get(path.at.kind)
         if attribute is not None and rng.random() < 1 / (1 + len(path.at.links)):
             text = attribute.question.format(path.phrase)
@@ -210,5 +212,5 @@ def _drawn(entity: Entity, rng: random.Random) -> Relation | None:
 
 
 def shapes_for(hops: int, wanted: Sequence[Shape]) -> list[Shape]:
-    """Those of `wanted` that a question with so many hops can have."""
+    """Return the shapes in `wanted` that are possible with so many hops."""
     return [shape for shape in wanted if hops > 1 or shape is Shape.CHAIN]

@@ -1,4 +1,4 @@
-"""Where documents come from: an index in this process, or a server that speaks `/retrieve`."""
+"""Retrievers: an index in this process, or a server that speaks `/retrieve`."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from .protocol import RETRIEVE_PATH, RetrieveReply, RetrieveRequest, as_hits
 
 
 class LocalRetriever:
-    """Searches an index on a thread: a large corpus must not hold up the event loop."""
+    """A retriever over an index in this process; searches run on a thread, off the event loop."""
 
     def __init__(self, index: Bm25Index) -> None:
         self._index = index
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """See `Retriever.retrieve`; an index in memory can always say."""
+        """Search the index, as `Retriever.retrieve` describes; an index in memory never fails."""
         return await asyncio.to_thread(self._index.search, queries, topk)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: an index holds no connections."""
 
 
 class RemoteRetriever:
-    """Asks a server, ludus's own or Search-R1's.
+    """A retriever over HTTP, for a server of ludus or of Search-R1.
 
     Args:
-        url: with or without `/retrieve`.
-        timeout_s: for one call, all its attempts together.
-        token: where the server wants one.
+        url: the server's address, with or without `/retrieve`.
+        timeout_s: the time limit of a call in seconds, over all attempts.
+        token: the bearer token, where the server wants that.
     """
 
     def __init__(self, url: str, *, timeout_s: float, token: str = "") -> None:
@@ -57,7 +57,10 @@ class RemoteRetriever:
         self._client = Client(base, AsyncTransport(), token, policy, Format.JSON)
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """See `Retriever.retrieve`: a server that is down, late or makes no sense cannot say."""
+        """Ask the server, as `Retriever.retrieve` describes.
+
+        A server that is down, late or sends nonsense raises RewardUnavailable.
+        """
         body = RetrieveRequest(queries=list(queries), topk=topk, return_scores=True)
         try:
             reply = await self._client.post(RETRIEVE_PATH, body, RetrieveReply)
@@ -70,7 +73,7 @@ class RemoteRetriever:
         return found
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the server."""
         await self._client.transport.close()
 
     @property
@@ -89,5 +92,5 @@ class RemoteRetriever:
 
 
 def _makes_no_sense(error: LudusError) -> bool:
-    """Whether there was a reply, and it could not be read."""
+    """Return whether a reply came that could not be read."""
     return isinstance(error.__cause__, RequestRejected)

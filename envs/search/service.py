@@ -1,4 +1,4 @@
-"""`/retrieve` over HTTP: any corpus behind the protocol that Search-R1's clients speak."""
+"""Serves `/retrieve` over HTTP: any corpus behind the protocol that Search-R1's clients speak."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from .protocol import (
 
 SEARCH_TIMEOUT_S = 60.0
 QUERIES_AT_ONCE = 64
-"""Between them a search looks at the clock."""
+"""After so many queries a search checks its time limit."""
 _KEY = "retrieve"
 
 
 class RetrieverService:
-    """Serves one index.
+    """A service that searches a single index.
 
     Args:
-        index: of the corpus.
-        topk: documents for a query that does not say.
-        max_queue: requests in flight; past it 503.
-        threads: that search at once.
-        timeout_s: for one request, with its time in the queue.
+        index: the index of the corpus.
+        topk: how many documents a query gets that does not say.
+        max_queue: the most requests in flight; a further request is refused with 503.
+        threads: how many threads search at once.
+        timeout_s: the time limit of a request in seconds, including its time in the queue.
     """
 
     name = "retriever"
@@ -59,8 +59,10 @@ class RetrieverService:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ludus-retriever")
 
     def routes(self) -> list[Route]:
-        """The one route. Clients of this protocol send no header and repeat no 429: a token may
-        stand in the path, and a full queue is a 503.
+        """Return the service's only route.
+
+        Clients of this protocol send no header and do not repeat a 429, so a token may be in the
+        path, and a full queue is answered with 503.
         """
         route = post(
             RETRIEVE_PATH, self.retrieve, RetrieveBody, RetrieveReply,
@@ -72,20 +74,20 @@ class RetrieverService:
         ]
 
     async def start(self, context: Context) -> None:
-        """The index was built before."""
+        """Do nothing: the index was built before."""
 
     async def stop(self) -> None:
-        """Drop what waits; what runs ends by itself."""
+        """Drop the waiting requests; running searches end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def load(self) -> Load:
-        """Not ready for more once the queue is taken."""
+        """Return the length of the queue; a full queue makes the service unready."""
         depth, limit = self._admission.depth, self._admission.limit
         full = depth >= limit
         return Load(queue_depth=depth, limit=limit, problem="the queue is full" if full else "")
 
     async def retrieve(self, path: Path, body: RetrieveBody) -> RetrieveReply:
-        """`POST /retrieve`."""
+        """Answer `POST /retrieve`."""
         asked = read_request(body, self._topk)
         self._admission.enter(_KEY)
         began = time.monotonic()

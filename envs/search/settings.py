@@ -1,4 +1,4 @@
-"""What `Search` can be set to, checked as a whole."""
+"""The settings of the search environment, checked as a whole."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from .retrievers import LocalRetriever, RemoteRetriever
 from .sources import FiledQuestions, GeneratedQuestions, Questions
 
 MOST_TIMEOUT_S = 25.0
-"""Below what a tool call may take: a late search must not be taken for a result."""
+"""The longest `timeout_s`, in seconds. It is below the limit of a tool call: otherwise the policy
+would see a late search as a failed call.
+"""
 MOST_HOPS = 8
 TOKEN_VARIABLE = "LUDUS_RETRIEVER_TOKEN"
-"""The bearer token of a retriever's server, where it wants one."""
+"""The environment variable with the bearer token of a retriever's server."""
 
 
 class Style(StrEnum):
     """How a policy searches."""
 
     TOOLS = "tools"
-    """A tool `search(query)`; the answer in `<answer>`."""
+    """With a tool `search(query)`; the answer comes in `<answer>`."""
     TAGS = "tags"
-    """`<search>query</search>` in plain text, as in Search-R1."""
+    """With `<search>query</search>` in plain text, as in Search-R1."""
 
 
 class Source(StrEnum):
-    """Who answers searches; anything else is the address of a server."""
+    """What answers searches; any other value is the address of a server."""
 
     BM25 = "bm25"
     """An index in this process."""
@@ -44,7 +46,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """See `Search`."""
+    """The validated arguments of `Search`, where each field is described."""
 
     retriever: str
     style: str
@@ -120,12 +122,12 @@ class Settings:
 
 
 def check_noise(noise: float) -> None:
-    """Raises ConfigError where it is no probability."""
+    """Raise ConfigError unless `noise` is a probability."""
     _within("noise", noise, 0, 1)
 
 
 def build_engine(settings: Settings) -> SearchEngine | None:
-    """What answers searches; None where the policy does.
+    """Return the search engine; None where the policy answers its own searches.
 
     Raises:
         ConfigError: the corpus cannot be read.
@@ -150,7 +152,7 @@ def build_engine(settings: Settings) -> SearchEngine | None:
 
 
 def build_questions(settings: Settings, *, seed: int, validation: float, test: float) -> Questions:
-    """Where questions come from."""
+    """Return the questions of the file in the settings, or a generator of questions."""
     if settings.questions:
         return FiledQuestions(settings.questions, seed=seed, validation=validation, test=test)
     shapes = [Shape(shape) for shape in settings.shapes]

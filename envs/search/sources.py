@@ -1,4 +1,4 @@
-"""Where questions come from: a fictional world, or a file of questions and answers."""
+"""Sources of questions: a fictional world, or a file of questions and answers."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ _ANSWERS = ("golden_answers", "answers", "answer", "Answer")
 
 
 class Questions(Protocol):
-    """Tasks, and the question behind each."""
+    """A task set per split, and the question behind each task."""
 
     def tasks(self, split: str) -> TaskSet:
-        """The tasks of a split."""
+        """Return the tasks of a split."""
         ...
 
     def question(self, task: Task) -> Question:
-        """The question of a task."""
+        """Return the question of a task."""
         ...
 
 
 class _HopTasks(GeneratedTasks):
-    """One question per seed; difficulty is its number of hops."""
+    """A task set with a question per seed; the difficulty is the number of hops."""
 
     def __init__(self, split: str, hops: tuple[int, int]) -> None:
         super().__init__(split)
         self._hops = hops
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         hops = float(random.Random(f"hops/{task.seed}").randint(*self._hops))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=hops)
 
 
 class GeneratedQuestions:
-    """Questions about a fictional world, without end; each split about a realm of its own.
+    """An endless supply of questions about a fictional world, with a separate realm for each split.
 
     Args:
-        world: the world's seed.
-        people: its size.
-        hops: fewest and most hops.
-        shapes: of questions.
+        world: the seed of the world.
+        people: the number of people in the world.
+        hops: the fewest and the most hops.
+        shapes: the shapes of questions.
 
     Raises:
         ConfigError: a split of this world has no such question.
@@ -75,11 +75,11 @@ class GeneratedQuestions:
                 self._probe(split, shape)
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no realm is in two splits."""
         return _HopTasks(split, self._hops)
 
     def question(self, task: Task) -> Question:
-        """Drawn from the task's seed."""
+        """Draw the question of a task from the task's seed."""
         hops = int(_HopTasks(task.split, self._hops).find(task.id).difficulty or 0)
         rng = random.Random(f"question/{task.seed}")
         shape = rng.choice(shapes_for(hops, self._shapes))
@@ -109,17 +109,17 @@ class _Filed:
 
 
 class FiledQuestions:
-    """Questions of a file, each once, split by digest.
+    """The questions of a file, each once, split by digest.
 
     Args:
         source: a file or a hub's data set, as for a corpus, of rows {question, answer}; `answer`
             may be a list of alternatives (`golden_answers`).
-        seed: of the split.
+        seed: seeds the split.
         validation: the share for validation.
         test: the share for test.
 
     Raises:
-        ConfigError: no row has a question and an answer, or shares that cannot be.
+        ConfigError: no row has a question and an answer, or the shares are out of range.
     """
 
     def __init__(self, source: str, *, seed: int, validation: float, test: float) -> None:
@@ -127,11 +127,11 @@ class FiledQuestions:
         self._problems = _problems(source, seed, validation, test, changed_at(source))
 
     def tasks(self, split: str) -> TaskSet:
-        """The questions of a split, shuffled."""
+        """Return the questions of a split, shuffled."""
         return self._problems.tasks(split)
 
     def question(self, task: Task) -> Question:
-        """The question of a task."""
+        """Return the question of a task."""
         return self._problems.problem(task).question
 
 
@@ -171,7 +171,7 @@ def _read(row: Mapping[str, Any]) -> _Filed | None:
 
 
 def _golds(given: object) -> tuple[str, ...]:
-    """Those that can be compared: of articles and punctuation alone nothing would be left."""
+    """Return the answers that can be compared: an answer that is empty once normalised cannot."""
     several = given if isinstance(given, list) else [given]
     texts = [str(one).strip() for one in several if isinstance(one, (str, int, float))]
     return tuple(text for text in texts if normalize(text))

@@ -1,4 +1,4 @@
-"""Search-R1's way to act: `<search>` and `<answer>` in plain text, results in `<information>`."""
+"""Search-R1's tags: `<search>` and `<answer>` in plain text, results in `<information>`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ANY_TAG = re.compile(r"<(?=/?(?:think|search|information|answer)>)")
 
 @dataclass(frozen=True, slots=True)
 class TagAction:
-    """What the first closed tag asks for."""
+    """The action that the first closed tag asks for."""
 
     name: str
-    """search or answer; empty where there is neither."""
+    """`search` or `answer`; empty where the text has neither tag."""
     content: str = ""
 
 
 def read_action(text: str) -> TagAction:
-    """The first closed `<search>` or `<answer>` after the thoughts.
+    """Return the first closed `<search>` or `<answer>` after the thoughts.
 
     >>> read_action("I need more. <search>capital of Kilria</search> <answer>no</answer>")
     TagAction(name='search', content='capital of Kilria')
@@ -44,15 +44,18 @@ def read_action(text: str) -> TagAction:
 
 
 def as_information(documents: str) -> str:
-    """Search results as an observation; tags inside them are defused, so that no document can
-    answer for the policy.
+    """Format search results as an observation.
+
+    Tags inside the documents are escaped, so that no document can answer for the policy.
     """
     return f"\n\n<information>{_ANY_TAG.sub('&lt;', documents)}</information>\n\n"
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether a whole self-search (SSRL, arXiv 2508.10874) is in order: tags closed
-    and not nested, each search followed by its information, one answer, at the end.
+    """Return whether a whole self-search (SSRL, arXiv 2508.10874) keeps to the format.
+
+    All tags are closed and not nested, each search is followed by its information, and there is
+    exactly one answer, at the end.
     """
     order = _tags(text)
     if order is None or order.count("answer") != 1 or order[-1] != "answer":
@@ -63,7 +66,7 @@ def is_well_formed(text: str) -> bool:
 
 
 def _tags(text: str) -> list[str] | None:
-    """The tags in order; None where one is not closed, or another begins in it."""
+    """Return the tags in order; None where a tag is not closed, or another begins inside."""
     order: list[str] = []
     inside = ""
     for match in _TAG.finditer(text):

@@ -1,5 +1,5 @@
-"""Small functions of our own, each right, described by its docstring and short enough to read:
-what repairs are practised on.
+"""The small, right functions into which the environment puts mistakes.
 
-None of them imports anything or calls another one, so that any of them can stand in any file.
+Each is described by its docstring and short enough to read. No function imports anything or calls
+another, so that any function can be in any file.
 """

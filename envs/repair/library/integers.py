@@ -1,4 +1,4 @@
-"""Functions of whole numbers."""
+"""Functions that work on whole numbers."""
 
 from __future__ import annotations
 
