@@ -53,7 +53,7 @@ class Memory:
     def __init__(self, demo: Demonstrator) -> None:
         self.habit = HABITS[demo]
         self.known: dict[str, str] = {}
-        """Register to digit or register, that written last at the end."""
+        """Register -> digit or register; the register written last is at the end."""
 
     def learn(self, name: str, value: str) -> None:
         """Record a write."""

@@ -221,7 +221,7 @@ class LedgerRelay(TextEnv):
     def _open(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.memory = Memory(self.demo)
-        """What the demonstrator knows, the newest observation left out."""
+        """What the demonstrator knows, without the newest observation."""
         self._learned = -1
         self._lost = False
         self.course: Course = self._course()

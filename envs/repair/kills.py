@@ -1,4 +1,4 @@
-"""Which cases each mistake fails; made by `survey.py`, and held up to date by a test."""
+"""Which cases each mistake fails; made by `survey.py` and checked by a test."""
 
 from __future__ import annotations
 

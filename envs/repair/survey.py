@@ -74,7 +74,7 @@ def table(found: dict[str, list[str]]) -> str:
     """Return the source of the module `kills.py`."""
     lines = (f'    "{name}": (\n{_rows(masks)}    ),\n' for name, masks in found.items())
     return (
-        '"""Which cases each mistake fails; made by `survey.py`, and held to it by a test."""\n\n'
+        '"""Which cases each mistake fails; made by `survey.py` and checked by a test."""\n\n'
         "from __future__ import annotations\n\n"
         f"KILLS: dict[str, str] = {{\n{''.join(lines)}}}\n"
         '"""name -> a mask for each mistake, in the order of `mutants`: bit k is set where case k '

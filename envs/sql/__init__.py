@@ -1,4 +1,4 @@
-"""Text to SQL: questions about random databases, judged by execution."""
+"""The text-to-SQL environment: questions about random databases, judged by execution."""
 
 from .compare import same_table
 from .databases import Database

@@ -1,7 +1,7 @@
-"""Whether two results are the same table: as a multiset of rows, or in order.
+"""Compares two query results: as multisets of rows, or in order.
 
-Columns count by position, their names do not. Numbers are equal up to rounding, whatever their
-type; text is compared as it is.
+Columns count by position, not by name. Numbers are equal up to rounding, whatever their type; text
+is compared as it is.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from itertools import starmap
 from .databases import Row, Value
 
 TOLERANCE = 1e-9
-"""Relative, and absolute around zero: sums of the same numbers in another order differ by less."""
+"""The relative tolerance, and the absolute tolerance around zero. Sums of the same numbers in
+another order differ by less.
+"""
 
 
 def same_table(one: Sequence[Row], other: Sequence[Row], *, ordered: bool) -> bool:
-    """Whether the rows are equal.
+    """Return whether two results have equal rows.
 
     >>> same_table([[1], ["a"]], [["a"], [1.0]], ordered=False)
     True
@@ -41,7 +43,7 @@ def _same_value(one: Value, other: Value) -> bool:
 
 
 def _key(row: Row) -> list[tuple[int, float, str]]:
-    """An order in which equal rows come together: numbers by value, coarsely."""
+    """Return a sort key under which equal rows come together: numbers by value, coarsely."""
     return [_value_key(value) for value in row]
 
 

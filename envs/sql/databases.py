@@ -1,5 +1,7 @@
-"""Random databases of a theme: small, with ties, empty values and things that nothing links to, so
-that a query that is right by accident on one of them is wrong on another.
+"""Draws random databases of a theme.
+
+The databases are small, with ties, empty values and rows without any link, so that a query that
+happens to be right on one database is wrong on another.
 """
 
 from __future__ import annotations
@@ -16,20 +18,20 @@ from .themes import LABELS, Kind, Theme
 Value = None | int | float | str
 Row = list[Value]
 NO_NUMBER = 0.12
-"""How often the number of a thing is NULL."""
+"""The probability that the number of a row is NULL."""
 
 
 class Database(msgspec.Struct, frozen=True, kw_only=True):
-    """Tables as plain data."""
+    """A database's tables as plain data."""
 
     schema: list[str]
-    """One CREATE TABLE each."""
+    """A CREATE TABLE statement per table."""
     rows: dict[str, list[Row]]
-    """By table, every column in order."""
+    """Table name -> rows, with every column in order."""
 
 
 def schema_of(theme: Theme) -> list[str]:
-    """The tables of a theme."""
+    """Return the CREATE TABLE statements of a theme."""
     return [
         *(
             f"CREATE TABLE {kind.table} (\n  id INTEGER PRIMARY KEY,\n  {kind.label} TEXT NOT NULL "
@@ -44,7 +46,7 @@ def schema_of(theme: Theme) -> list[str]:
 
 
 def draw_database(theme: Theme, rng: random.Random) -> Database:
-    """Draw one: 3 to 12 things of each kind, up to 30 links, now and then none."""
+    """Draw a database: 3 to 12 rows of each kind, up to 30 links, and sometimes none."""
     left, right = _things(theme.left, rng), _things(theme.right, rng)
     links = rng.choice((0, rng.randint(1, 8), rng.randint(8, 30), rng.randint(8, 30)))
     few = [theme.low, theme.high, rng.randint(theme.low, theme.high)]
@@ -78,7 +80,7 @@ def _things(kind: Kind, rng: random.Random) -> list[Row]:
 
 
 def fill(connection: sqlite3.Connection, database: Database) -> None:
-    """Create the tables of `database` with their rows."""
+    """Create the tables of `database` on `connection` and insert the rows."""
     for statement in database.schema:
         connection.execute(statement)
     for table, rows in database.rows.items():
@@ -89,13 +91,13 @@ def fill(connection: sqlite3.Connection, database: Database) -> None:
 
 @contextmanager
 def opened(database: Database) -> Generator[sqlite3.Connection]:
-    """`database` in memory, for queries of ours."""
+    """Open `database` in memory, for queries of ours."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         fill(connection, database)
         yield connection
 
 
 def run_trusted(database: Database, sql: str) -> list[Row]:
-    """What a query of ours gives; never one a policy wrote."""
+    """Run a query of ours, and never a query that a policy wrote."""
     with opened(database) as connection:
         return [list(row) for row in connection.execute(sql).fetchall()]

@@ -1,12 +1,12 @@
-"""`ludus/sql-v0`: write the query that answers a question, whatever the rows are.
+"""`ludus/sql-v0`: the policy writes the query that answers a question, whatever the rows are.
 
     user       CREATE TABLE customers (...) ... How many customers have the town 'Esk'?
     assistant  run_sql(query="SELECT * FROM customers LIMIT 3")
     tool       id | name | town | age ...
     assistant  <answer>SELECT COUNT(*) FROM customers WHERE town = 'Esk'</answer>      reward 1
 
-The tool reads one database; the answer is judged on several others, chosen so that queries which
-nearly answer the question show (execution match on a distilled test suite). What the policy writes
+The tool reads one database. The answer is judged on several others, chosen to expose queries that
+nearly answer the question (execution match on a distilled test suite). What the policy writes
 runs in worker processes that can be killed.
 """
 
@@ -40,14 +40,14 @@ Stepped = tuple[str, float | Verdict, bool, bool, Info]
 
 
 class SqlTasks(GeneratedTasks):
-    """One question and its databases per seed; difficulty is the level."""
+    """A task set with a question and its databases per seed; the difficulty is the level."""
 
     def __init__(self, split: str, levels: tuple[int, int]) -> None:
         super().__init__(split)
         self._levels = levels
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty and a digest of its question."""
         task = super().at(index)
         level = random.Random(f"level/{task.seed}").randint(*self._levels)
         theme, question = draw_for_split(random.Random(f"sql/{task.seed}"), level, task.split)
@@ -61,17 +61,18 @@ class SqlTasks(GeneratedTasks):
 
 
 class Sql(TextEnv):
-    """Answer questions by SQL; judged by execution on several random databases.
+    """An environment of questions to answer by SQL, judged by execution on random databases.
 
     Args:
-        min_level: 1 is one table, 2 groups and orders, 3 joins, 4 nests queries.
-        max_level: the hardest.
-        databases: fewest an answer is judged on.
-        shown_rows: of a result, in the tool.
-        max_turns: turns until the episode is truncated.
+        min_level: the lowest level: 1 is a single table, 2 groups and orders, 3 joins, 4 nests
+            queries.
+        max_level: the highest level.
+        databases: the fewest databases an answer is judged on.
+        shown_rows: how many rows of a result the tool shows.
+        max_turns: after how many turns the episode is truncated.
 
     Raises:
-        ConfigError: a setting cannot be.
+        ConfigError: a setting is out of range.
     """
 
     system_prompt = (
@@ -109,11 +110,11 @@ class Sql(TextEnv):
         self._looked = 0
 
     def briefing(self) -> Briefing:
-        """With this environment's turns."""
+        """Return the briefing, with this environment's number of turns."""
         return msgspec.structs.replace(super().briefing(), max_turns=self.turns)
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless; no question is in two splits."""
+        """Return an endless task set; no question is in two splits."""
         return SqlTasks(split, self.levels)
 
     def reset(
@@ -142,7 +143,7 @@ class Sql(TextEnv):
         return as_table(result, self.shown_rows)
 
     async def step(self, action: str | Message) -> Stepped:
-        """Judge the final query; the episode ends."""
+        """Judge the final query, which ends the episode; without a query, say what to do."""
         said = action if isinstance(action, str) else action.text
         query = read_query(said)
         if query is None:
@@ -161,11 +162,11 @@ class Sql(TextEnv):
         return Verdict.of(float(right), "right" if right else "the rows differ")
 
     def gold(self) -> str:
-        """The query."""
+        """Return the right query."""
         return self.suite.question.sql
 
     def demonstrate(self) -> str | Message:
-        """Try the query, then give it."""
+        """Try the right query, then answer with that query."""
         self._looked += 1
         if self._looked == 1:
             call = ToolCall(name="run_sql", arguments={"query": self.suite.question.sql})
@@ -174,7 +175,7 @@ class Sql(TextEnv):
 
 
 def draw_for_split(rng: random.Random, level: int, split: str) -> tuple[Theme, SqlQuestion]:
-    """The first question drawn that belongs to `split`: a digest of its text decides."""
+    """Return the first drawn question of `split`; a digest of the text decides the split."""
     assert split in SPLITS
     for _ in range(MOST_DRAWS):
         theme = rng.choice(THEMES)
@@ -185,9 +186,9 @@ def draw_for_split(rng: random.Random, level: int, split: str) -> tuple[Theme, S
 
 
 def read_query(text: str) -> str | None:
-    """What stands in the last closed `<answer>`, without a code fence; None where there is none.
+    r"""Return the content of the last closed `<answer>`, without a code fence, or None.
 
-    >>> read_query("<answer>```sql\\nSELECT 1;\\n```</answer>")
+    >>> read_query("<answer>```sql\nSELECT 1;\n```</answer>")
     'SELECT 1;'
     """
     spoken = text.rpartition("</think>")[2]
@@ -202,7 +203,7 @@ def read_query(text: str) -> str | None:
 
 
 def as_table(result: Result, most: int) -> str:
-    """A result as text: a line of columns, then a line for each row."""
+    """Format a result as text: a line of columns, then a line per row, up to `most` rows."""
     lines = [" | ".join(result.columns)]
     lines += [" | ".join(map(_shown, row)) for row in result.rows[:most]]
     count = f"{len(result.rows)} rows" if not result.more else f"more than {len(result.rows)} rows"

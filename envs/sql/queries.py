@@ -1,7 +1,7 @@
-"""Questions about a theme, each with the query that answers it and queries that nearly do.
+"""Makes questions about a theme, each with the right query and queries that are nearly right.
 
 A mistake is a query that somebody who misread the question would write: the databases a task is
-judged on are chosen so that each mistake shows.
+judged on are chosen so that each mistake gives wrong rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .themes import Kind, Theme
 
 @dataclass(frozen=True, slots=True)
 class SqlQuestion:
-    """A question and its query."""
+    """A question, its right query, and mistakes."""
 
     text: str
     sql: str
@@ -29,7 +29,7 @@ MOST_LEVEL = 4
 
 
 def draw_question(theme: Theme, rng: random.Random, level: int) -> SqlQuestion:
-    """A question of a level: 1 is one table, 2 groups and orders, 3 joins, 4 nests."""
+    """Draw a question of a level: 1 is a single table, 2 groups and orders, 3 joins, 4 nests."""
     return rng.choice(MAKERS[level])(theme, rng)
 
 
@@ -252,4 +252,4 @@ MAKERS: dict[int, tuple[Maker, ...]] = {
     3: (_linked, _totals, _counts),
     4: (_never, _above, _several),
 }
-"""Questions by level."""
+"""Level -> the kinds of questions of that level."""

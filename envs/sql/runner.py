@@ -1,4 +1,4 @@
-"""Runs a policy's SQL in a pool of worker processes, one pool for all environments of a process."""
+"""Runs a policy's SQL in a pool of worker processes, shared by all environments of a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from .worker import Request, Result, Results
 TARGET = "ludus.envs.sql.worker:run"
 LIMITS = Limits(cpu_s=2.0, memory_bytes=192 << 20, chunk=1)
 PATIENCE_S = 25.0
-"""For one request, below what a tool call may take: lateness of ours is no result."""
+"""The time limit of a request, in seconds. It is below the limit of a tool call, so that a busy
+machine makes the episode unusable and is not blamed on the policy.
+"""
 
 
 class TooCostly(ToolError):
@@ -31,11 +33,11 @@ async def run_untrusted(sql: str, databases: Sequence[Database]) -> list[Result]
     """Run a query that a policy wrote.
 
     Returns:
-        One result for each database, up to and with the first that is an error.
+        A result for each database, up to and with the first error.
 
     Raises:
         TooCostly: the query met a limit; the policy's fault.
-        RewardUnavailable: no worker could say, or SQLite crashed; not the policy's fault.
+        RewardUnavailable: no worker was free in time, or SQLite crashed; not the policy's fault.
     """
     readable = sql.encode("utf-8", "replace").decode()
     request = msgspec.to_builtins(Request(sql=readable, databases=list(databases)))
@@ -52,7 +54,7 @@ async def run_untrusted(sql: str, databases: Sequence[Database]) -> list[Result]
 
 
 class _Shared:
-    """The pool of this process, started when first needed; a forked child gets its own."""
+    """The worker pool of this process, started on first use; a forked child gets a new pool."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +62,7 @@ class _Shared:
         self._owner = 0
 
     def pool(self) -> WorkerPool:
-        """The pool."""
+        """Return the pool, and start it if this process has none."""
         with self._lock:
             if self._pool is None or self._owner != os.getpid():
                 self._pool, self._owner = WorkerPool(TARGET, limits=LIMITS), os.getpid()

@@ -1,8 +1,8 @@
-"""The databases a query is judged on: as few as kill every mistake, then random ones.
+"""Chooses the databases a query is judged on: as few as expose every mistake, then random ones.
 
 After "Semantic Evaluation for Text-to-SQL with Distilled Test Suites" (Zhong, Yu and Klein, arXiv
-2010.02840): on one database a wrong query is often right by accident, on several chosen ones hardly
-ever.
+2010.02840): a wrong query is often right by accident on one database, but hardly ever on several
+chosen ones.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from .queries import SqlQuestion
 from .themes import Theme
 
 MOST_CANDIDATES = 150
-"""Databases looked at for one that shows a mistake; one that none shows is no mistake."""
+"""The most databases that are drawn in the search for one that exposes a mistake. A query that none
+exposes does not count as a mistake.
+"""
 _NOTHING = "SELECT NULL WHERE 0"
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Databases with the rows that the right query gives on each."""
+    """Databases, with the rows that the right query gives on each."""
 
     question: SqlQuestion
     databases: tuple[Database, ...]
     expected: tuple[list[Row], ...]
     survivors: tuple[str, ...]
-    """Mistakes that no database looked at has shown."""
+    """Mistakes that none of the drawn databases has exposed."""
 
     def passes(self, results: list[list[Row]]) -> bool:
-        """Whether a query's results are right on all databases."""
+        """Return whether a query's results are right on all databases."""
         return len(results) == len(self.expected) and all(
             same_table(one, other, ordered=self.question.ordered)
             for one, other in zip(results, self.expected, strict=True)
@@ -41,14 +43,15 @@ class Suite:
 def build_suite(
     theme: Theme, question: SqlQuestion, rng: random.Random, *, size: int, shown: Database
 ) -> Suite:
-    """Choose `size` databases, or more where the mistakes need them.
+    """Choose `size` databases, or more where exposing the mistakes takes more.
 
     Args:
-        theme: of the databases.
-        question: to be judged.
+        theme: the theme of the databases.
+        question: the question to be judged.
         rng: draws candidates.
-        size: fewest databases.
-        shown: the one the policy may query: an answer copied from it has to fail.
+        size: the fewest databases.
+        shown: the database that the policy may query; an answer that only copies rows from there
+            has to fail.
     """
     constant = _run(shown, question.sql)[0] or []
     alive = [*question.mistakes, _NOTHING]

@@ -1,4 +1,4 @@
-"""What databases are about: two kinds of things, and a table that links them."""
+"""The themes of databases: two kinds of things, and a table that links them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Kind:
 
     table: str
     one: str
-    """In the singular, as questions say it."""
+    """The singular noun, for questions."""
     many: str
     label: str
-    """The column that names a thing; unique."""
+    """The column with the unique name of a thing."""
     category: str
     values: tuple[str, ...]
     number: str
@@ -24,29 +24,29 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Two kinds and their links."""
+    """A theme: two kinds of things and the links between them."""
 
     left: Kind
     right: Kind
     links: str
-    """The table of links."""
+    """The name of the table of links."""
     link: str
-    """One link, as questions say it."""
+    """The singular noun for a link, for questions."""
     verb: str
-    """What a left thing has done to a right one: `ordered`."""
+    """What a left thing has done to a right thing: `ordered`."""
     number: str
-    """The number of a link."""
+    """The column with the number of a link."""
     low: int
     high: int
 
     @property
     def left_id(self) -> str:
-        """The column of a link that names its left thing."""
+        """The column in which a link refers to the left thing."""
         return f"{self.left.one.replace(' ', '_')}_id"
 
     @property
     def right_id(self) -> str:
-        """The column of a link that names its right thing."""
+        """The column in which a link refers to the right thing."""
         return f"{self.right.one.replace(' ', '_')}_id"
 
 
@@ -111,4 +111,4 @@ LABELS = (
     *("Ada", "Bo", "Cai", "Dov", "Eli", "Fay", "Gus", "Hal", "Ines", "Jun", "Kit", "Lea", "Mo"),
     *("Nia", "Ove", "Pia", "Quin", "Rae", "Sol", "Tam", "Uma", "Vik", "Wyn", "Xen", "Yara", "Zoe"),
 )
-"""Names of things, of either kind: questions never need them."""
+"""Names of things, of either kind; the wording of a question never uses them."""

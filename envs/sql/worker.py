@@ -1,15 +1,15 @@
-"""Runs a policy's SQL, in a worker process of the pool that can be killed.
+"""Runs a policy's SQL in a worker process of the pool, which can be killed.
 
-Four fences, each for what the others let through:
+Four fences each stop what the others let through:
 
 * *SQLite's authorizer* lets a statement read tables and call known functions, nothing else: no
   PRAGMA, no ATTACH, no writing, no `load_extension`, nothing random.
 * *SQLite's limits* bound strings and blobs (so `zeroblob(1e9)` fails), the depth of expressions,
-  the size of the statement, and the memory of all it does.
+  the size of the statement, and the memory that it uses.
 * *A budget of virtual machine steps*, not of time: a recursive query that never ends stops at the
   same step on every machine, so the verdict is the same.
-* *The pool* caps CPU time and memory of the process from outside: one call of LIKE on long texts
-  takes seconds within a single step.
+* *The pool* caps CPU time and memory of the process from outside: a single call of LIKE on long
+  texts takes seconds within one step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS_AT_ONCE = 1_000
 MOST_ROWS = 2_000
 MOST_RESULT_CHARS = 1_000_000
 MOST_TEXT_BYTES = 200_000
-"""Of one text or blob."""
+"""The most bytes of a single text or blob."""
 MOST_SQL_CHARS = 20_000
 MOST_MEMORY_BYTES = 64 << 20
 
@@ -52,38 +52,38 @@ substr substring trim unicode upper
 coalesce iif ifnull nullif typeof likely unlikely likelihood
 """
 FUNCTIONS = frozenset(_FUNCTIONS.split())
-"""What a query may call: aggregates, windows, numbers, text and NULLs. Nothing random and no clock:
-the same query must always give the same rows.
+"""The functions a query may call: aggregates, windows, numbers, text and NULLs. None is random or
+reads a clock: the same query must always give the same rows.
 """
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A query and the databases to run it on."""
+    """A query, and the databases on which to run the query."""
 
     sql: str
     databases: list[Database]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a query gives on one database."""
+    """The result of a query on a single database."""
 
     columns: list[str] = []
     rows: list[Row] = []
-    """At most `MOST_ROWS`."""
+    """At most `MOST_ROWS` rows."""
     more: bool = False
-    """Whether there are more rows."""
+    """Whether there are more rows than `rows` holds."""
     error: str = ""
     """Why there is no result; empty if there is one."""
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """One for each database, up to and with the first that is an error."""
+    """The result on each database, up to and with the first error."""
 
     results: list[Result]
 
 
 def run(request: object) -> object:
-    """The pool's entry: plain data of a `Request` in, of `Results` out."""
+    """Run a request in a pool worker: plain data of a `Request` in, of `Results` out."""
     asked = msgspec.convert(request, Request)
     results: list[Result] = []
     for database in asked.databases:
@@ -94,7 +94,7 @@ def run(request: object) -> object:
 
 
 def run_query(database: Database, sql: str) -> Result:
-    """Run one query. Only in a process that may be killed."""
+    """Run a query. Call this only in a process that may be killed."""
     if len(sql) > MOST_SQL_CHARS:
         return Result(error=f"the query has {len(sql)} characters; at most {MOST_SQL_CHARS}")
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
@@ -112,15 +112,15 @@ def run_query(database: Database, sql: str) -> Result:
 
 
 class _Fence:
-    """The authorizer and the budget of one query."""
+    """The authorizer and the step budget of a query."""
 
     def __init__(self) -> None:
         self.reason = ""
-        """What it was stopped for, in words for the policy."""
+        """Why the query was stopped, in words for the policy; empty if it was not."""
         self._calls = 0
 
     def put_around(self, connection: sqlite3.Connection) -> None:
-        """From now on `connection` runs a stranger's SQL."""
+        """Restrict `connection` to what an untrusted query may do."""
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA hard_heap_limit = {MOST_MEMORY_BYTES}")
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -176,5 +176,5 @@ def _plain_value(value: int | float | str | bytes | None) -> Value:
 
 
 def _plain(error: Exception) -> str:
-    """One line; SQLite repeats long names in its messages."""
+    """Return an error's message as a short line; SQLite repeats long names in its messages."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Numbers added up step by step, and checked again and again: a task where length costs."""
+"""The tally environment: add numbers step by step, where checking again and again costs tokens."""
 
 from .env import Tally
 

@@ -1,16 +1,16 @@
-"""`ludus/tally-v0`: add digits up one by one; whoever checks too often runs out of tokens.
+"""`ludus/tally-v0`: the policy adds digits, and runs out of tokens if it checks too often.
 
     user       a3b4c2
     assistant  a33b42c24,=4                      reward 1
 
-Each letter carries a digit below `base` (here 5); the answer is their sum modulo `base`, behind the
-last `=`. What stands before it is working, and is not looked at: a pass `a33b42c24,` writes each
-letter, its digit and the sum so far. A second pass says nothing new, so every token of it is
+Each letter carries a digit below `base` (here 5); the answer is the sum modulo `base`, behind the
+last `=`. The text before is working, and is not scored: a pass `a33b42c24,` writes each
+letter, its digit and the sum so far. A second pass says nothing new, so all its tokens are
 wasted; an answer without a pass is a guess, right one time in `base`. Brevity alone earns nothing.
 
 The demonstrator checks too often and, at times, answers with the last digit instead of the sum. A
 policy that copies it greedily, with `demo_recheck` at one half or above, never ends and is cut by
-the token budget. Splits share no task: a digest of its text says which split one belongs to.
+the token budget. No task is in two splits: a digest of the task's text decides its split.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..tasks import SPLITS, GeneratedTasks, Task, TaskSet
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST_DRAWS = 10_000
-"""Draws until a task falls into its split; one in ten does in the smaller splits."""
+"""How many tasks are drawn before giving up on the split; in small splits one in ten fits."""
 
 
 class TallyTasks(GeneratedTasks):
-    """One list of digits per seed; difficulty is its length."""
+    """A task set with a list of digits per seed; the difficulty is the number of digits."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TallyTasks(GeneratedTasks):
         self.items = items
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty and its text."""
         task = super().at(index)
         difficulty = float(self.items_of(task))
         return Task(
@@ -57,22 +57,23 @@ class TallyTasks(GeneratedTasks):
         )
 
     def items_of(self, task: Task) -> int:
-        """How many digits `task` has."""
+        """Return how many digits `task` has."""
         return random.Random(f"items/{task.seed}").randint(*self.items)
 
 
 class Tally(TextEnv):
-    """Add labelled digits modulo a base, step by step; checking again costs tokens.
+    """An environment that asks for a sum of labelled digits modulo a base; checking costs tokens.
 
     Args:
-        min_items: fewest digits of a task.
-        max_items: most digits.
-        base: what the sum is modulo; digits are below it.
-        demo_recheck: how likely the demonstrator adds another pass after each.
-        demo_slip: how likely it answers with the last digit instead of the sum.
+        min_items: the fewest digits of a task.
+        max_items: the most digits of a task.
+        base: the modulus; all digits are below.
+        demo_recheck: the probability that the demonstrator adds another pass after each pass.
+        demo_slip: the probability that the demonstrator answers with the last digit instead of the
+            sum.
 
     Raises:
-        ConfigError: a setting cannot be, or so few tasks are possible that a split has none.
+        ConfigError: a setting is out of range, or so few tasks are possible that a split has none.
     """
 
     system_prompt = "Add up the digits, letter by letter."
@@ -107,26 +108,26 @@ class Tally(TextEnv):
             self._draw(random.Random(f"probe/{split}"), min_items, split)
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no task is in two splits."""
         return TallyTasks(split, self.items, self._digits_of)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Show the letters with their digits."""
+        """Show the letters, each with its digit."""
         self.digits = self._digits_of(self.task)
         return labelled(self.digits), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Score what stands behind the last `=`: 1 if it is the sum, else 0. The episode ends."""
+        """Score the text behind the last `=`: 1 for the sum, else 0. The episode ends."""
         return "", float(read_sum(action) == self.gold()), True, False, {}
 
     def gold(self) -> str:
-        """The sum."""
+        """Return the sum modulo the base, as text."""
         return str(sum(self.digits) % self.base)
 
     def demonstrate(self) -> str:
-        """A pass over the letters, as many more as it feels like, and the sum; or a slip."""
+        """Write passes over the letters, then the sum, or the last digit in case of a slip."""
         said = self._pass
         while self.rng.random() < self.demo_recheck:
             said += self._pass
@@ -135,18 +136,17 @@ class Tally(TextEnv):
 
     @property
     def _pass(self) -> str:
-        """Each letter, its digit and the sum so far."""
+        """A pass: for each letter the letter, its digit and the sum so far."""
         sums = [total % self.base for total in accumulate(self.digits)]
         steps = zip(LETTERS, self.digits, sums, strict=False)
         return "".join(f"{letter}{digit}{total}" for letter, digit, total in steps) + ","
 
     def _digits_of(self, task: Task) -> tuple[int, ...]:
-        """The digits of a task."""
         count = TallyTasks(task.split, self.items, self._digits_of).items_of(task)
         return self._draw(random.Random(f"digits/{task.seed}"), count, task.split)
 
     def _draw(self, rng: random.Random, count: int, split: str) -> tuple[int, ...]:
-        """The first digits drawn that belong to `split`."""
+        """Return the first drawn digits that belong to `split`."""
         for _ in range(MOST_DRAWS):
             digits = tuple(rng.randrange(self.base) for _ in range(count))
             if split_of(labelled(digits)) == split:
@@ -158,7 +158,7 @@ class Tally(TextEnv):
 
 
 def labelled(digits: tuple[int, ...]) -> str:
-    """Digits behind their letters.
+    """Write digits behind their letters.
 
     >>> labelled((3, 4, 2))
     'a3b4c2'
@@ -167,7 +167,7 @@ def labelled(digits: tuple[int, ...]) -> str:
 
 
 def read_sum(text: str) -> str:
-    """What stands behind the last `=`; empty if there is none.
+    """Return the text behind the last `=`; empty if there is none.
 
     >>> read_sum("a33b42,=2")
     '2'

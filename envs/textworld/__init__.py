@@ -1,4 +1,4 @@
-"""Text games of TextWorld, behind the extra `textworld`."""
+"""The TextWorld environment: text games, behind the extra `textworld`."""
 
 from .engine import GameSize
 from .env import TextWorld

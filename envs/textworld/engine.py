@@ -1,6 +1,4 @@
-"""Runs TextWorld games (Côté et al., arXiv 1806.11532) in Python: makes them, loads them, plays
-them.
-"""
+"""Makes, loads and plays TextWorld games (Côté et al., arXiv 1806.11532) in Python."""
 
 from __future__ import annotations
 
@@ -17,27 +15,27 @@ from ludus.errors import ConfigError, MissingExtra
 from .view import Fact, Situation
 
 _library = threading.Lock()
-"""TextWorld's maker and loader have state of the process."""
+"""Guards TextWorld's maker and loader, which keep global state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameSize:
-    """What a game is made of."""
+    """The size of a game that is to be made."""
 
     rooms: int
     objects: int
     steps: int
-    """Commands that win it."""
+    """The number of commands that win the game."""
 
 
 class Game:
-    """One game, being played.
+    """A game that is being played.
 
     Args:
-        path: of the .json that TextWorld's maker writes.
+        path: a .json file of TextWorld's maker.
 
     Raises:
-        ConfigError: it is no such file.
+        ConfigError: the file is not a game.
         MissingExtra: textworld is not installed.
     """
 
@@ -56,10 +54,10 @@ class Game:
             ) from error
         self.objective = ""
         self.descriptions: dict[str, str] = {}
-        """Of things, by name, in TextWorld's own notation."""
+        """Name of a thing -> its description, in TextWorld's own notation."""
 
     def reset(self) -> Situation:
-        """Begin."""
+        """Start the game."""
         state = self._env.reset()
         self.objective = str(state["objective"])
         self.descriptions = {
@@ -90,11 +88,11 @@ def _situation(state: Any) -> Situation:
 
 @lru_cache(maxsize=256)
 def made_game(seed: int, size: GameSize) -> bytes:
-    """The .json of a game made from `seed`: the same in every process.
+    """Make a game from `seed` and return its .json, which is the same in every process.
 
     Raises:
         ConfigError: TextWorld cannot make such a game.
-        MissingExtra: it is not installed.
+        MissingExtra: textworld is not installed.
     """
     library = load_textworld()
     options = library.GameOptions()
@@ -114,7 +112,7 @@ def made_game(seed: int, size: GameSize) -> bytes:
 
 
 def game_of(content: bytes) -> Game:
-    """A game from the bytes of its file."""
+    """Load a game from the bytes of its .json file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "game.json"
         path.write_bytes(content)
@@ -122,10 +120,10 @@ def game_of(content: bytes) -> Game:
 
 
 def load_textworld() -> Any:
-    """The library.
+    """Import the library.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: textworld is not installed.
     """
     try:
         library = importlib.import_module("textworld")

@@ -1,4 +1,4 @@
-"""`ludus/textworld-v0`: text games of TextWorld (Côté et al., arXiv 1806.11532).
+"""`ludus/textworld-v0`: the policy plays text games of TextWorld (Côté et al., arXiv 1806.11532).
 
     user       Your task: ... unlock the safe with the latchkey.
                You are in the studio. You see: safe (locked). Exits: west. You carry: nothing.
@@ -7,7 +7,7 @@
     ...
     assistant  unlock safe with latchkey                              reward 1
 
-Games are made by TextWorld's own maker, from seeds or before in a pool, and run in its Python
+TextWorld's own maker makes the games, from seeds or beforehand in a pool; they run in its Python
 engine.
 """
 
@@ -33,23 +33,24 @@ Stepped = tuple[str, float, bool, bool, Info]
 
 
 class TextWorld(TextEnv):
-    """Win text games by commands: go, take, open, unlock, put, cook.
+    """An environment of text games that are won by commands: go, take, open, unlock, put, cook.
 
     Args:
-        games: a folder of games made before; empty makes them from seeds, about a second each.
-        rooms: of a game that is made.
-        objects: in it.
-        min_steps: fewest commands that win it.
-        max_steps: most.
-        slack: turns a policy has, as a multiple of the commands that win.
-        show_commands: whether every observation lists what is possible now.
-        dense: the reward is progress, turn by turn; it adds up to 1. Else 1 for winning.
-        seed: of the split of a folder without folders for splits.
-        validation: its share for validation.
-        test: its share for test.
+        games: a folder of games made beforehand; empty makes games from seeds, which takes about a
+            second each.
+        rooms: the number of rooms of a game that is made.
+        objects: the number of objects of a game that is made.
+        min_steps: the fewest commands that win a game.
+        max_steps: the most commands that win a game.
+        slack: the most turns, as a multiple of the commands that win.
+        show_commands: whether every observation lists the possible commands.
+        dense: reward the progress of each turn, which adds up to 1; else reward 1 for winning.
+        seed: seeds the split of a folder that has no folders for splits.
+        validation: the share of such a folder for validation.
+        test: the share of such a folder for test.
 
     Raises:
-        ConfigError: a setting cannot be, or there are no games.
+        ConfigError: a setting is out of range, or there are no games.
         MissingExtra: the extra `textworld` is not installed.
     """
 
@@ -93,13 +94,13 @@ class TextWorld(TextEnv):
         self._length = 1
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless for games that are made, else those of the folder."""
+        """Return an endless task set for games that are made, else the games of the folder."""
         return self.games.tasks(split)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Begin the game of the task."""
+        """Start the game of the task."""
         self.game = self.games.game(self.task)
         self.situation = self.game.reset()
         self._length = max(1, len(self.situation.way or ()))
@@ -109,7 +110,7 @@ class TextWorld(TextEnv):
         return f"{task}\n\n{self._shown(View(self.situation).look())}", {"briefing": briefing}
 
     def step(self, action: str | Message) -> Stepped:
-        """Carry out a command, if it is possible now."""
+        """Carry out a command; an impossible command changes nothing."""
         assert self.game is not None  # the session refuses a step before reset
         said = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
         command = self._possible(said)
@@ -123,14 +124,18 @@ class TextWorld(TextEnv):
         return (seen if over else self._shown(seen)), reward, over, False, {}
 
     def _possible(self, said: str) -> str | None:
-        """The command that was meant, whatever case and space it is written with."""
+        """Return the possible command that was meant, ignoring case and extra spaces, or None."""
         if len(said) > MOST_COMMAND_CHARS:
             return None
         wanted = " ".join(said.split()).casefold()
         return next((one for one in self.situation.commands if one.casefold() == wanted), None)
 
     def _progress(self) -> float:
-        """How much of the way lies behind: a potential, so that what detours give is taken back."""
+        """Return how much of the way is done, from 0 to 1.
+
+        The number is a potential: the reward is the difference of two turns, so that what a detour
+        earns is taken back on the way.
+        """
         if self.situation.won:
             return 1.0
         way = self.situation.way
@@ -142,6 +147,6 @@ class TextWorld(TextEnv):
         return f"{seen}\n\nPossible: {', '.join(self.situation.commands)}"
 
     def demonstrate(self) -> str | None:
-        """The next command of a way that wins; where there is none any more, any command."""
+        """Return the next command of a winning way; where the game is lost, any command."""
         ways = self.situation.way or self.situation.commands
         return ways[0] if ways else None

@@ -1,4 +1,4 @@
-"""Which games there are: made from seeds, or a folder of them made before."""
+"""Sources of games: made from seeds, or a folder of games made beforehand."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from .engine import Game, GameSize, game_of, load_textworld, made_game
 
 
 class Games(Protocol):
-    """Tasks, and the game of each."""
+    """A task set per split, and the game of each task."""
 
     def tasks(self, split: str) -> TaskSet:
-        """The tasks of a split."""
+        """Return the tasks of a split."""
         ...
 
     def game(self, task: Task) -> Game:
-        """The game of a task, ready to begin."""
+        """Return the game of a task, ready to start."""
         ...
 
 
 class GameTasks(GeneratedTasks):
-    """One game per seed; difficulty is the number of commands that win it."""
+    """A task set with a game per seed; the difficulty is the number of commands that win."""
 
     def __init__(self, split: str, steps: tuple[int, int]) -> None:
         super().__init__(split)
         self._steps = steps
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         steps = float(random.Random(f"steps/{task.seed}").randint(*self._steps))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=steps)
 
 
 class MadeGames:
-    """Games made when they are played; about a second each.
+    """Games that are made when needed, which takes about a second each.
 
     Args:
-        rooms: of a game.
-        objects: in it.
-        steps: fewest and most commands that win it.
+        rooms: the number of rooms of a game.
+        objects: the number of objects of a game.
+        steps: the fewest and the most commands that win a game.
 
     Raises:
         MissingExtra: textworld is not installed.
@@ -58,15 +58,15 @@ class MadeGames:
         self._rooms, self._objects, self._steps = rooms, objects, steps
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless, disjoint by split."""
+        """Return an endless task set; no task is in two splits."""
         return GameTasks(split, self._steps)
 
     def game(self, task: Task) -> Game:
-        """Made from the task's seed."""
+        """Make the game of a task from the task's seed."""
         return game_of(self.content(task))
 
     def content(self, task: Task) -> bytes:
-        """The file of the task's game."""
+        """Return the .json of the task's game."""
         steps = int(GameTasks(task.split, self._steps).find(task.id).difficulty or 1)
         size = GameSize(rooms=self._rooms, objects=self._objects, steps=steps)
         digest = hashlib.blake2b(f"textworld/{task.seed}".encode(), digest_size=4).digest()
@@ -83,16 +83,16 @@ class _Filed:
 
 
 class GameFolder:
-    """Games of a folder, as `tw-make` or `build_pool` leave them.
+    """The games of a folder, as `tw-make` or `build_pool` write them.
 
-    Folders `train`, `validation` and `test` in it are the splits; without them games are split by
-    a digest of their file names.
+    Folders `train`, `validation` and `test` inside the folder are the splits; without them games
+    are split by a digest of their file names.
 
     Args:
-        folder: with .json files.
-        seed: of the split by digest.
-        validation: its share for validation.
-        test: its share for test.
+        folder: the folder with the .json files.
+        seed: seeds the split by digest.
+        validation: the share for validation, in a split by digest.
+        test: the share for test, in a split by digest.
 
     Raises:
         ConfigError: there are no games.
@@ -117,12 +117,12 @@ class GameFolder:
             self._tasks = {split: shared.tasks(split) for split in SPLITS}
 
     def tasks(self, split: str) -> TaskSet:
-        """The games of a split."""
+        """Return the games of a split."""
         GeneratedTasks(split)  # refuses what is no split
         return self._tasks[split]
 
     def game(self, task: Task) -> Game:
-        """Read from its file."""
+        """Load the game of a task from its file."""
         return Game(self._paths[task.id])
 
 
@@ -141,11 +141,10 @@ def build_pool(
     min_steps: int = 2,
     max_steps: int = 5,
 ) -> Path:
-    """Make games before they are needed: the same that `ludus/textworld-v0` makes for its first
-    tasks.
+    """Make games beforehand: the same games that `ludus/textworld-v0` makes for its first tasks.
 
     Returns:
-        The folder, for `games=`.
+        The folder, to be passed as `games=`.
     """
     games = MadeGames(rooms=rooms, objects=objects, steps=(min_steps, max_steps))
     root = Path(folder)

@@ -1,8 +1,8 @@
-"""What a player of a text game can see, as text, from the facts of the game's state.
+"""Describes what a player of a text game can see, from the facts of the game's state.
 
 TextWorld writes its own prose only in games compiled for the Z-machine, a C interpreter that reads
-whatever a policy types. Here games run in Python, take only commands that are possible, and their
-prose is ours.
+whatever a policy types. Here games run in Python, accept only commands that are possible, and have
+prose of our own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"\[(?!noun\]).*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that is true: `open(safe)`, `at(P, cellar)`, `north_of(shower, cellar)`."""
+    """A fact of the game: `open(safe)`, `at(P, cellar)`, `north_of(shower, cellar)`."""
 
     name: str
     arguments: tuple[str, ...]
@@ -31,30 +31,30 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Where a game stands."""
+    """The state of a game."""
 
     facts: tuple[Fact, ...]
     commands: tuple[str, ...]
-    """Possible now."""
+    """The commands that are possible now."""
     way: tuple[str, ...] | None
-    """Commands that win from here; None where it cannot be won any more."""
+    """The commands that win from here; None where the game cannot be won any more."""
     won: bool = False
     lost: bool = False
 
 
 class View:
-    """Looks at a situation."""
+    """Describes a situation as the player sees it."""
 
     def __init__(self, situation: Situation) -> None:
         self._facts = situation.facts
 
     @property
     def room(self) -> str:
-        """Where the player is."""
+        """The room in which the player is."""
         return next(iter(self._first("at", PLAYER)), "nowhere")
 
     def look(self) -> str:
-        """The room, what is in it, the exits, and what is carried."""
+        """Describe the room, its contents, the exits, and what the player carries."""
         things = [one for one in self._second("at", self.room) if one != PLAYER]
         return "\n".join(
             [
@@ -66,12 +66,12 @@ class View:
         )
 
     def inventory(self) -> str:
-        """What is carried."""
+        """Describe what the player carries."""
         carried = self._second("in", INVENTORY)
         return f"You carry: {', '.join(map(self.described, carried)) or 'nothing'}."
 
     def described(self, thing: str) -> str:
-        """A thing with its state, and with what is on it or, if it is open, in it."""
+        """Describe a thing with its state, and with what is on it or, if it is open, in it."""
         states = [state for state in _STATES if self._is(state, thing)]
         inside = (
             self._second("in", thing) if "closed" not in states and "locked" not in states else []
@@ -94,7 +94,7 @@ class View:
         return found
 
     def _door(self, there: str) -> str:
-        """The door between this room and that one; empty if there is none."""
+        """Return the door between this room and another; empty if there is none."""
         for fact in self._facts:
             if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (
                 self.room,
@@ -107,11 +107,11 @@ class View:
         return Fact(name, (thing,)) in self._facts
 
     def _first(self, name: str, first: str) -> list[str]:
-        """The second arguments of facts with this first one."""
+        """Return the second arguments of the facts `name` whose first argument is `first`."""
         return [f.arguments[1] for f in self._pairs(name) if f.arguments[0] == first]
 
     def _second(self, name: str, second: str) -> list[str]:
-        """The first arguments of facts with this second one."""
+        """Return the first arguments of the facts `name` whose second argument is `second`."""
         return [f.arguments[0] for f in self._pairs(name) if f.arguments[1] == second]
 
     def _pairs(self, name: str) -> list[Fact]:
@@ -119,7 +119,7 @@ class View:
 
 
 def plain_description(name: str, description: str) -> str:
-    """TextWorld's description of a thing, up to where it depends on the state.
+    """Return TextWorld's description of a thing, up to where the text depends on the state.
 
     >>> plain_description("safe", "The [noun] looks strong. [if open]It is open.[end if]")
     'The safe looks strong.'
@@ -128,12 +128,12 @@ def plain_description(name: str, description: str) -> str:
 
 
 def answer(command: str, situation: Situation, descriptions: Mapping[str, str]) -> str:
-    """What a command that was carried out shows.
+    """Describe the effect of a command that was carried out.
 
     Args:
-        command: as it was carried out.
-        situation: after it.
-        descriptions: of things, by name.
+        command: the command.
+        situation: the situation after the command.
+        descriptions: name of a thing -> TextWorld's description.
     """
     view = View(situation)
     if command == "inventory":

@@ -1,6 +1,4 @@
-"""Tools a policy may call: from typed Python functions, from MCP servers; and environments as MCP
-servers.
-"""
+"""Tools that a policy may call: typed Python functions and the tools of MCP servers."""
 
 from .function import Tool, tool, tools_of
 from .spec import DEFAULT_TIMEOUT_S, ToolFault, ToolResult, ToolSpec

@@ -1,4 +1,4 @@
-"""What a docstring says about a function and each of its arguments: Google, NumPy or reST style."""
+"""Reads what a docstring says about a function and its arguments (Google, NumPy or reST style)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NUMPY_ENTRY = re.compile(r"^(\w+)(?:\s*:.*)?$")
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, without its sections, and what is said of each argument.
+    r"""Return the description, without its sections, and the description of each argument.
 
-    >>> read_docstring("Add.\\n\\nArgs:\\n    a: the first\\n        number\\n")
+    >>> read_docstring("Add.\n\nArgs:\n    a: the first\n        number\n")
     ('Add.', {'a': 'the first number'})
     """
     lines = text.expandtabs().splitlines()
@@ -80,7 +80,7 @@ def _numpy(lines: Sequence[str]) -> dict[str, str]:
 
 
 def _until_field(lines: Sequence[str]) -> list[str]:
-    """The lines that go on with a reST field: indented, up to the next field."""
+    """Return the lines that continue a reST field: indented, up to the next field."""
     kept: list[str] = []
     for line in lines:
         if not line.strip() or not line[0].isspace() or _REST_FIELD.match(line):

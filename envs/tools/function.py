@@ -1,4 +1,4 @@
-"""Tools from typed Python functions: JSON Schema, validation, call.
+"""Tools made from typed Python functions: JSON Schema, validation, and the call.
 
     @tool
     def calculator(self, expression: str) -> str:
@@ -9,8 +9,8 @@
         '''
 
 The signature gives the schema, the docstring the descriptions. Arguments are validated before the
-function is called. Whatever goes wrong with a call is told to the policy and has a `ToolFault`:
-arguments that do not fit, a tool that refuses, is late or crashes. A result is bounded.
+function is called. If a call goes wrong, the policy is told and the result has a `ToolFault`: the
+arguments do not fit, or the tool refuses, is late or crashes. The length of a result is bounded.
 
 A crash of an environment's own `@tool` method is a bug of the environment: it ends the episode,
 which then counts for nothing. So does what ludus itself raises anywhere (a lost server, a reward
@@ -49,20 +49,20 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Tool:
-    """A function the policy may call.
+    """A function that the policy may call.
 
     Args:
-        function: plain or async, with typed arguments.
-        name: by default the function's.
-        timeout_s: of one call.
-        most_chars: of a result; a longer one is shown from both ends.
+        function: a plain or async function with typed arguments.
+        name: the name the policy sees; by default the function's.
+        timeout_s: the time limit of a call, in seconds.
+        most_chars: the most characters of a result; a longer result is cut in the middle.
         on_crash: `tell` the policy, or `raise`.
-        own_thread: whether a plain function runs on a thread of its own, where it can be late. By
-            default it does; the `@tool` methods of an environment run where the environment does,
-            unless they ask for a timeout.
+        own_thread: whether a plain function runs on a separate thread, where it can be given up.
+            By default it does; the `@tool` methods of an environment run on the environment's
+            thread, unless they ask for a timeout.
 
     Raises:
-        InvalidTool: the signature cannot be told to a policy.
+        InvalidTool: the signature cannot be described to a policy.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class Tool:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         most_chars: int = MOST_RESULT_CHARS,
     ) -> Tool:
-        """A tool whose schema is known and checked by whoever answers, such as a server.
+        """Make a tool whose answering side, such as a server, has the schema and checks arguments.
 
         Args:
-            spec: as the policy is shown it.
+            spec: what the policy is shown.
             function: called with the arguments by name.
-            timeout_s: of one call.
-            most_chars: of a result.
+            timeout_s: the time limit of a call, in seconds.
+            most_chars: the most characters of a result; a longer result is cut in the middle.
         """
         made = cls.__new__(cls)
         made.function, made.spec, made._arguments = function, spec, None
@@ -120,14 +120,14 @@ class Tool:
 
     @property
     def runs_on_thread(self) -> bool:
-        """Whether calls run on a thread of their own."""
+        """Whether each call runs on a separate thread."""
         return self._own_thread and not _is_async(self.function)
 
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
-        """Validate `arguments` and call the function. What is wrong comes back as the result.
+        """Validate `arguments` and call the function; a fault comes back as the result.
 
         Raises:
-            LudusError: what ludus could not do, other than a `ToolError`.
+            LudusError: ludus itself failed; a `ToolError` is a fault of the call instead.
         """
         try:
             checked = self._checked(arguments)
@@ -150,7 +150,7 @@ class Tool:
         return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
 
     def _choices(self, fault: str) -> str:
-        """What an argument may be, where it is none of its choices."""
+        """Return the allowed values of the argument at fault, if these are a fixed choice."""
         name = fault.partition("- at `$.")[2].rstrip("`")
         choices = self.spec.parameters.get("properties", {}).get(name, {}).get("enum")
         return f"; it is one of {', '.join(map(repr, choices))}" if choices else ""
@@ -182,7 +182,7 @@ class Tool:
 
 
 async def _within(work: Awaitable[object], timeout_s: float) -> object:
-    """Wait for `work`; a timeout of its own making is not lateness."""
+    """Wait for `work` until the limit; a TimeoutError that `work` itself raises is not lateness."""
     clock = asyncio.timeout(timeout_s)
     try:
         async with clock:
@@ -225,9 +225,10 @@ def tool(
 
     Args:
         function: the method.
-        timeout_s: of one call. Given, a plain method runs on a thread of its own, where it can be
-            given up; otherwise it runs where the environment does, and only async ones are timed.
-        most_chars: of a result; a longer one is shown from both ends.
+        timeout_s: the time limit of a call, in seconds. If given, a plain method runs on a separate
+            thread, where it can be given up; otherwise it runs on the environment's thread, and
+            only async methods are timed.
+        most_chars: the most characters of a result; a longer result is cut in the middle.
         on_crash: `raise` ends the episode as broken; `tell` is for tools whose failures belong to
             the task.
     """
@@ -245,9 +246,9 @@ def tool(
 
 
 def tools_of(owner: object) -> dict[str, Tool]:
-    """The `@tool` methods of `owner`, by name, in the order they are written.
+    """Return the `@tool` methods of `owner` by name, in the order of their definition.
 
-    Built once per object: schemas do not change during an episode.
+    The tools are built once per object: schemas do not change during an episode.
     """
     cached: dict[str, Tool] | None = owner.__dict__.get("__ludus_tools__")
     if cached is None:

@@ -1,11 +1,11 @@
-"""The tools of an MCP server (stdio or streamable HTTP) as tools of an environment.
+"""Offers the tools of an MCP server (stdio or streamable HTTP) as tools of an environment.
 
     async with McpServer("python weather.py") as server:
         env = AddedTools(build_env("ludus/maths-v0"), await server.tools())
 
-The connection lives on the background loop, so that its tools can be called from any loop. A server
-that dies in the middle of a call costs that call: the policy is told, and the next call starts it
-again. One that cannot be reached at all is not the policy's fault and ends the episode.
+The connection lives on the background loop, so that the tools can be called from any loop. A server
+that dies in the middle of a call costs that call: the policy is told, and the next call starts the
+server again. A server that cannot be reached at all is not the policy's fault: the episode ends.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 5.0
-"""For a sign of life from a server that was late."""
+"""How long a server that was late may take to show that it still answers."""
 MOST_TOOLS = 1000
 _TOLD_CHARS = 2000
 
 
 class McpServer:
-    """One MCP server.
+    """A connection to an MCP server, opened when first needed.
 
     Args:
         server: a command to start, as a line or in parts, or the address of a running server
             (`http://127.0.0.1:8000/mcp`).
-        timeout_s: of one call.
+        timeout_s: the time limit of a call, in seconds.
         environment: variables for the command, beside the few that are passed on (PATH, HOME).
-        headers: of each HTTP request, such as `Authorization`.
-        prefix: put before the names of its tools, where several servers are used.
+        headers: headers of each HTTP request, such as `Authorization`.
+        prefix: put before the names of the tools, to tell several servers apart.
 
     Raises:
-        ConfigError: no command, or variables or headers for the other kind of server.
+        ConfigError: there is no command, or variables or headers are for the other kind of server.
         MissingExtra: the SDK is not installed.
     """
 
@@ -81,24 +81,24 @@ class McpServer:
         self._headers = dict(headers or {})
         self._link: _Link | None = None
         self._opening: asyncio.Task[_Link] | None = None
-        """An attempt to connect, which outlives the calls that wait for it."""
+        """A running attempt to connect, which outlives the calls that wait for the connection."""
         self._probe: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
-        """As people know it."""
+        """The server's command or address, without credentials."""
         return without_credentials(self.url or shlex.join(self.command))
 
     async def tools(self) -> list[Tool]:
-        """Its tools, each with the schema it gives.
+        """Return the server's tools, each with the schema that the server gives.
 
         Raises:
-            ServerUnreachable: it cannot be started or reached.
+            ServerUnreachable: the server cannot be started or reached.
         """
         return [self._tool(spec) for spec in await _elsewhere(self._specs())]
 
     async def close(self) -> None:
-        """End the connection, and the process if there is one."""
+        """Close the connection, and end the process if this object started the server."""
         await _elsewhere(self._end())
 
     async def __aenter__(self) -> Self:
@@ -145,7 +145,7 @@ class McpServer:
         return ToolResult.failed(ToolFault.CRASHED, f"{name}: {why}")
 
     async def _is_gone(self, link: _Link, error: Exception) -> bool:
-        """Whether the connection behind a refused call is of no more use."""
+        """Return whether the connection behind a refused call is dead; if so, drop it."""
         from mcp.types import CONNECTION_CLOSED
 
         gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
@@ -154,7 +154,7 @@ class McpServer:
         return gone
 
     async def _connected(self) -> _Link:
-        """The connection; a new one where there is none, or where the old one shows no life."""
+        """Return the connection; open one if there is none, or if the old one is dead."""
         while self._probe is not None and not self._probe.done():
             await asyncio.wait({self._probe})  # it bounds itself
         if self._link is not None:
@@ -179,20 +179,20 @@ class McpServer:
         await self._drop()
 
     async def _examine(self, link: _Link) -> None:
-        """Give up a server that was late and shows no life; it is started again when needed."""
+        """Drop a late server that shows no life; the next call starts it again."""
         if not await link.is_alive():
             logger.warning("MCP server %s hangs; it is given up", self.name)
             await self._drop(link)
 
     async def _drop(self, link: _Link | None = None) -> None:
-        """Close the connection, if it is `link` or none is named."""
+        """Close the connection, if that is `link` or no link is given."""
         held = self._link
         if held is not None and link in (None, held):
             self._link = None
             await held.close()
 
     def transport(self, log: TextIO) -> Any:
-        """What the SDK connects by; a command's complaints go to `log`."""
+        """Return the SDK's transport; a command's standard error goes to `log`."""
         from mcp import StdioServerParameters
         from mcp.client.stdio import stdio_client
 
@@ -216,7 +216,7 @@ class McpServer:
 
 
 class _Link:
-    """A connection, held by a task of its own: the SDK wants it opened and closed by one task."""
+    """A connection held by a task: the SDK wants the same task to open and close a connection."""
 
     def __init__(self, client: Client, closing: asyncio.Event, task: asyncio.Task[None]) -> None:
         self.client = client
@@ -224,10 +224,10 @@ class _Link:
 
     @classmethod
     async def open(cls, server: McpServer) -> _Link:
-        """Connect.
+        """Connect to a server.
 
         Raises:
-            ServerUnreachable: it cannot be, with what the server said last.
+            ServerUnreachable: no connection could be made; the message has the server's last words.
         """
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         closing = asyncio.Event()
@@ -256,7 +256,7 @@ class _Link:
         return True
 
     async def close(self) -> None:
-        """Close; a server that does not go is left to the SDK, which kills it."""
+        """Close the connection; if the server does not exit, the SDK kills it."""
         self._closing.set()
         await _ended(self._task, grace_s=15.0)
 
@@ -264,7 +264,7 @@ class _Link:
 async def _hold(
     server: McpServer, log: TextIO, ready: asyncio.Future[Client], closing: asyncio.Event
 ) -> None:
-    """Keep a connection open until `closing`."""
+    """Keep a connection open until `closing` is set."""
     from mcp import Client
 
     try:
@@ -282,13 +282,13 @@ async def _hold(
 
 
 def _looked_at(future: asyncio.Future[Any]) -> None:
-    """Nobody may be left to hear why it failed; whoever comes next tries again."""
+    """Mark a future's exception as retrieved, for when nobody waits any more."""
     if future.done() and not future.cancelled():
         future.exception()
 
 
 async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
-    """Wait for `task`, at most `grace_s`; then cancel it and wait for that, not for ever either."""
+    """Wait up to `grace_s` for `task`, then cancel it, and wait a bounded time for that."""
     await asyncio.wait({task}, timeout=grace_s or 0.01)
     if not task.done():
         task.cancel()
@@ -296,7 +296,7 @@ async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
 
 
 async def _elsewhere(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` on the background loop, from any loop."""
+    """Await `work` on the background loop, from any event loop."""
     if asyncio.get_running_loop() is background_loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
@@ -322,7 +322,7 @@ async def _all_specs(client: Client) -> list[ToolSpec]:
 
 
 def as_result(result: CallToolResult) -> ToolResult:
-    """What a server answered, as text: its texts, and a line for whatever is none."""
+    """Convert a server's answer to text; other content becomes a line that describes it."""
     parts = [_text_of(block) for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [msgspec.json.encode(result.structured_content).decode()]
@@ -359,7 +359,7 @@ def _command(server: str | Sequence[str]) -> list[str]:
 
 
 def _reason(error: BaseException) -> str:
-    """The first cause inside the groups that task groups raise."""
+    """Describe the first cause inside the exception groups that task groups raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError) and not str(error):
@@ -368,7 +368,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _last_words(log: TextIO) -> str:
-    """The end of what a command wrote to standard error."""
+    """Return the end of what a command wrote to standard error."""
     with contextlib.suppress(OSError, ValueError):
         log.flush()
         end = log.seek(0, os.SEEK_END)

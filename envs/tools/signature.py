@@ -1,4 +1,4 @@
-"""The arguments of a function as a struct: what validates them, and their JSON Schema."""
+"""Turns the arguments of a function into a struct that validates calls and gives a JSON Schema."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Arguments = type[msgspec.Struct]
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name of a function, a partial one, or an object that can be called."""
+    """Return the name of a function, a partial function, or a callable object."""
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return getattr(function, "__name__", type(function).__name__)
 
 
 def arguments_of(function: Callable[..., Any], described: dict[str, str]) -> Arguments:
-    """A struct with a field for each argument of `function`.
+    """Return a struct with a field for each argument of `function`.
 
     Args:
-        function: with annotations; an argument without one is text.
-        described: what the docstring says of each.
+        function: a function with annotations; an argument without annotation is text.
+        described: what the docstring says about each argument.
 
     Raises:
-        InvalidTool: the signature cannot be told to a policy; the message says why.
+        InvalidTool: the signature cannot be described to a policy; the message says why.
     """
     name = name_of(function)
     hints = _hints(function, name)
@@ -62,7 +62,7 @@ def _struct(name: str, fields: list[Any]) -> Arguments:
 
 
 def _culprit(fields: list[Any]) -> str:
-    """Which argument it is, if it is one alone."""
+    """Name the argument at fault, if a single argument alone is."""
     for key, *rest in fields:
         try:
             _struct("Argument", [(key, *rest)])
@@ -95,7 +95,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _default(value: Any) -> tuple[Any, ...]:
-    """The default of a field. Each call gets its own copy of one that can change."""
+    """Return a field's default, if any; each call gets a fresh copy of a mutable default."""
     if value is inspect.Parameter.empty:
         return ()
     if isinstance(value, (list, dict, set, bytearray)):
@@ -104,7 +104,7 @@ def _default(value: Any) -> tuple[Any, ...]:
 
 
 def schema_of(struct: Arguments, function: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON Schema of the arguments, an object; types it refers to are under `$defs`."""
+    """Return the JSON Schema of the arguments, an object with referenced types under `$defs`."""
     (reference,), components = msgspec.json.schema_components(
         [struct], ref_template="#/$defs/{name}"
     )
@@ -118,7 +118,7 @@ def schema_of(struct: Arguments, function: Callable[..., Any]) -> dict[str, Any]
 
 
 def call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call `function` with named arguments, also where it takes some by position alone."""
+    """Call `function` with named arguments, even if some parameters are positional-only."""
     parameters = inspect.signature(function).parameters.values()
     by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
     if not by_position:

@@ -1,7 +1,7 @@
-"""A plain function with a deadline: on a thread of its own, which is given up when it is late.
+"""Runs plain functions with a deadline: each on a thread, which is given up when it is late.
 
-A thread cannot be killed. One that was given up goes on until its function returns; while a few of
-them do, the tool refuses calls.
+A thread cannot be killed. A thread that was given up goes on until its function returns; while a
+few of them do, the tool refuses calls.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ludus.errors import ToolError
 
 
 class Late(Exception):
-    """No result in time."""
+    """The function gave no result in time."""
 
 
 MOST_GIVEN_UP = 4
-"""Threads of one tool that may go on after they were late."""
+"""How many given-up threads of a tool may still run before the tool refuses calls."""
 
 
 class Threads:
-    """Runs functions, each on its own thread; knows those that were given up."""
+    """Runs each function on a new thread, and remembers the threads that were given up."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._given_up: list[threading.Thread] = []
 
     async def run(self, work: Callable[[], Any], timeout_s: float) -> Any:
-        """What `work` returns, or raises.
+        """Run `work` on a new thread and return its result.
 
         Raises:
-            Late: the thread goes on.
-            ToolError: too many earlier ones still run.
+            Late: no result came in time; the thread goes on.
+            ToolError: too many given-up threads still run.
         """
         self._given_up = [thread for thread in self._given_up if thread.is_alive()]
         if len(self._given_up) >= MOST_GIVEN_UP:

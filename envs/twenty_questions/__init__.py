@@ -1,4 +1,4 @@
-"""Twenty questions, with a scripted user who answers yes, no, or that it does not understand."""
+"""The twenty questions environment, with a scripted user who answers yes or no."""
 
 from .env import TwentyQuestions
 from .things import PROPERTIES, Thing, draw_things, questions_needed

@@ -1,5 +1,4 @@
-"""`ludus/twenty-questions-v0`: find out which thing is meant, by questions that a scripted user
-answers with yes or no.
+"""`ludus/twenty-questions-v0`: the policy finds out a thing by questions to a scripted user.
 
     user       thing | colour | material | ...        I am thinking of one of these 24 things ...
     assistant  Is it red or blue?
@@ -10,8 +9,8 @@ answers with yes or no.
     assistant  Is it the drelk?
     user       Yes, it is the drelk!                                reward 1
 
-To name the thing is a question too, and there are too few questions to name them all: the policy
-has to ask what halves the things that are left.
+The user answers with yes or no. To name a thing is a question too, and there are too few questions
+to name all things: the policy has to ask what halves the things that are left.
 """
 
 from __future__ import annotations
@@ -36,29 +35,29 @@ Stepped = tuple[str, float, bool, bool, Info]
 
 
 class ThingTasks(GeneratedTasks):
-    """One table of things per seed; difficulty is how many there are."""
+    """A task set with a table of things per seed; the difficulty is the number of things."""
 
     def __init__(self, split: str, counts: tuple[int, int]) -> None:
         super().__init__(split)
         self._counts = counts
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         count = float(random.Random(f"count/{task.seed}").randint(*self._counts))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
 
 
 class TwentyQuestions(TextEnv):
-    """Find the thing that is meant by asking yes-or-no questions; a scripted user answers.
+    """An environment in which yes-or-no questions to a scripted user find a secret thing.
 
     Args:
-        min_things: fewest things.
-        max_things: most.
+        min_things: the fewest things in the table.
+        max_things: the most things in the table.
         slack: questions beyond those that a perfect player needs; never more than 20 in all.
 
     Raises:
-        ConfigError: a setting cannot be.
+        ConfigError: a setting is out of range.
     """
 
     system_prompt = (
@@ -83,16 +82,16 @@ class TwentyQuestions(TextEnv):
         self.secret = Thing("", {})
         self.left = 0
         self.candidates: list[Thing] = []
-        """What it can still be, by the answers given."""
+        """The things that are still possible, by the answers so far."""
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless; each seed draws things of its own."""
+        """Return an endless task set; each seed draws new things."""
         return ThingTasks(split, self.counts)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the things and how many questions there are."""
+        """Show the things and the number of questions."""
         count = int(ThingTasks(self.task.split, self.counts).find(self.task.id).difficulty or 2)
         rng = random.Random(f"things/{self.task.seed}")
         self.things = draw_things(rng, count)
@@ -104,7 +103,7 @@ class TwentyQuestions(TextEnv):
         return f"{as_table(self.things)}\n\n{said}", {"briefing": briefing}
 
     def step(self, action: str | Message) -> Stepped:
-        """Answer a question; naming the thing that is meant ends the episode with reward 1."""
+        """Answer a question; naming the secret thing ends the episode with reward 1."""
         question = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
         self.left -= 1
         over = self.left == 0
@@ -119,7 +118,10 @@ class TwentyQuestions(TextEnv):
         return self._reply("Yes." if answer else "No."), 0.0, over, False, self._told(over)
 
     def _told(self, over: bool) -> Info:
-        """The thing, once it is over. There is no `gold()`: it stands among those shown."""
+        """Return the secret thing once the episode is over.
+
+        The environment has no `gold()`: the secret thing is always among the things shown.
+        """
         return {"thing": self.secret.name} if over else {}
 
     def _reply(self, said: str) -> str:
@@ -127,5 +129,5 @@ class TwentyQuestions(TextEnv):
         return f"{said} {left if self.left else 'There are no questions left'}."
 
     def demonstrate(self) -> str:
-        """A question that leaves few enough things, whatever the answer."""
+        """Ask a question that leaves few enough things, whatever the answer."""
         return ask(self.candidates, self.left)

@@ -1,4 +1,4 @@
-"""Asks so that every answer leaves few enough things for the questions that are left."""
+"""An expert whose questions leave few enough things for the remaining questions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .things import PROPERTIES, Thing
 
 
 def ask(candidates: Sequence[Thing], left: int) -> str:
-    """The next question.
+    """Return the expert's next question.
+
+    The expert asks about the property that splits the candidates most evenly, unless the larger
+    part would be too many for the remaining questions; then about half of the candidates by name,
+    which always works where anything does.
 
     Args:
-        candidates: what it can still be.
-        left: questions left, this one included.
-
-    Asks about the property that splits the candidates most evenly, unless the larger part would be
-    too many for the questions left; then about half of the candidates by name, which always works
-    where anything does.
+        candidates: the things that are still possible.
+        left: the number of remaining questions, this question included.
     """
     if len(candidates) <= 1 or left <= 1:
         return f"Is it the {candidates[0].name}?"
@@ -29,7 +29,7 @@ def ask(candidates: Sequence[Thing], left: int) -> str:
 
 
 def _splits(candidates: Sequence[Thing]) -> list[tuple[int, tuple[str, ...]]]:
-    """For each set of values of one property, the size of the larger part it leaves."""
+    """Return, for each choice of values of a property, the size of the larger part."""
     found: list[tuple[int, tuple[str, ...]]] = []
     for name, values in PROPERTIES.items():
         for count in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Things nobody has heard of, each with a value of every property; no two have the same values."""
+"""Invented things with a value for every property; no two things have the same values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
     "place": ("kitchen", "garden", "workshop", "attic", "street"),
     "sound": ("silent", "humming", "ringing", "rattling"),
 }
-"""Each with its values; sizes are in order."""
+"""Property -> its values; sizes are in order."""
 ORDERED = "size"
 MOST_THINGS = 96
 
@@ -43,11 +43,11 @@ _CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One thing."""
+    """An invented thing."""
 
     name: str
     values: dict[str, str]
-    """property -> value."""
+    """Property -> value."""
 
 
 def draw_things(rng: random.Random, count: int) -> list[Thing]:
@@ -67,7 +67,7 @@ def draw_things(rng: random.Random, count: int) -> list[Thing]:
 
 
 def questions_needed(count: int) -> int:
-    """Fewest yes-or-no questions that tell `count` things apart, and one to name the thing.
+    """Return how many questions identify a thing among `count` at best, naming the thing included.
 
     >>> questions_needed(16)
     5
@@ -76,7 +76,7 @@ def questions_needed(count: int) -> int:
 
 
 def as_table(things: list[Thing]) -> str:
-    """A line of properties, then a line for each thing."""
+    """Format things as text: a line of properties, then a line per thing."""
     lines = [" | ".join(["thing", *PROPERTIES])]
     lines += [" | ".join([thing.name, *thing.values.values()]) for thing in things]
     return "\n".join(lines)

@@ -1,8 +1,7 @@
-"""The scripted user: understands one yes-or-no question about properties or names, and says so
-when it does not.
+"""The scripted user, who answers a yes-or-no question or says why it cannot be answered.
 
-It never guesses what was meant: a question with a negation, two questions in one, or words that
-turn the meaning of others are not answered, so that a `yes` or `no` is always true.
+The user never guesses what was meant: a question with a negation, two questions in one, or words
+that change the meaning of others are not answered, so that a `yes` or `no` is always true.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ not no never neither nor none except without unless but than least most almost n
 both either same different if isnt doesnt arent hasnt cant wont
 """
 _TURNING = frozenset(_TURNS.split())
-"""Words that turn the meaning of others: a question with one of them is not answered."""
+"""Words that change the meaning of others: a question with such a word is not answered."""
 _WITHOUT_APOSTROPHES = str.maketrans("", "", "'\u2019")
 _WORD = re.compile(r"[a-z]+")
 _LARGER = re.compile(r"\b(?:larger|bigger|greater) than (?:a )?(\w+)")
@@ -36,17 +35,17 @@ Test = Callable[[Thing], bool]
 
 
 class NotUnderstood(ValueError):
-    """The question cannot be answered; the message says why, to the policy."""
+    """The question cannot be answered; the message tells the policy why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a question asks."""
+    """A question that was understood."""
 
     is_true: Test
-    """Whether the answer is yes, were this the thing."""
+    """Returns whether the answer would be yes if the given thing were the secret."""
     guess: str = ""
-    """The thing it names, if it names one and asks nothing else."""
+    """The thing that the question names, if it names a single thing and asks nothing else."""
 
 
 def understand(question: str, names: Iterable[str]) -> Asked:
@@ -54,10 +53,10 @@ def understand(question: str, names: Iterable[str]) -> Asked:
 
     Args:
         question: what the policy said.
-        names: of the things that may be meant.
+        names: the names of all things.
 
     Raises:
-        NotUnderstood: it cannot be answered with yes or no.
+        NotUnderstood: the question cannot be answered with yes or no.
     """
     if len(question) > MOST_QUESTION_CHARS:
         raise NotUnderstood("that is too long to follow")
@@ -87,7 +86,7 @@ def _words(text: str) -> list[str]:
 
 
 def _comparison(text: str) -> Asked | None:
-    """`Is it larger than small?`"""
+    """Read a comparison of sizes, such as `Is it larger than small?`; None if there is none."""
     larger, smaller = _LARGER.search(text), _SMALLER.search(text)
     found = larger or smaller
     if found is None or found[1] not in _SIZES:
@@ -102,8 +101,10 @@ def _comparison(text: str) -> Asked | None:
 
 
 def _properties(values: list[str], words: list[str]) -> Test:
-    """Values of one property are alternatives; of several, all have to hold unless `or` joins
-    them.
+    """Combine the values that a question names into a test.
+
+    Values of the same property are alternatives; if several properties are named, all have to hold,
+    unless `or` joins them.
     """
     wanted: dict[str, set[str]] = {}
     for value in values:

@@ -1,4 +1,4 @@
-"""Small modules in Verilog, simulated against models in Python."""
+"""The Verilog environment: small modules, simulated and compared with models in Python."""
 
 from .env import Verilog
 

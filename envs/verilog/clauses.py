@@ -1,8 +1,7 @@
-"""What outputs of generated modules can be: a sentence, the Verilog that makes it so, and a model
-in Python.
+"""The outputs of generated modules: a sentence, the Verilog for it, and a model in Python.
 
-The inputs are `a` and `b` of W bits and `s` of one; clocked outputs have `clk`, `rst` and `en` as
-well. `{y}` is the name of the output; registers of its own are named after it.
+The inputs are `a` and `b` of W bits and `s` of one bit; clocked outputs have `clk`, `rst` and `en`
+as well. `{y}` is the name of the output; registers that belong to the output are named after it.
 """
 
 from __future__ import annotations
@@ -13,22 +12,24 @@ from dataclasses import dataclass
 
 Inputs = dict[str, int]
 Model = Callable[[Inputs], int]
-"""The value of the output, given the inputs. Of a clocked output: after a rising edge at which the
-inputs were these; it keeps its state, so every simulation has a model of its own.
+"""Returns the value of the output, given the inputs.
+
+The model of a clocked output is called once per rising edge, with the inputs at that edge, and
+returns the value after the edge. It keeps state, so every simulation has its own model.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One output."""
+    """An output of a module."""
 
     says: str
     width: int
     verilog: str
-    """Module items, with `{y}`; the output is a `reg` exactly if it is assigned in a process."""
+    """Module items, with `{y}` for the output; a `reg` exactly if assigned in a process."""
     model: Callable[[], Model]
     reads: str
-    """The inputs it depends on, besides `clk` and `rst`, separated by spaces."""
+    """The inputs that the output depends on, besides `clk` and `rst`, separated by spaces."""
     clocked: bool = False
 
     @property
@@ -38,7 +39,7 @@ class Clause:
 
 
 def mask(width: int) -> int:
-    """All bits of a number of `width`.
+    """Return a number of `width` bits that are all 1.
 
     >>> mask(4)
     15
@@ -47,7 +48,7 @@ def mask(width: int) -> int:
 
 
 def signed(value: int, width: int) -> int:
-    """A number read as two's complement.
+    """Read a number of `width` bits as two's complement.
 
     >>> signed(0b1110, 4)
     -2
@@ -56,7 +57,7 @@ def signed(value: int, width: int) -> int:
 
 
 def rotated(value: int, places: int, width: int) -> int:
-    """A number rotated to the left.
+    """Rotate a number of `width` bits to the left.
 
     >>> rotated(0b1001, 1, 4)
     3
@@ -73,7 +74,7 @@ def _stateless(function: Model) -> Callable[[], Model]:
 
 
 def total(rng: random.Random, w: int) -> Clause:
-    """a + b with carry."""
+    """Add a and b, with the carry."""
     return Clause(
         f"the sum a + b with its carry, {w + 1} bits", w + 1, "assign {y} = a + b;",
         _stateless(lambda i: i["a"] + i["b"]), "a b",
@@ -81,7 +82,7 @@ def total(rng: random.Random, w: int) -> Clause:
 
 
 def saturated(rng: random.Random, w: int) -> Clause:
-    """a + b, at most the maximum."""
+    """Add a and b, and saturate at the maximum."""
     top = mask(w)
     return Clause(
         f"a + b, or {top} if that is more than {w} bits can hold", w,
@@ -92,7 +93,7 @@ def saturated(rng: random.Random, w: int) -> Clause:
 
 
 def distance(rng: random.Random, w: int) -> Clause:
-    """|a - b|."""
+    """Take the absolute difference of a and b."""
     return Clause(
         "the difference between a and b, the larger minus the smaller, both unsigned", w,
         "assign {y} = a > b ? a - b : b - a;", _stateless(lambda i: abs(i["a"] - i["b"])), "a b",
@@ -100,7 +101,7 @@ def distance(rng: random.Random, w: int) -> Clause:
 
 
 def larger_signed(rng: random.Random, w: int) -> Clause:
-    """The larger in two's complement."""
+    """Take the larger of a and b in two's complement."""
     return Clause(
         "the larger of a and b, both read as two's complement", w,
         "assign {y} = $signed(a) > $signed(b) ? a : b;",
@@ -109,7 +110,7 @@ def larger_signed(rng: random.Random, w: int) -> Clause:
 
 
 def ones(rng: random.Random, w: int) -> Clause:
-    """How many bits are 1."""
+    """Count the bits of a that are 1."""
     bits = w.bit_length()
     return Clause(
         f"how many bits of a are 1, {bits} bits", bits,
@@ -121,7 +122,7 @@ def ones(rng: random.Random, w: int) -> Clause:
 
 
 def odd_ones(rng: random.Random, w: int) -> Clause:
-    """Parity of some bits."""
+    """Compute the parity of some bits of a."""
     chosen = rng.randint(1, mask(w)) | 1 << rng.randrange(w)
     places = ", ".join(str(place) for place in range(w) if chosen >> place & 1)
     return Clause(
@@ -132,7 +133,7 @@ def odd_ones(rng: random.Random, w: int) -> Clause:
 
 
 def reversed_bits(rng: random.Random, w: int) -> Clause:
-    """a from right to left."""
+    """Reverse the bits of a."""
     items = "\n".join(f"assign {{y}}[{i}] = a[{w - 1 - i}];" for i in range(w))
     return Clause(
         f"the bits of a in reverse: bit 0 of a becomes bit {w - 1}", w, items,
@@ -141,7 +142,7 @@ def reversed_bits(rng: random.Random, w: int) -> Clause:
 
 
 def turned(rng: random.Random, w: int) -> Clause:
-    """a rotated by the low bits of b."""
+    """Rotate a by the low bits of b."""
     low = max(1, (w - 1).bit_length() - 1)
     return Clause(
         f"a rotated to the left by the number in the lowest {low} bits of b", w,
@@ -152,7 +153,7 @@ def turned(rng: random.Random, w: int) -> Clause:
 
 
 def to_gray(rng: random.Random, w: int) -> Clause:
-    """Gray code."""
+    """Convert a to Gray code."""
     return Clause(
         "the reflected Gray code of a: a xor (a shifted right by one)", w,
         "assign {y} = a ^ (a >> 1);", _stateless(lambda i: i["a"] ^ i["a"] >> 1), "a",
@@ -160,7 +161,7 @@ def to_gray(rng: random.Random, w: int) -> Clause:
 
 
 def from_gray(rng: random.Random, w: int) -> Clause:
-    """Back from Gray code."""
+    """Convert a from Gray code."""
     items = "\n".join(f"assign {{y}}[{i}] = ^(a >> {i});" for i in range(w))
     return Clause(
         "the number whose reflected Gray code, n xor (n shifted right by one), is a", w, items,
@@ -169,7 +170,7 @@ def from_gray(rng: random.Random, w: int) -> Clause:
 
 
 def leading_zeros(rng: random.Random, w: int) -> Clause:
-    """Zeros before the first 1."""
+    """Count the zeros before the highest 1 of a."""
     bits = w.bit_length()
     return Clause(
         f"how many 0s stand before the highest 1 of a, {w} if a is 0; {bits} bits", bits,
@@ -182,7 +183,7 @@ def leading_zeros(rng: random.Random, w: int) -> Clause:
 
 
 def compared(rng: random.Random, w: int) -> Clause:
-    """Less, equal, greater."""
+    """Compare a and b: less, equal, greater."""
     return Clause(
         "three bits: bit 2 is 1 if a < b, bit 1 if a == b, bit 0 if a > b, all unsigned", 3,
         "assign {y} = {{a < b, a == b, a > b}};",
@@ -205,7 +206,7 @@ _OPERATIONS: dict[str, tuple[str, Callable[[int, int], int]]] = {
 
 
 def chosen(rng: random.Random, w: int) -> Clause:
-    """One of two operations."""
+    """Choose between two operations by s."""
     one, other = rng.sample(sorted(_OPERATIONS), 2)
     (text, first), (text_2, second) = _OPERATIONS[one], _OPERATIONS[other]
     return Clause(
@@ -216,7 +217,7 @@ def chosen(rng: random.Random, w: int) -> Clause:
 
 
 def scaled(rng: random.Random, w: int) -> Clause:
-    """a times a constant."""
+    """Multiply a by a constant and add another."""
     factor, addend = rng.randint(3, 13), rng.randint(1, mask(w))
     return Clause(
         f"the lowest {w} bits of {factor} * a + {addend}", w,
@@ -226,7 +227,7 @@ def scaled(rng: random.Random, w: int) -> Clause:
 
 
 def divides(rng: random.Random, w: int) -> Clause:
-    """Divisibility."""
+    """Test whether a constant divides a."""
     divisor = rng.choice([3, 5, 6, 7])
     return Clause(
         f"1 if a is divisible by {divisor}, else 0", 1, f"assign {{y}} = (a % {divisor}) == 0;",
@@ -235,7 +236,7 @@ def divides(rng: random.Random, w: int) -> Clause:
 
 
 def between(rng: random.Random, w: int) -> Clause:
-    """A range."""
+    """Test whether a is in a range."""
     low = rng.randint(1, mask(w) // 2)
     high = rng.randint(low + 1, mask(w) - 1)
     return Clause(
@@ -246,7 +247,7 @@ def between(rng: random.Random, w: int) -> Clause:
 
 
 def merged(rng: random.Random, w: int) -> Clause:
-    """Some bits of a, the others of b."""
+    """Take some bits from a and the others from b."""
     from_a = rng.randint(1, mask(w) - 1)
     places = ", ".join(str(place) for place in range(w) if from_a >> place & 1)
     return Clause(
@@ -257,7 +258,7 @@ def merged(rng: random.Random, w: int) -> Clause:
 
 
 def shifted_signed(rng: random.Random, w: int) -> Clause:
-    """Arithmetic shift."""
+    """Shift a to the right and keep its sign."""
     places = rng.randint(1, w - 2)
     return Clause(
         f"a, read as two's complement, shifted right by {places} with its sign kept", w,
@@ -270,4 +271,4 @@ COMBINATIONAL = (
     total, saturated, distance, larger_signed, ones, odd_ones, reversed_bits, turned, to_gray,
     from_gray, leading_zeros, compared, chosen, scaled, divides, between, merged, shifted_signed,
 )  # fmt: skip
-"""Kinds of outputs that are functions of the present inputs."""
+"""The kinds of outputs that are functions of the present inputs."""

@@ -1,4 +1,4 @@
-"""Outputs that remember: registers that change at the rising edge of `clk`."""
+"""Clocked outputs: registers that change at the rising edge of `clk`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable
 from .clauses import Clause, Inputs, Model, mask
 
 Step = Callable[[int, Inputs], int]
-"""The next state, from the state and the inputs, where `rst` is 0."""
+"""Returns the next state, from the state and the inputs, where `rst` is 0."""
 
 
 def _remembering(start: int, step: Step, shown: Callable[[int], int] = int) -> Callable[[], Model]:
-    """Models that begin at `start`, go there whenever `rst` is 1, and show a part of what they
-    remember.
+    """Return a factory of models with state: `start` at first and after a reset, then by `step`.
+
+    `shown` extracts the output from the state.
     """
 
     def make() -> Model:
@@ -30,12 +31,12 @@ def _remembering(start: int, step: Step, shown: Callable[[int], int] = int) -> C
 
 
 def _process(start: str, otherwise: str) -> str:
-    """A process that resets the output, else does what is given."""
+    """Return a process that resets the output, or else does what `otherwise` says."""
     return f"always @(posedge clk)\n  if (rst) {{y}} <= {start};\n  else {otherwise}"
 
 
 def counter(rng: random.Random, w: int) -> Clause:
-    """Counts to a number."""
+    """Count up to a number and begin again."""
     end = rng.randint(5, min(40, mask(w)))
     bits = (end - 1).bit_length()
     return Clause(
@@ -47,7 +48,7 @@ def counter(rng: random.Random, w: int) -> Clause:
 
 
 def up_and_down(rng: random.Random, w: int) -> Clause:
-    """Counts both ways, and stops at the ends."""
+    """Count in both directions, and stop at the ends."""
     top = rng.randint(3, 7)
     start = rng.randint(1, top - 1)
     return Clause(
@@ -60,7 +61,7 @@ def up_and_down(rng: random.Random, w: int) -> Clause:
 
 
 def accumulated(rng: random.Random, w: int) -> Clause:
-    """A running sum."""
+    """Add up the values of a."""
     return Clause(
         f"the lowest {w} bits of the sum of all a so far, at edges where en is 1; reset to 0", w,
         _process("0", "if (en) {y} <= {y} + a;"),
@@ -69,7 +70,7 @@ def accumulated(rng: random.Random, w: int) -> Clause:
 
 
 def shift_register(rng: random.Random, w: int) -> Clause:
-    """The last values of s."""
+    """Hold the last values of s."""
     return Clause(
         f"the last {w} values of s, the newest in bit 0; reset to 0", w,
         _process("0", f"{{y}} <= {{{{{{y}}[{w - 2}:0], s}}}};"),
@@ -78,7 +79,7 @@ def shift_register(rng: random.Random, w: int) -> Clause:
 
 
 def delayed(rng: random.Random, w: int) -> Clause:
-    """a, later."""
+    """Delay a by some edges."""
     late = rng.randint(2, 4)
     count = ("one edge", "two edges", "three edges")[late - 2]
     kept = [f"{{y}}_{k}" for k in range(1, late)]
@@ -100,7 +101,7 @@ def delayed(rng: random.Random, w: int) -> Clause:
 
 
 def risen(rng: random.Random, w: int) -> Clause:
-    """Edges of s."""
+    """Detect rising or falling edges of s."""
     rising = rng.random() < 0.5
     before, now = ("0", "1") if rising else ("1", "0")
     test = "s & ~{y}_last" if rising else "~s & {y}_last"
@@ -119,7 +120,7 @@ def risen(rng: random.Random, w: int) -> Clause:
 
 
 def pattern_seen(rng: random.Random, w: int) -> Clause:
-    """A sequence of s."""
+    """Detect a sequence of values of s."""
     length = rng.randint(3, 5)
     wanted = rng.randint(1, mask(length))
     written = f"{wanted:0{length}b}"
@@ -139,7 +140,7 @@ def pattern_seen(rng: random.Random, w: int) -> Clause:
 
 
 def feedback(rng: random.Random, w: int) -> Clause:
-    """A linear feedback shift register."""
+    """Step a linear feedback shift register."""
     tap = rng.randrange(w - 1)
     start = rng.randint(1, mask(w))
     return Clause(
@@ -155,7 +156,7 @@ def feedback(rng: random.Random, w: int) -> Clause:
 
 
 def highest(rng: random.Random, w: int) -> Clause:
-    """The maximum so far."""
+    """Hold the largest a so far."""
     return Clause(
         "the largest a at any edge since the last reset, unsigned; reset to 0", w,
         _process("0", "if (a > {y}) {y} <= a;"),
@@ -164,7 +165,7 @@ def highest(rng: random.Random, w: int) -> Clause:
 
 
 def toggled(rng: random.Random, w: int) -> Clause:
-    """Flips on a condition."""
+    """Flip a bit whenever a > b."""
     return Clause(
         "a register that flips at each edge at which a > b, unsigned; reset to 0", 1,
         _process("0", "if (a > b) {y} <= ~{y};"),
@@ -173,7 +174,7 @@ def toggled(rng: random.Random, w: int) -> Clause:
 
 
 def run_of_ones(rng: random.Random, w: int) -> Clause:
-    """How long s has been 1."""
+    """Count for how many edges s has been 1."""
     top = rng.choice([5, 6, 7])
     return Clause(
         f"for how many edges in a row s has been 1, at most {top}; 3 bits; reset to 0", 3,
@@ -183,7 +184,7 @@ def run_of_ones(rng: random.Random, w: int) -> Clause:
 
 
 def steadied(rng: random.Random, w: int) -> Clause:
-    """A debouncer."""
+    """Debounce s: follow a change once it has lasted for some edges."""
     need = rng.randint(2, 3)
     verilog = (
         "reg [1:0] {y}_n;\nalways @(posedge clk)\n  if (rst) begin {y} <= 0; {y}_n <= 0; end\n"
@@ -205,7 +206,7 @@ def steadied(rng: random.Random, w: int) -> Clause:
 
 
 def kept(rng: random.Random, w: int) -> Clause:
-    """A register with enable."""
+    """Hold a xor b in a register with an enable input."""
     start = rng.randint(0, mask(w))
     return Clause(
         f"a register that takes a xor b at edges where en is 1 and keeps its value otherwise; "
@@ -215,7 +216,7 @@ def kept(rng: random.Random, w: int) -> Clause:
 
 
 def machine(rng: random.Random, w: int) -> Clause:
-    """A random state machine."""
+    """Step a random state machine of four states."""
     table = [(rng.randrange(4), rng.randrange(4)) for _ in range(4)]
     told = "; ".join(
         f"from {n} to {one} if s is 1, else to {no}" for n, (no, one) in enumerate(table)
@@ -234,4 +235,4 @@ CLOCKED = (
     counter, up_and_down, accumulated, shift_register, delayed, risen, pattern_seen, feedback,
     highest, toggled, run_of_ones, steadied, kept, machine,
 )  # fmt: skip
-"""Kinds of outputs that depend on what came before."""
+"""The kinds of outputs that depend on earlier inputs."""

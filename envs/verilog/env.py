@@ -1,12 +1,12 @@
-"""`ludus/verilog-v0`: write a small module; simulation against a model in Python decides.
+"""`ludus/verilog-v0`: the policy writes a small module, which is compared with a model in Python.
 
     user       Write a Verilog module `top_module` with these ports: input [3:0] a, ...
     assistant  ```verilog
                module top_module(input [3:0] a, ...); ... endmodule
                ```                                   reward 1
 
-One turn. The design is compiled and simulated by Icarus Verilog in a sandbox; what it should show
-never goes there.
+An episode is one turn. Icarus Verilog compiles and simulates the design in a sandbox; the expected
+outputs never go there.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _FEWEST_BITS = 4
 
 
 class Verilog(TextEnv):
-    """Write a Verilog module; simulation against a model in Python decides.
+    """An environment that asks for a Verilog module; simulation against a Python model decides.
 
     Args:
-        min_outputs: fewest outputs of a module.
-        max_outputs: most outputs.
-        kinds: of outputs: `combinational`, `clocked`, or both.
-        min_width: fewest bits of the inputs a and b, at least 4.
-        max_width: most bits, at most 8.
+        min_outputs: the fewest outputs of a module.
+        max_outputs: the most outputs of a module.
+        kinds: the kinds of outputs: `combinational`, `clocked`, or both.
+        min_width: the fewest bits of the inputs a and b, at least 4.
+        max_width: the most bits of the inputs a and b, at most 8.
         partial: reward the share of outputs that are right throughout, instead of all or nothing.
-        timeout_s: of compiling and simulating one design.
+        timeout_s: the time limit for compiling and simulating a design, in seconds.
 
     Raises:
-        ConfigError: a setting cannot be.
+        ConfigError: a setting is out of range.
         MissingExtra: Icarus Verilog is not installed.
     """
 
@@ -91,13 +91,13 @@ class Verilog(TextEnv):
         self.module = Module(_FEWEST_BITS, {})
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless; no module is in two splits."""
+        """Return an endless task set; no module is in two splits."""
         return ModuleTasks(split, self.outputs)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Say what is asked for."""
+        """Describe the module that is asked for."""
         count = ModuleTasks(self.task.split, self.outputs).outputs_of(self.task)
         self.module = draw(self.task, count, self.kinds, self.widths)
         return self.module.question, {}
@@ -115,16 +115,16 @@ class Verilog(TextEnv):
         return "", verdict, True, False, {}
 
     def gold(self) -> str:
-        """A right design."""
+        """Return the source of a right design."""
         return self.module.reference
 
     def demonstrate(self) -> str:
-        """A right design."""
+        """Answer with a right design, in a code block."""
         return f"```verilog\n{self.module.reference}```"
 
 
 def _require_icarus() -> None:
-    """Raises MissingExtra where programs run on this machine, and it has no Icarus Verilog."""
+    """Raise MissingExtra if programs run on this machine and it has no Icarus Verilog."""
     tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
     if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
         raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")

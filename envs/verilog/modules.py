@@ -1,4 +1,4 @@
-"""Draws modules: what is asked for, a right design, and what it shows for given inputs."""
+"""Draws modules: the question, a right design, and the expected outputs for given inputs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAME = "top_module"
 KINDS = ("combinational", "clocked")
 MOST_OUTPUTS = 6
 MOST_WIDTH = 8
-"""With this many bits all values of one input can be tried."""
+"""The most bits of an input; with so many bits all values of an input can be tried."""
 
 _MOST_DRAWS = 1_000
 _EDGES = 480
 _PHASE = 120
-"""Edges without a reset, in which counters come to their ends, then as many with resets."""
+"""The length of a phase: edges without a reset, for long counts, alternate with resets."""
 _PAIRS = 120
 _RESET_EDGES = 2
 _RESETS, _RESETS_ON_CHANGE, _ENABLED, _FLIPS, _FLIPS_CALM = 0.05, 0.35, 0.75, 0.4, 0.2
@@ -30,26 +30,26 @@ _RESETS, _RESETS_ON_CHANGE, _ENABLED, _FLIPS, _FLIPS_CALM = 0.05, 0.35, 0.75, 0.
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that is asked for."""
+    """A module that the policy is asked to write."""
 
     width: int
-    """Of the inputs a and b."""
+    """The number of bits of the inputs a and b."""
     outputs: dict[str, Clause]
 
     @property
     def clocked(self) -> bool:
-        """Whether it has a clock."""
+        """Whether the module has a clock."""
         return any(clause.clocked for clause in self.outputs.values())
 
     @property
     def inputs(self) -> dict[str, int]:
-        """name -> width of the inputs that change, the clock left out."""
+        """Name -> width of the inputs that change, without the clock."""
         control = {"rst": 1, "en": 1} if self.clocked else {}
         return {**control, "a": self.width, "b": self.width, "s": 1}
 
     @property
     def question(self) -> str:
-        """What is asked, in words."""
+        """The question, as the policy reads it."""
         ports = [*(["input clk"] if self.clocked else []), *self._ports()]
         told = "\n".join(f"- {name}: {clause.says}." for name, clause in self.outputs.items())
         clock = (
@@ -65,7 +65,7 @@ class Module:
 
     @property
     def reference(self) -> str:
-        """A right design."""
+        """The source of a right design."""
         head = ",\n".join(
             f"  {port}" for port in [*(["input clk"] if self.clocked else []), *self._ports(True)]
         )
@@ -81,8 +81,10 @@ class Module:
         return [*inputs, *outputs]
 
     def shows(self, stimuli: list[Inputs]) -> list[dict[str, int]]:
-        """The outputs, by the models: for each of the inputs, or with a clock just before each
-        rising edge and after it (before the first one nothing is known).
+        """Return the outputs that the models give.
+
+        There is a row for each element of `stimuli`; with a clock, a row just before each rising
+        edge and a row after, except before the first edge, where nothing is known.
         """
         models = {name: clause.model() for name, clause in self.outputs.items()}
         if not self.clocked:
@@ -102,28 +104,28 @@ def _range(width: int) -> str:
 
 
 class ModuleTasks(GeneratedTasks):
-    """One module per seed; difficulty is its number of outputs."""
+    """A task set with a module per seed; the difficulty is the number of outputs."""
 
     def __init__(self, split: str, outputs: tuple[int, int]) -> None:
         super().__init__(split)
         self.outputs = outputs
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with its difficulty."""
         task = super().at(index)
         count = float(self.outputs_of(task))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
 
     def outputs_of(self, task: Task) -> int:
-        """How many outputs the module of `task` has."""
+        """Return how many outputs the module of `task` has."""
         return random.Random(f"verilog/outputs/{task.seed}").randint(*self.outputs)
 
 
 def draw(task: Task, outputs: int, kinds: list[str], widths: tuple[int, int]) -> Module:
-    """The first module drawn from the task's seed that belongs to its split.
+    """Return the first module drawn from the task's seed that is of the task's split.
 
     Raises:
-        ConfigError: so few are possible that none was found.
+        ConfigError: so few modules are possible that none was found.
     """
     rng = random.Random(f"verilog/{task.seed}")
     makers = [
@@ -142,15 +144,17 @@ def draw(task: Task, outputs: int, kinds: list[str], widths: tuple[int, int]) ->
 
 
 def _varies(module: Module, stimuli: list[Inputs]) -> bool:
-    """Whether no output is always the same."""
+    """Return whether every output takes at least two values."""
     shown = module.shows(stimuli)
     return all(len({one[name] for one in shown}) > 1 for name in module.outputs)
 
 
 def draw_stimuli(rng: random.Random, module: Module) -> list[Inputs]:
-    """The inputs a simulation is driven with: every value of a, chosen pairs of a and b; for a
-    clocked module a sequence with runs of s, and stretches with resets, most of them when a
-    register has just changed.
+    """Draw the inputs that drive a simulation.
+
+    They are every value of a, and chosen pairs of a and b. For a clocked module they are in a
+    sequence with runs of s and stretches with resets, most of which come when a register has just
+    changed.
     """
     top = mask(module.width)
     pairs = [(a, rng.randint(0, top)) for a in range(top + 1)]

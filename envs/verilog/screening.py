@@ -1,9 +1,9 @@
-r"""Reads a design as tokens and refuses what a design does not need, before any tool sees it.
+r"""Reads a design as tokens, and refuses what no design needs, before any tool sees the design.
 
-What is compiled is not the text that was written but its tokens, written out again with a space
-between any two. So a compiler cannot read in it what was not read here: there are no comments, no
-strings, no macros (a backtick is refused, and so is every directive but the harmless ones that are
-taken out), no escaped identifiers (`\$display `), and no word glued to a number (`1'bxforce`).
+The compiler does not get the text that was written, but its tokens, written out again with a space
+between any two. So the compiler cannot read anything that was not read here: there are no comments,
+no strings, no macros (a backtick is refused, and so is every directive but the harmless ones that
+are taken out), no escaped identifiers (`\$display `), and no word glued to a number (`1'bxforce`).
 
 Refused are: every system task and function but `$signed`, `$unsigned`, `$clog2` and `$bits`;
 hierarchical names; keywords that reach beyond the module they stand in, print, wait for others or
@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 
 MAX_LETTERS = 64_000
-"""Of a design; what policies write has a few thousand."""
+"""The most characters of a design; what policies write has a few thousand."""
 
 SYSTEM_FUNCTIONS = frozenset({"$signed", "$unsigned", "$clog2", "$bits"})
-"""Pure functions of their arguments; nothing else that begins with `$` is let through."""
+"""The allowed system functions, all of them pure; other names with `$` are refused."""
 
 REFUSED_WORDS = frozenset(
     """
@@ -38,11 +38,12 @@ REFUSED_WORDS = frozenset(
     noshowcancelled tran tranif0 tranif1 rtran rtranif0 rtranif1 cell endtable struct
     """.split()  # noqa: SIM905 - a list literal would take a line a word
 )
-"""Reserved words of IEEE 1800-2012 that a synthesizable module of this size has no use for.
-"""
+"""Reserved words of IEEE 1800-2012 that a synthesizable module of this size does not need."""
 
 _DROPPED_WORDS = frozenset({"unique", "unique0", "priority"})
-"""Promises about a `case` that change nothing where they are kept, and that Icarus does not take.
+"""Words that are removed, since Icarus Verilog does not know these promises about a `case`.
+
+Where such a promise is kept, the word changes nothing.
 """
 
 _HARMLESS_DIRECTIVE = re.compile(
@@ -78,17 +79,17 @@ _TOKEN = re.compile(
 
 
 class Refused(Exception):
-    """The design holds something that is not let through; the message says what, and where."""
+    """The design has something that is not allowed; the message says what, and where."""
 
 
 def screened(source: str) -> str:
-    """The tokens of a design, to be compiled in its place.
+    r"""Return the tokens of a design, to be compiled in place of its text.
 
-    >>> screened("module m(input a); // $finish\\nendmodule")
-    'module m ( input a ) ;\\nendmodule'
+    >>> screened("module m(input a); // $finish\nendmodule")
+    'module m ( input a ) ;\nendmodule'
 
     Raises:
-        Refused: it is too long, cannot be read, or holds something that is not let through.
+        Refused: the design is too long, cannot be read, or has something that is not allowed.
     """
     if len(source) > MAX_LETTERS:
         raise Refused(f"the design has {len(source)} letters; at most {MAX_LETTERS} are read")
@@ -100,8 +101,9 @@ def screened(source: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """The text with each comment replaced by a space; strings are refused, so that what looks like
-    a comment is one.
+    """Replace each comment by a space.
+
+    Strings are refused, so that whatever looks like a comment is a comment.
     """
     kept: list[str] = []
     place = 0
@@ -125,7 +127,7 @@ def _line(text: str, place: int) -> int:
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens, line ends among them."""
+    """Split a design into tokens, with line ends among them."""
     tokens: list[str] = []
     place, line = 0, 1
     while place < len(text):
@@ -147,10 +149,10 @@ def _tokens(text: str) -> list[str]:
 
 
 def _check_dots(tokens: list[str]) -> None:
-    """A dot names a port of an instance, `( .a(x), .b )`, and nothing else: no hierarchical name.
+    """Check that a dot only names a port of an instance, `( .a(x), .b )`: no hierarchical name.
 
     Raises:
-        Refused: another one does.
+        Refused: a dot is used otherwise.
     """
     before, line = "", 1
     for token in tokens:
@@ -163,10 +165,10 @@ def _check_dots(tokens: list[str]) -> None:
 
 
 def _check_modules(tokens: list[str]) -> None:
-    """Everything stands in a module, and no module in another one.
+    """Check that everything is in a module, and no module is in another.
 
     Raises:
-        Refused: it is not so.
+        Refused: something is outside of modules, or modules are nested.
     """
     inside, line = False, 1
     for token in tokens:

@@ -1,13 +1,11 @@
-"""Runs a design against inputs and holds what it shows against the models, outside of the
-simulation.
+"""Simulates a design, and compares its outputs with the models outside of the simulation.
 
-*What the simulation knows*: the design's tokens, and a bench that drives inputs and prints
-outputs. No expected value, no pass line, nothing that compares. The design can print nothing
-(`screening.py`), so the output is the bench's alone, and it must be the expected text, all of it
-and no more.
+*What the simulation knows*: the design's tokens, and a bench that drives inputs and prints outputs.
+No expected value, no pass line, nothing that compares. The design can print nothing
+(`screening.py`), so the output is the bench's alone, and must equal the expected text.
 
-*Two elaborations*: first the design alone, where a name outside of it is an error; then with the
-bench, whose names are drawn anew each time.
+*Two elaborations*: first the design alone, where a name from outside is an error; then the design
+with the bench, whose names are drawn anew each time.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from .modules import NAME, Module
 from .screening import Refused, screened
 
 PACKAGE = "iverilog"
-"""What has to be installed where the simulation runs."""
+"""The package and program that must be installed where the simulation runs."""
 
 _NO_TOOL, _NO_DESIGN, _NO_FIT, _NO_WIDTH = 90, 91, 92, 93
 
@@ -50,21 +48,24 @@ _WRONG = {
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A bench for one simulation."""
+    """A test bench for a single simulation."""
 
     name: str
-    """Drawn anew each time; every name in it begins with this one."""
+    """The name of the bench, drawn anew each time; every name in the bench begins with it."""
     source: str
 
 
 async def graded(
     module: Module, stimuli: list[Inputs], design: str, *, partial: bool, timeout_s: float
 ) -> Verdict:
-    """The verdict on a design: 1 if it shows what the models say for all inputs.
+    """Grade a design: 1 if its outputs are those of the models for all inputs.
 
     Args:
+        module: the module that was asked for.
+        stimuli: the inputs of the simulation.
+        design: the source of the policy's design.
         partial: reward the share of outputs that are right throughout.
-        timeout_s: of CPU and wall time, compilation included.
+        timeout_s: the limit of CPU time and of wall time in seconds, compilation included.
     """
     try:
         tokens = screened(design)
@@ -76,7 +77,7 @@ async def graded(
 async def simulated(
     module: Module, stimuli: list[Inputs], design: str, *, partial: bool, timeout_s: float
 ) -> Verdict:
-    """The verdict on a design that has been screened."""
+    """Grade a design that has been screened."""
     bench = bench_of(module, stimuli)
     try:
         done = await execute_async(
@@ -94,8 +95,10 @@ async def simulated(
 
 
 def bench_of(module: Module, stimuli: list[Inputs]) -> Bench:
-    """A bench that drives `stimuli` and prints the outputs for each, in binary; with a clock before
-    and after its rising edge, so that what changes at other times is noticed.
+    """Make a bench that drives `stimuli` and prints the outputs for each, in binary.
+
+    With a clock the bench prints before and after each rising edge, so that an output that changes
+    at another time is noticed.
     """
     name = f"bench_{secrets.token_hex(8)}"
     inputs, outputs = module.inputs, module.outputs
@@ -134,7 +137,7 @@ def _drive(wires: dict[str, str], widths: dict[str, int], values: Inputs) -> str
 
 
 def expected_output(module: Module, shown: list[dict[str, int]]) -> str:
-    """What the bench prints if the design is right."""
+    """Return what the bench prints if the design is right."""
     widths = {name: clause.width for name, clause in module.outputs.items()}
     lines = (" ".join(f"{one[name]:0{widths[name]}b}" for name in widths) for one in shown)
     return "".join(f"{line}\n" for line in lines)
@@ -157,7 +160,7 @@ def _verdict(
 
 
 def _wrong(module: Module, expected: list[str], said: list[str], *, partial: bool) -> Verdict:
-    """The verdict on a simulation that ran, and did not show what it should."""
+    """Return the verdict on a simulation that ran, but did not show the right outputs."""
     if len(said) != len(expected):
         return Verdict.of(0.0, f"{len(said)} lines of output, not {len(expected)}")
     right = sum(one == other for one, other in zip(expected, said, strict=True))

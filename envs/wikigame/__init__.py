@@ -1,4 +1,4 @@
-"""The wiki game: from page to page of a fictional encyclopedia."""
+"""The wiki game environment: from page to page of a fictional encyclopedia."""
 
 from .env import WikiGame
 from .graph import PageGraph, page_graph

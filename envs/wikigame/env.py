@@ -1,4 +1,4 @@
-"""`ludus/wikigame-v0`: get from one page to another by following links.
+"""`ludus/wikigame-v0`: the policy gets from one page to another by following links.
 
     user       Get from 'Tisenmar Mills' to 'Runa Larley' in at most 6 clicks. ...
     assistant  click(link="Old Bremford")
@@ -6,7 +6,7 @@
     assistant  click(link="Runa Larley")
     tool       You are there.                                       reward 1
 
-The pages are those of a fictional world: nobody has learned by heart who stands on whose page.
+The pages are about a fictional world, so no model can know the links by heart.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from .graph import page_graph
 MOST_DISTANCE = 12
 MOST_NAME_CHARS = 200
 TURNS_A_CLICK = 3
-"""Turns for each click there is, so that a policy that does not click comes to an end."""
+"""How many turns there are for each click, so that a policy that does not click comes to an end."""
 
 Stepped = tuple[str, float, bool, bool, Info]
 
 
 class WikiGame(TextEnv):
-    """Follow links from a start page to a target page of a fictional encyclopedia.
+    """An environment in which links lead from a start page to a target page of an encyclopedia.
 
     Args:
-        min_distance: fewest clicks there are between start and target.
-        max_distance: most.
-        slack: clicks a policy may take, as a multiple of the fewest that lead there.
+        min_distance: the fewest clicks between start and target.
+        max_distance: the most clicks between start and target.
+        slack: how many clicks are allowed, as a multiple of the fewest that lead to the target.
         show_target: whether the first observation quotes the page of the target.
         world: the seed of the fictional world.
-        people: its size.
+        people: the number of people in the fictional world.
 
     Raises:
-        ConfigError: a setting cannot be, or no two pages are so far apart.
+        ConfigError: a setting is out of range, or no two pages are so far apart.
     """
 
     system_prompt = (
@@ -85,13 +85,13 @@ class WikiGame(TextEnv):
         self.clicks_left = 0
 
     def tasks(self, split: str) -> TaskSet:
-        """Endless; each split is played in a realm of its own."""
+        """Return an endless task set; each split is played in a separate realm."""
         return GeneratedTasks(split)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the start page, the target and how many clicks there are."""
+        """Show the start page, the target and the number of clicks."""
         self.graph = page_graph(*self.world, self.task.split)
         least, most = self.distance_range
         rng = random.Random(f"wikigame/{self.task.seed}")
@@ -124,7 +124,7 @@ class WikiGame(TextEnv):
         return ToolResult(content=f"{self._shown()}\n\nClicks left: {self.clicks_left}.")
 
     def step(self, action: str | Message) -> Stepped:
-        """A name alone is a click; anything else is told what to do."""
+        """Treat a name alone as a click; answer anything else with what to do."""
         said = action if isinstance(action, str) else action.text
         try:
             result = self.click(said)
@@ -133,7 +133,11 @@ class WikiGame(TextEnv):
         return result.content, result.reward, result.terminated, False, {}
 
     def _linked(self, name: str) -> str:
-        """The page a link of this one leads to, whatever case and space it is written with."""
+        """Return the page that a link leads to, ignoring case and extra spaces.
+
+        Raises:
+            ToolError: the current page has no such link; the text lists its links.
+        """
         if len(name) > MOST_NAME_CHARS:
             raise ToolError(f"no page has a name of {len(name)} characters")
         wanted = " ".join(name.split()).casefold()
@@ -150,6 +154,6 @@ class WikiGame(TextEnv):
         return f"You are at {self.page!r}: {self.graph.text(self.page)}\n\nLinks: {links}"
 
     def demonstrate(self) -> str | Message:
-        """The next click of a shortest way; where there is none any more, any link."""
+        """Click the next link of a shortest way; where no way is left, the first link."""
         step = self.graph.next_step(self.page, self.target) or self.graph.links(self.page)[0]
         return assistant("", [ToolCall(name="click", arguments={"link": step})])

@@ -1,4 +1,4 @@
-"""The pages of a fictional world as a graph: a page links to those it names."""
+"""The pages of a fictional world as a graph: a page links to the pages of everything it names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_DRAWS = 500
 
 
 class PageGraph:
-    """The pages of one realm and their links."""
+    """The pages of a realm, and the links between them."""
 
     def __init__(self, pages: Pages, names: list[str]) -> None:
         self._pages = pages
@@ -22,15 +22,17 @@ class PageGraph:
         self._links = {name: pages.mentioned(name) for name in names}
 
     def text(self, name: str) -> str:
-        """What the page says."""
+        """Return the text of a page."""
         return self._pages.text(name)
 
     def links(self, name: str) -> list[str]:
-        """The pages it links to, in the order it names them."""
+        """Return the pages that a page links to, in the order of their mention."""
         return self._links[name]
 
     def distances(self, start: str) -> dict[str, int]:
-        """Clicks from `start` to every page that can be reached, by breadth-first search."""
+        """Return the number of clicks from `start` to each reachable page, by breadth-first
+        search.
+        """
         found = {start: 0}
         waiting = deque([start])
         while waiting:
@@ -42,7 +44,7 @@ class PageGraph:
         return found
 
     def next_step(self, start: str, target: str) -> str | None:
-        """The first link of a shortest way from `start` to `target`; None if there is no way."""
+        """Return the first link of a shortest way from `start` to `target`; None without a way."""
         came_from = {start: start}
         waiting = deque([start])
         while waiting and target not in came_from:
@@ -59,9 +61,9 @@ class PageGraph:
         return step
 
     def draw(self, rng: random.Random, *, least: int, most: int) -> tuple[str, str, int]:
-        """A start, a target, and the clicks between them, from `least` to `most`.
+        """Draw a start, a target, and the clicks between the two, from `least` to `most`.
 
-        The distance is drawn first, so that every distance there is comes up as often.
+        The distance is drawn first, so that all distances are equally frequent.
 
         Raises:
             ConfigError: no two pages are so far apart.
@@ -81,6 +83,6 @@ class PageGraph:
 
 @lru_cache(maxsize=12)
 def page_graph(world: int, people: int, split: str) -> PageGraph:
-    """The graph of a realm, built once."""
+    """Return the graph of a realm, built once per process."""
     made = build_world(world, people)
     return PageGraph(Pages(made), [entity.name for entity in made.realm(split)])
