@@ -60,7 +60,7 @@ class ArithmeticTasks(GeneratedTasks):
         self._expression_of = expression_of
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty and a digest of its expression."""
+        """Return the task at `index`, with the difficulty and a digest of the expression."""
         task = super().at(index)
         return Task(
             id=task.id,

@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([-+*/()]))")
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An arithmetic expression as text, with its exact value."""
+    """An arithmetic expression as text, with the exact value."""
 
     text: str
     value: Fraction
@@ -46,7 +46,7 @@ def generate(
 
 
 def split_of(text: str) -> str:
-    """Return the split of an expression: eight in ten are train, one validation, one test.
+    """Return the split of an expression: 80 % are train, 10 % validation, 10 % test.
 
     The split is decided by a digest of the text alone, so no expression is ever in two splits.
     """

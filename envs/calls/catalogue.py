@@ -41,7 +41,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_of(*values: str) -> Callable[[random.Random], Drawn]:
-    """Draw a text from `values`; the request says the text as it stands."""
+    """Draw a text from `values`; the request quotes the text verbatim."""
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.choice(values)
@@ -129,7 +129,7 @@ TEXTS = {"type": "array", "items": TEXT}
 
 
 def choice(values: Sequence[str], described: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of a string that is one of `values`."""
+    """Return the JSON Schema of a string out of `values`."""
     schema: dict[str, Any] = {"type": "string", "enum": list(values)}
     return schema | ({"description": described} if described else {})
 

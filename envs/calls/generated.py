@@ -80,7 +80,7 @@ class _Tasks(GeneratedTasks):
         self._problems = problems
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty and a digest of its problem."""
+        """Return the task at `index`, with the difficulty and a digest of the problem."""
         task = super().at(index)
         drawn = self._problems.problem(task)
         offered = sorted(function.name for function in drawn.functions)
@@ -111,7 +111,7 @@ def _ask(function: Function, rng: random.Random) -> tuple[str, Expected]:
 
 
 def _sentence(text: str, added: str) -> str:
-    """Add the phrases of optional arguments to a request, before its closing mark."""
+    """Add the phrases of optional arguments to a request, before the closing mark."""
     if text.endswith("?"):
         return f"{text[:-1]}{added}?"
     return f"{text}{added}."

@@ -47,7 +47,7 @@ def as_tool(function: Mapping[str, Any]) -> ToolSpec:
 
 
 def as_schema(given: Any) -> dict[str, Any]:
-    """Convert a parameter description to JSON Schema, whatever language its type names come from.
+    """Convert a parameter description to JSON Schema, whatever language the type names come from.
 
     >>> as_schema({"type": "dict", "properties": {"x": {"type": "float", "optional": True}}})
     {'type': 'object', 'properties': {'x': {'type': 'number'}}}

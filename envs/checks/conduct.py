@@ -62,7 +62,7 @@ def _briefing(info: Info) -> Briefing:
 
 
 def describes_its_tools(subject: Subject) -> str:
-    """Every tool has a description and a JSON Schema object for its parameters."""
+    """Every tool has a description and a JSON Schema object for the parameters."""
     _, info = subject.gym.reset(seed=0)
     tools = _briefing(info).tools
     for tool in tools:
@@ -74,7 +74,7 @@ def describes_its_tools(subject: Subject) -> str:
 
 
 def info_is_json(subject: Subject) -> str:
-    """Every `info` can be encoded as JSON, so that a server can send it to clients."""
+    """Every `info` can be encoded as JSON, so that a server can send the info to clients."""
     for task in subject.tasks(2):
         for info in _some_episode(subject, task).infos:
             for key, value in info.items():
@@ -129,7 +129,7 @@ def _differs(task: Task, index: int, one: str, two: str) -> CheckFailed:
 
 
 def unmeasured(info: Info) -> Info:
-    """Return `info` without the metrics of its verdict, since the time of a grading may differ."""
+    """Return `info` without the metrics of the verdict, since the time of a grading may differ."""
     verdict = info.get("verdict")
     if not isinstance(verdict, Verdict):
         return info
@@ -176,7 +176,7 @@ def passes_gymnasiums_own_check(subject: Subject) -> str:
 
 
 class _Unmeasured(PatientEnv):
-    """A view of `gym` whose infos can be compared, because they hold no measured times."""
+    """A view of `gym` whose infos can be compared, because measured times are removed."""
 
     def __init__(self, gym: PatientEnv) -> None:
         self.__dict__.update(gym.__dict__)

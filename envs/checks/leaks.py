@@ -75,7 +75,7 @@ def forms_of(gold: object) -> frozenset[str]:
 
 
 def as_text(value: object) -> str:
-    """Return a value as text: strings and numbers as they are, anything else as JSON."""
+    """Return a value as text: strings and numbers unchanged, anything else as JSON."""
     if isinstance(value, (str, int, float, Fraction)):
         return str(value)
     return msgspec.json.encode(value, enc_hook=repr).decode()

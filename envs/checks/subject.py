@@ -55,7 +55,7 @@ class Subject:
 
     @property
     def env(self) -> TextEnv:
-        """The environment itself, for its gold and its expert.
+        """The environment itself, which has the gold and the expert.
 
         Raises:
             NotApplicable: the environment is on a server.
@@ -84,7 +84,7 @@ class Subject:
         raise NotApplicable("no split has any tasks")
 
     def close(self) -> None:
-        """Close all instances and what was opened for them."""
+        """Close all instances and everything else that the check opened."""
         for gym in self.made:
             with contextlib.suppress(Exception):  # a faulty close is found by its own rule
                 gym.close()

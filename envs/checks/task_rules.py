@@ -1,4 +1,4 @@
-"""Rules about tasks: ids that keep their meaning, and splits that share nothing."""
+"""Rules about tasks: stable ids, and splits that share nothing."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class _Tasks(GeneratedTasks):
         self.steps = steps
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         count = float(_steps_of(task, self.steps))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
@@ -139,7 +139,7 @@ def function_source(steps: list[Step], result: Step) -> str:
 
 
 def _compiled(source: str) -> Callable[[list[Any]], Any]:
-    """Compile the right function; its source is made of our own lines, so no sandbox is needed."""
+    """Compile the right function; the source is made of our own lines and needs no sandbox."""
     names: dict[str, Any] = {}
     exec(source, names)
     solve: Callable[[list[Any]], Any] = names[NAME]

@@ -36,7 +36,7 @@ _PROGRAM = "Write a program that reads standard input and prints to standard out
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A programming problem."""
+    """A programming problem with hidden tests."""
 
     id: str
     """The data set's own id, or a digest of the question: the same in every file and order."""

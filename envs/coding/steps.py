@@ -26,7 +26,7 @@ class Step:
     m: tuple[int, int] = (2, 9)
 
     def filled(self, rng: random.Random) -> Step:
-        """Return the step with its numbers drawn."""
+        """Return the step with the numbers drawn."""
         k, m = rng.randint(*self.k), rng.randint(*self.m)
         drawn = {"k": k, "m": m, "nth": _ORDINALS.get(k, ""), "below": k - 1}
         return Step(self.says.format(**drawn), self.does.format(**drawn))

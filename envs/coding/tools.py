@@ -161,7 +161,7 @@ class CodingTools(Coding):
         return f"{said}; submissions left: {self.submissions - self.submitted}."
 
     async def close(self) -> None:
-        """Close the sandbox session."""
+        """Close the sandbox session, if open."""
         await self.bench.close()
 
     def demonstrate(self) -> str | Message | None:

@@ -44,7 +44,7 @@ _IDLE_TTL_S = 3600.0
 
 
 class Workbench:
-    """A holder of at most one open sandbox session.
+    """Holds at most a single open sandbox session.
 
     Args:
         files: written into each new session; path -> content.
@@ -144,7 +144,7 @@ class Workbench:
 
 
 async def _opened(sandbox: Sandbox) -> AnySession:
-    """Open a session in the given sandbox. Raises ConfigError: its tier has no sessions."""
+    """Open a session in the sandbox. Raises ConfigError: the tier has no sessions."""
     if isinstance(sandbox, SlotSandbox):
         return await Session.open(sandbox, limits=_LIMITS, idle_ttl_s=_IDLE_TTL_S)
     if isinstance(sandbox, RemoteSandbox):

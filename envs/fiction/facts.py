@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A function from entities of one kind to entities of another, with phrases for it."""
+    """A function from entities of a kind to entities of another kind, with phrases."""
 
     name: str
     source: Kind

@@ -47,7 +47,7 @@ class Names:
         return self._fresh(lambda: self._one(_TOWN_PREFIXES) + self._one(self._towns))
 
     def region(self) -> str:
-        """Draw a region's name."""
+        """Draw the name of a region."""
         return self._fresh(lambda: self._stem() + self._one(_REGION_ENDS))
 
     def company(self, towns: Sequence[str]) -> str:
@@ -65,7 +65,7 @@ class Names:
         )
 
     def _pool(self, ends: Sequence[str], size: int) -> list[str]:
-        """Draw `size` different words."""
+        """Draw `size` different words with given endings."""
         found: dict[str, None] = {}
         while len(found) < size:
             found[self._stem() + self._one(ends)] = None

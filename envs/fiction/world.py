@@ -46,7 +46,7 @@ class World:
     entities: Mapping[str, Entity]
 
     def realm(self, split: str) -> list[Entity]:
-        """Return the entities of a split, in the order of their creation."""
+        """Return the entities of a split, in the order of creation."""
         return [one for one in self.entities.values() if one.split == split]
 
     def follow(self, name: str, relations: Iterable[Relation]) -> str | None:

@@ -53,7 +53,7 @@ def gather(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def sweep(rng: random.Random, tree: Tree) -> Chore | None:
-    """Delete the empty files."""
+    """Delete all files without content."""
     paths = [path for path, content in tree.items() if not content]
     if not paths:
         return None
@@ -142,7 +142,7 @@ def count(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 def join(rng: random.Random, tree: Tree) -> Chore | None:
-    """Write the contents of the files of a folder, in the order of their names, into a new file."""
+    """Write the contents of the files of a folder, in the order of the names, into a new file."""
     folders = {path.rpartition("/")[0] for path in tree if "/" in path}
     inside = {folder: [p for p in tree if p.rpartition("/")[0] == folder] for folder in folders}
     found = _choose(rng, dict(sorted(inside.items())), 2)

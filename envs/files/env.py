@@ -47,7 +47,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The numbered chores, as the policy reads them."""
+        """The numbered chores, in the words that the policy reads."""
         lines = [f"{number}. {one.text}" for number, one in enumerate(self.chores, 1)]
         return "\n".join(lines)
 
@@ -67,7 +67,7 @@ class Jobs(GeneratedTasks):
         self.chores, self.files, self.kinds = chores, files, tuple(kinds)
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         return msgspec.structs.replace(task, difficulty=float(len(self.job(task).chores)))
 
@@ -205,7 +205,7 @@ class Files(TextEnv):
         return NO_CALL, 0.0, False, False, {}
 
     async def close(self) -> None:
-        """Close the sandbox session."""
+        """Close the sandbox session, if open."""
         shell, self.shell_ = self.shell_, None
         if shell is not None:
             await shell.close()

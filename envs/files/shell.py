@@ -95,7 +95,7 @@ class Shell:
         self._most_letters = most_letters
 
     async def run(self, command: str) -> str:
-        """Run a command; return its output, and how the command ended if not normally.
+        """Run a command; return the output, and how the command ended if not normally.
 
         Raises:
             ToolError: the command ended the session; the next command finds the tree as it was at
@@ -115,7 +115,7 @@ class Shell:
         return "\n".join(part for part in shown if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
-        """Return all files; None if there are too many, or if some are not UTF-8 text.
+        """Return all files; None if the files are too many, or not all UTF-8 text.
 
         Raises:
             ToolError: an earlier command ended the session.
@@ -133,7 +133,7 @@ class Shell:
             return None
 
     async def close(self) -> None:
-        """Close the session."""
+        """Close the sandbox session, if open."""
         await self._bench.close()
 
     async def _asked(self, code: str, kind: Any) -> Any:

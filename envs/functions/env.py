@@ -45,7 +45,7 @@ NO_CALL = "Call a tool; done gives the answer."
 
 
 class Problems(GeneratedTasks):
-    """A task set with a problem per seed; the difficulty is the number of calls of its expert."""
+    """A task set with a problem per seed; the difficulty is the number of the expert's calls."""
 
     def __init__(self, split: str, games: Sequence[str], calls: tuple[int, int]) -> None:
         super().__init__(split)
@@ -53,7 +53,7 @@ class Problems(GeneratedTasks):
         self.calls = calls
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         return msgspec.structs.replace(task, difficulty=float(calls_of(self.game(task))))
 
@@ -157,7 +157,7 @@ class Functions(TextEnv):
         return NO_CALL, 0.0, False, False, {}
 
     def gold(self) -> object | None:
-        """Return a right answer."""
+        """Return a right answer of the problem."""
         return None if self.game is None else self.game.answer()
 
     def demonstrate(self) -> Message | None:

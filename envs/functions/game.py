@@ -14,7 +14,7 @@ from ..tools import Tool, ToolResult, tools_of
 
 
 class Game(ABC):
-    """A kind of problem; the policy has its `@tool` methods, `done` among them."""
+    """A kind of problem; the `@tool` methods, such as `done`, are the policy's tools."""
 
     name: ClassVar[str]
     question: str
@@ -31,7 +31,7 @@ class Game(ABC):
 
     @abstractmethod
     def answer(self) -> object:
-        """Return a right answer; there may be others."""
+        """Return a right answer; others may be right as well."""
 
     @abstractmethod
     def text(self) -> str:
@@ -58,7 +58,7 @@ def judged(right: bool) -> ToolResult:
 
 
 def in_range(index: int, size: int, what: str) -> int:
-    """Return `index` if it is from 0 to `size` - 1.
+    """Return `index` if that is from 0 to `size` - 1.
 
     Raises:
         ToolError: `index` is out of range; the text names `what` is numbered.

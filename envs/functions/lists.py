@@ -45,7 +45,7 @@ class HiddenList(Game):
         """Return the arguments of a right `done`."""
 
     def answer(self) -> object:
-        """Return the arguments of a right `done`, without their names."""
+        """Return the arguments of a right `done`, without the names."""
         return list(self.solution().values())
 
     def needed(self) -> int:
@@ -88,7 +88,7 @@ class LargestRun(HiddenList):
         return judged(inside and sum(self.items[first : last + 1]) == self._best()[0])
 
     def solution(self) -> dict[str, Any]:
-        """Solve by Kadane's algorithm."""
+        """Solve the problem by Kadane's algorithm."""
         _, first, last = self._best()
         return {"first": first, "last": last}
 
@@ -181,7 +181,7 @@ class Rising(HiddenList):
         return judged(ordered and rises and len(kept) == len(self._longest()))
 
     def solution(self) -> dict[str, Any]:
-        """Solve by dynamic programming."""
+        """Solve the problem by dynamic programming."""
         return {"positions": self._longest()}
 
     def _longest(self) -> list[int]:

@@ -93,7 +93,7 @@ class Islands(Game):
 
 
 def _flooded(left: set[tuple[int, int]]) -> int:
-    """Remove an island from `left` and return its size."""
+    """Remove an island from `left` and return the size."""
     waiting, count = [left.pop()], 0
     while waiting:
         row, column = waiting.pop()
@@ -186,7 +186,7 @@ def _join(roads: dict[str, list[str]], one: str, other: str) -> None:
 
 
 def _found_from(roads: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
-    """Return the places in breadth-first order, each with the place from which it was found."""
+    """Return the places in breadth-first order, each with the place before on the way."""
     before, waiting = {start: start}, deque([start])
     while waiting:
         place = waiting.popleft()

@@ -83,7 +83,7 @@ class Merge(Game):
         yield call("done")
 
     def text(self) -> str:
-        """Return the whole problem as text, as it was drawn."""
+        """Return the whole problem as text, before any move."""
         return self._drawn
 
 
@@ -147,7 +147,7 @@ class Sort(Game):
         return self.items[in_range(position, len(self.items), "position")]
 
     def answer(self) -> list[int]:
-        """Return the sorted row."""
+        """Return the numbers in rising order."""
         return sorted(self.items)
 
     def expert(self) -> Iterator[ToolCall]:
@@ -164,12 +164,12 @@ class Sort(Game):
         yield call("done")
 
     def text(self) -> str:
-        """Return the whole problem as text, as it was drawn."""
+        """Return the whole problem as text, before any move."""
         return self._drawn
 
 
 class Shorten(Game):
-    """The run-length encoding problem."""
+    """The run-length encoding problem, letter by letter."""
 
     name = "shorten"
     question = (

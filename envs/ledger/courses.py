@@ -55,7 +55,7 @@ class Course(Protocol):
         ...
 
     def act(self, action: str) -> Reply:
-        """Answer an action."""
+        """Answer an action of the policy."""
         ...
 
     def expected(self, *, lost: bool) -> str:
@@ -107,7 +107,7 @@ class Told:
 
 @dataclass
 class Fetched:
-    """A telling that announces an item, and shows the item when asked for it.
+    """A telling that announces an item, and shows the item on request.
 
     Args:
         ledger: the ledger to tell.

@@ -1,4 +1,4 @@
-"""What a demonstrator knows of a ledger, and how faithfully its summaries keep that knowledge."""
+"""What a demonstrator knows of a ledger, and how faithfully the summaries keep that knowledge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Demonstrator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """How often a summary errs and how often it repeats itself."""
+    """How often a summary errs and how often everything is said twice."""
 
     right: float = 1.0
     recent: float = 0.0
@@ -56,7 +56,7 @@ class Memory:
         """Register -> digit or register; the register written last is at the end."""
 
     def learn(self, name: str, value: str) -> None:
-        """Record a write."""
+        """Record a write to a register."""
         write(self.known, name, value)
 
     def answer(self, asked: str) -> str:

@@ -24,7 +24,7 @@ class Ledger:
 
     @property
     def answer(self) -> str:
-        """The digit of the register asked for, or of the register at the end of its chain."""
+        """The digit of the register asked for, or of the register at the end of the chain."""
         return digit_of(self.state, self.asked)
 
     @property

@@ -82,7 +82,7 @@ class LedgerTasks(GeneratedTasks):
         self.spread = spread
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         turns = float(self.turns_of(task))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=turns)

@@ -35,10 +35,10 @@ class GeneratedProblems:
 
 
 class _Tasks(GeneratedTasks):
-    """Tasks with the difficulty of their problems."""
+    """Tasks with the difficulty of the problems."""
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty and the digest of its question."""
+        """Return the task at `index`, with the difficulty and a digest of the question."""
         task = super().at(index)
         drawn = draw(task)
         return Task(
@@ -67,7 +67,7 @@ def draw(task: Task) -> Problem:
 
 
 def split_of(question: str) -> str:
-    """Return the split of a question: one in ten is for testing, one for validation."""
+    """Return the split of a question: 10 % are test, 10 % validation, the rest train."""
     return {0: "test", 1: "validation"}.get(int(digest(question), 16) % 10, "train")
 
 

@@ -116,7 +116,7 @@ def _without_calculations(text: str) -> str:
 
 
 def last_boxed(text: str) -> str:
-    r"""Return the content of the last `\boxed{}`, with balanced braces; empty if there is none.
+    r"""Return the content of the last `\boxed{}`, with balanced braces, or an empty text.
 
     >>> last_boxed(r"so \boxed{1} or \boxed{\frac{1}{2}}")
     '\\frac{1}{2}'

@@ -28,7 +28,7 @@ Draw = Callable[[random.Random], Arguments]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the library, with its test cases."""
+    """A function of the library, with test cases."""
 
     name: str
     file: str
@@ -40,7 +40,7 @@ class Function:
 
     @property
     def tests(self) -> list[str]:
-        """The test cases as assertions, one per call."""
+        """The test cases as assertions, an assertion per call."""
         return [_test(call, result) for call, result in zip(self.calls, self.results, strict=True)]
 
 
@@ -77,7 +77,7 @@ def _result(made: FunctionType, arguments: Arguments) -> str:
 
 
 def _copied(arguments: Arguments) -> Arguments:
-    """Copy the lists among the arguments, since a function may change its arguments."""
+    """Copy the lists among the arguments, since a function may change a list."""
     return tuple([*one] if isinstance(one, list) else one for one in arguments)
 
 

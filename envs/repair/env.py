@@ -54,7 +54,7 @@ class RepairTasks(GeneratedTasks):
         self.functions = functions
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         count = float(self.functions_of(task))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
@@ -200,7 +200,7 @@ class CodeRepair(TextEnv):
         return "Graded.", await self._graded(), True, False, {}
 
     async def _graded(self) -> Verdict:
-        """Grade the files as they are now, and close the session.
+        """Grade the files in the present state, and close the session.
 
         Raises:
             RewardUnavailable: there is no sandbox, or it broke.
@@ -264,7 +264,7 @@ class CodeRepair(TextEnv):
         ]
 
     async def close(self) -> None:
-        """Close the sandbox session."""
+        """Close the sandbox session, if open."""
         await self.bench.close()
 
     def gold(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _FEWEST_FAILING = 2
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A function with a mistake that its tests reveal."""
+    """A function with a mistake that the tests reveal."""
 
     function: Function
     source: str
@@ -29,7 +29,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The files of a task, before and after the right repair, with their tests."""
+    """The files of a task, before and after the right repair, with the tests."""
 
     files: dict[str, str]
     """File name -> source, as the policy finds the file."""

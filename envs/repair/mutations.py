@@ -116,7 +116,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
 
 
 def _omissions(body: list[ast.stmt]) -> Iterator[Change]:
-    """Yield the removal of each statement whose block keeps at least one other statement."""
+    """Yield the removal of each statement whose block keeps at least another statement."""
     for place, statement in enumerate(body if len(body) > 1 else []):
         if isinstance(statement, (ast.AugAssign, ast.Expr, ast.Assign)):
             yield "omission", _remove(body, place)

@@ -44,7 +44,7 @@ LIST = "_ludus_list()"
 
 
 def shell_cell(command: str, timeout_s: float) -> str:
-    """Return a cell that runs `command` in bash and prints its output as it is written.
+    """Return a cell that runs `command` in bash and prints the output at once.
 
     At the end the cell prints the exit code, if that is not 0, or that the command was stopped.
     """

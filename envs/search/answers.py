@@ -47,7 +47,7 @@ def _f1(said: list[str], gold: list[str]) -> float:
 
 
 def read_answer(text: str) -> str | None:
-    """Return the content of the last closed `<answer>` after the thoughts; None if there is none.
+    """Return the content of the last closed `<answer>` after the thoughts, or None.
 
     An opening tag is paired with the first closing tag after it, as in Search-R1.
 

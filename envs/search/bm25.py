@@ -20,7 +20,7 @@ from .documents import Document, Hit, fictional_corpus, load_corpus
 
 
 class Bm25Index:
-    """An index in memory. It is thread-safe, and the same query always has the same result."""
+    """A thread-safe index in memory; the same query always has the same result."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents

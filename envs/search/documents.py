@@ -47,14 +47,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that a search has found, with its score."""
+    """A document that a search has found, with the score."""
 
     document: Document
     score: float
 
 
 def document(identity: str, title: str, text: str) -> Document:
-    """Make a document from its parts; line breaks in the title become spaces."""
+    """Make a document from title and text; line breaks in the title become spaces."""
     return Document(id=identity, contents=f'"{" ".join(title.split())}"\n{text}')
 
 

@@ -1,4 +1,4 @@
-"""Search engines for episodes: a retriever, with noise or without, or a model in its place."""
+"""Search engines for episodes: a retriever, with noise or without, or a model instead."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SearchEngine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the engine's connections."""
+        """Close the connections of the engine."""
         ...
 
 
@@ -72,7 +72,7 @@ class RetrievingEngine:
         return kept[: search.topk]
 
     async def close(self) -> None:
-        """Close the retriever."""
+        """Close the connections of the retriever."""
         await self._retriever.close()
 
 

@@ -1,4 +1,4 @@
-"""Reads the rows of corpora and question files, each with its position in the file.
+"""Reads the rows of corpora and question files, each with the position in the file.
 
 Formats are .jsonl, .json (a list of objects), .csv and .tsv, each also with .gz, or a hub's data
 set.

@@ -1,4 +1,4 @@
-r"""Search-R1's `/retrieve` protocol, which its trainer and many later trainers speak.
+r"""Search-R1's `/retrieve` protocol, which Search-R1 and many later trainers speak.
 
     POST /retrieve   {"queries": ["who ...", "where ..."], "topk": 3, "return_scores": true}
     200              {"result": [[{"document": {"id": "7", "contents": "\"Title\"\ntext"},
@@ -94,13 +94,13 @@ def read_request(body: RetrieveBody, own_topk: int) -> Asked:
 
 
 class RetrieveReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a reply: for each query, its hits or bare documents."""
+    """The body of a reply: for each query, the hits or bare documents."""
 
     result: list[list[dict[str, Any]]]
 
 
 class Retriever(Protocol):
-    """Finds documents for queries."""
+    """Finds the best documents for queries."""
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
         """Return at most `topk` documents for each query, best first.
@@ -111,7 +111,7 @@ class Retriever(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the retriever's connections."""
+        """Close the connections of the retriever."""
         ...
 
 

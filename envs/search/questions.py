@@ -45,7 +45,7 @@ class NoQuestion(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, its answers, and how to find the answers."""
+    """A question, the answers, and how to find the answers."""
 
     text: str
     golds: tuple[str, ...]

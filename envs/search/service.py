@@ -87,7 +87,7 @@ class RetrieverService:
         return Load(queue_depth=depth, limit=limit, problem="the queue is full" if full else "")
 
     async def retrieve(self, path: Path, body: RetrieveBody) -> RetrieveReply:
-        """Answer `POST /retrieve`."""
+        """Answer a request to `POST /retrieve`."""
         asked = read_request(body, self._topk)
         self._admission.enter(_KEY)
         began = time.monotonic()

@@ -25,7 +25,7 @@ TOKEN_VARIABLE = "LUDUS_RETRIEVER_TOKEN"
 
 
 class Style(StrEnum):
-    """How a policy searches."""
+    """The way in which a policy searches."""
 
     TOOLS = "tools"
     """With a tool `search(query)`; the answer comes in `<answer>`."""
@@ -117,7 +117,7 @@ class Settings:
 
     @property
     def is_self_search(self) -> bool:
-        """Whether the policy answers its own searches."""
+        """Whether the policy itself answers the searches."""
         return self.retriever == Source.SELF
 
 
@@ -127,7 +127,7 @@ def check_noise(noise: float) -> None:
 
 
 def build_engine(settings: Settings) -> SearchEngine | None:
-    """Return the search engine; None where the policy answers its own searches.
+    """Return the search engine; None where the policy itself answers.
 
     Raises:
         ConfigError: the corpus cannot be read.

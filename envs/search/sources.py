@@ -45,7 +45,7 @@ class _HopTasks(GeneratedTasks):
         self._hops = hops
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         hops = float(random.Random(f"hops/{task.seed}").randint(*self._hops))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=hops)

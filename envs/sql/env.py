@@ -40,14 +40,14 @@ Stepped = tuple[str, float | Verdict, bool, bool, Info]
 
 
 class SqlTasks(GeneratedTasks):
-    """A task set with a question and its databases per seed; the difficulty is the level."""
+    """A task set with a question and databases per seed; the difficulty is the level."""
 
     def __init__(self, split: str, levels: tuple[int, int]) -> None:
         super().__init__(split)
         self._levels = levels
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty and a digest of its question."""
+        """Return the task at `index`, with the difficulty and a digest of the question."""
         task = super().at(index)
         level = random.Random(f"level/{task.seed}").randint(*self._levels)
         theme, question = draw_for_split(random.Random(f"sql/{task.seed}"), level, task.split)
@@ -162,7 +162,7 @@ class Sql(TextEnv):
         return Verdict.of(float(right), "right" if right else "the rows differ")
 
     def gold(self) -> str:
-        """Return the right query."""
+        """Return the query that is right."""
         return self.suite.question.sql
 
     def demonstrate(self) -> str | Message:

@@ -15,7 +15,7 @@ from .themes import Kind, Theme
 
 @dataclass(frozen=True, slots=True)
 class SqlQuestion:
-    """A question, its right query, and mistakes."""
+    """A question, the right query, and mistakes."""
 
     text: str
     sql: str

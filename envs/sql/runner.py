@@ -26,7 +26,7 @@ machine makes the episode unusable and is not blamed on the policy.
 
 
 class TooCostly(ToolError):
-    """The query was stopped because it used up its CPU time or its memory."""
+    """The query was stopped because the CPU time or the memory was used up."""
 
 
 async def run_untrusted(sql: str, databases: Sequence[Database]) -> list[Result]:
@@ -62,7 +62,7 @@ class _Shared:
         self._owner = 0
 
     def pool(self) -> WorkerPool:
-        """Return the pool, and start it if this process has none."""
+        """Return the pool, and start a pool if this process has none."""
         with self._lock:
             if self._pool is None or self._owner != os.getpid():
                 self._pool, self._owner = WorkerPool(TARGET, limits=LIMITS), os.getpid()

@@ -1,4 +1,4 @@
-"""The themes of databases: two kinds of things, and a table that links them."""
+"""The themes of databases: two kinds of things, and a table of links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """A theme: two kinds of things and the links between them."""
+    """A theme: two kinds of things and the links from left to right."""
 
     left: Kind
     right: Kind

@@ -176,5 +176,5 @@ def _plain_value(value: int | float | str | bytes | None) -> Value:
 
 
 def _plain(error: Exception) -> str:
-    """Return an error's message as a short line; SQLite repeats long names in its messages."""
+    """Return an error's message as a short line; SQLite repeats long names in messages."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,4 +1,4 @@
-"""`ludus/tally-v0`: the policy adds digits, and runs out of tokens if it checks too often.
+"""`ludus/tally-v0`: the policy adds digits, and runs out of tokens by checking too often.
 
     user       a3b4c2
     assistant  a33b42c24,=4                      reward 1
@@ -45,7 +45,7 @@ class TallyTasks(GeneratedTasks):
         self.items = items
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty and its text."""
+        """Return the task at `index`, with the difficulty and the text."""
         task = super().at(index)
         difficulty = float(self.items_of(task))
         return Task(
@@ -114,7 +114,7 @@ class Tally(TextEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Show the letters, each with its digit."""
+        """Show the letters, each with a digit."""
         self.digits = self._digits_of(self.task)
         return labelled(self.digits), {}
 
@@ -136,7 +136,7 @@ class Tally(TextEnv):
 
     @property
     def _pass(self) -> str:
-        """A pass: for each letter the letter, its digit and the sum so far."""
+        """A pass: for each letter the letter, the digit and the sum so far."""
         sums = [total % self.base for total in accumulate(self.digits)]
         steps = zip(LETTERS, self.digits, sums, strict=False)
         return "".join(f"{letter}{digit}{total}" for letter, digit, total in steps) + ","
@@ -158,7 +158,7 @@ class Tally(TextEnv):
 
 
 def labelled(digits: tuple[int, ...]) -> str:
-    """Write digits behind their letters.
+    """Write each digit behind the letter of its place.
 
     >>> labelled((3, 4, 2))
     'a3b4c2'
@@ -167,7 +167,7 @@ def labelled(digits: tuple[int, ...]) -> str:
 
 
 def read_sum(text: str) -> str:
-    """Return the text behind the last `=`; empty if there is none.
+    """Return the text behind the last `=`; empty if the text has no `=`.
 
     >>> read_sum("a33b42,=2")
     '2'

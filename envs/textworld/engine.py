@@ -57,7 +57,7 @@ class Game:
         """Name of a thing -> its description, in TextWorld's own notation."""
 
     def reset(self) -> Situation:
-        """Start the game."""
+        """Start the game from the beginning."""
         state = self._env.reset()
         self.objective = str(state["objective"])
         self.descriptions = {
@@ -88,7 +88,7 @@ def _situation(state: Any) -> Situation:
 
 @lru_cache(maxsize=256)
 def made_game(seed: int, size: GameSize) -> bytes:
-    """Make a game from `seed` and return its .json, which is the same in every process.
+    """Make a game from `seed` and return the .json, which is the same in every process.
 
     Raises:
         ConfigError: TextWorld cannot make such a game.
@@ -112,7 +112,7 @@ def made_game(seed: int, size: GameSize) -> bytes:
 
 
 def game_of(content: bytes) -> Game:
-    """Load a game from the bytes of its .json file."""
+    """Load a game from the bytes of a .json file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "game.json"
         path.write_bytes(content)

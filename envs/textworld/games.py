@@ -35,7 +35,7 @@ class GameTasks(GeneratedTasks):
         self._steps = steps
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         steps = float(random.Random(f"steps/{task.seed}").randint(*self._steps))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=steps)
@@ -83,7 +83,7 @@ class _Filed:
 
 
 class GameFolder:
-    """The games of a folder, as `tw-make` or `build_pool` write them.
+    """The games of a folder, in the layout of `tw-make` and `build_pool`.
 
     Folders `train`, `validation` and `test` inside the folder are the splits; without them games
     are split by a digest of their file names.
@@ -122,7 +122,7 @@ class GameFolder:
         return self._tasks[split]
 
     def game(self, task: Task) -> Game:
-        """Load the game of a task from its file."""
+        """Load the game of a task from the folder."""
         return Game(self._paths[task.id])
 
 
@@ -141,7 +141,7 @@ def build_pool(
     min_steps: int = 2,
     max_steps: int = 5,
 ) -> Path:
-    """Make games beforehand: the same games that `ludus/textworld-v0` makes for its first tasks.
+    """Make games beforehand: the games of the first tasks of `ludus/textworld-v0`.
 
     Returns:
         The folder, to be passed as `games=`.

@@ -54,7 +54,7 @@ class View:
         return next(iter(self._first("at", PLAYER)), "nowhere")
 
     def look(self) -> str:
-        """Describe the room, its contents, the exits, and what the player carries."""
+        """Describe the room, the things there, the exits, and what the player carries."""
         things = [one for one in self._second("at", self.room) if one != PLAYER]
         return "\n".join(
             [
@@ -71,7 +71,7 @@ class View:
         return f"You carry: {', '.join(map(self.described, carried)) or 'nothing'}."
 
     def described(self, thing: str) -> str:
-        """Describe a thing with its state, and with what is on it or, if it is open, in it."""
+        """Describe a thing with the state, and with the things on top or, if open, inside."""
         states = [state for state in _STATES if self._is(state, thing)]
         inside = (
             self._second("in", thing) if "closed" not in states and "locked" not in states else []
@@ -94,7 +94,7 @@ class View:
         return found
 
     def _door(self, there: str) -> str:
-        """Return the door between this room and another; empty if there is none."""
+        """Return the door between this room and another; empty without a door."""
         for fact in self._facts:
             if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (
                 self.room,

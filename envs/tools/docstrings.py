@@ -1,4 +1,4 @@
-"""Reads what a docstring says about a function and its arguments (Google, NumPy or reST style)."""
+"""Reads what a docstring says about a function and the arguments (Google, NumPy or reST style)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMPY_ENTRY = re.compile(r"^(\w+)(?:\s*:.*)?$")
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    r"""Return the description, without its sections, and the description of each argument.
+    r"""Return the description, without the sections, and the description of each argument.
 
     >>> read_docstring("Add.\n\nArgs:\n    a: the first\n        number\n")
     ('Add.', {'a': 'the first number'})

@@ -221,7 +221,7 @@ def tool(
     most_chars: int = MOST_RESULT_CHARS,
     on_crash: OnCrash = "raise",
 ) -> Function | Callable[[Function], Function]:
-    """Mark a method as a tool of its environment: `@tool`, or `@tool(timeout_s=5)`.
+    """Mark a method as a tool of the environment: `@tool`, or `@tool(timeout_s=5)`.
 
     Args:
         function: the method.
@@ -246,7 +246,7 @@ def tool(
 
 
 def tools_of(owner: object) -> dict[str, Tool]:
-    """Return the `@tool` methods of `owner` by name, in the order of their definition.
+    """Return the `@tool` methods of `owner` by name, in the order of definition.
 
     The tools are built once per object: schemas do not change during an episode.
     """

@@ -145,7 +145,7 @@ class McpServer:
         return ToolResult.failed(ToolFault.CRASHED, f"{name}: {why}")
 
     async def _is_gone(self, link: _Link, error: Exception) -> bool:
-        """Return whether the connection behind a refused call is dead; if so, drop it."""
+        """Return whether the connection behind a refused call is dead; if so, drop the connection."""
         from mcp.types import CONNECTION_CLOSED
 
         gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
@@ -154,7 +154,7 @@ class McpServer:
         return gone
 
     async def _connected(self) -> _Link:
-        """Return the connection; open one if there is none, or if the old one is dead."""
+        """Return the connection; open a new connection if none is alive."""
         while self._probe is not None and not self._probe.done():
             await asyncio.wait({self._probe})  # it bounds itself
         if self._link is not None:
@@ -179,7 +179,7 @@ class McpServer:
         await self._drop()
 
     async def _examine(self, link: _Link) -> None:
-        """Drop a late server that shows no life; the next call starts it again."""
+        """Drop a late server that shows no life; the next call starts the server again."""
         if not await link.is_alive():
             logger.warning("MCP server %s hangs; it is given up", self.name)
             await self._drop(link)
@@ -256,7 +256,7 @@ class _Link:
         return True
 
     async def close(self) -> None:
-        """Close the connection; if the server does not exit, the SDK kills it."""
+        """Close the connection; if the server does not exit, the SDK kills the process."""
         self._closing.set()
         await _ended(self._task, grace_s=15.0)
 
@@ -322,7 +322,7 @@ async def _all_specs(client: Client) -> list[ToolSpec]:
 
 
 def as_result(result: CallToolResult) -> ToolResult:
-    """Convert a server's answer to text; other content becomes a line that describes it."""
+    """Convert a server's answer to text; other content becomes a line of description."""
     parts = [_text_of(block) for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [msgspec.json.encode(result.structured_content).decode()]

@@ -1,4 +1,4 @@
-"""Runs plain functions with a deadline: each on a thread, which is given up when it is late.
+"""Runs plain functions with a deadline: each on a thread, which is given up when late.
 
 A thread cannot be killed. A thread that was given up goes on until its function returns; while a
 few of them do, the tool refuses calls.
@@ -32,7 +32,7 @@ class Threads:
         self._given_up: list[threading.Thread] = []
 
     async def run(self, work: Callable[[], Any], timeout_s: float) -> Any:
-        """Run `work` on a new thread and return its result.
+        """Run `work` on a new thread and return the result.
 
         Raises:
             Late: no result came in time; the thread goes on.

@@ -42,7 +42,7 @@ class ThingTasks(GeneratedTasks):
         self._counts = counts
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         count = float(random.Random(f"count/{task.seed}").randint(*self._counts))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)

@@ -43,7 +43,7 @@ _CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An invented thing."""
+    """An invented thing and its properties."""
 
     name: str
     values: dict[str, str]

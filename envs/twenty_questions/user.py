@@ -1,4 +1,4 @@
-"""The scripted user, who answers a yes-or-no question or says why it cannot be answered.
+"""The scripted user, who answers a yes-or-no question or says why the question has no answer.
 
 The user never guesses what was meant: a question with a negation, two questions in one, or words
 that change the meaning of others are not answered, so that a `yes` or `no` is always true.
@@ -86,7 +86,7 @@ def _words(text: str) -> list[str]:
 
 
 def _comparison(text: str) -> Asked | None:
-    """Read a comparison of sizes, such as `Is it larger than small?`; None if there is none."""
+    """Read a comparison of sizes, such as "larger than small"; None without a comparison."""
     larger, smaller = _LARGER.search(text), _SMALLER.search(text)
     found = larger or smaller
     if found is None or found[1] not in _SIZES:

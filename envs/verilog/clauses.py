@@ -258,7 +258,7 @@ def merged(rng: random.Random, w: int) -> Clause:
 
 
 def shifted_signed(rng: random.Random, w: int) -> Clause:
-    """Shift a to the right and keep its sign."""
+    """Shift a to the right and keep the sign."""
     places = rng.randint(1, w - 2)
     return Clause(
         f"a, read as two's complement, shifted right by {places} with its sign kept", w,

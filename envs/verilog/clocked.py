@@ -184,7 +184,7 @@ def run_of_ones(rng: random.Random, w: int) -> Clause:
 
 
 def steadied(rng: random.Random, w: int) -> Clause:
-    """Debounce s: follow a change once it has lasted for some edges."""
+    """Debounce s: follow a change that has lasted for some edges."""
     need = rng.randint(2, 3)
     verilog = (
         "reg [1:0] {y}_n;\nalways @(posedge clk)\n  if (rst) begin {y} <= 0; {y}_n <= 0; end\n"

@@ -124,7 +124,7 @@ class Verilog(TextEnv):
 
 
 def _require_icarus() -> None:
-    """Raise MissingExtra if programs run on this machine and it has no Icarus Verilog."""
+    """Raise MissingExtra if programs run on this machine without Icarus Verilog."""
     tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
     if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
         raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")

@@ -49,7 +49,7 @@ class Module:
 
     @property
     def question(self) -> str:
-        """The question, as the policy reads it."""
+        """The question, in the words that the policy reads."""
         ports = [*(["input clk"] if self.clocked else []), *self._ports()]
         told = "\n".join(f"- {name}: {clause.says}." for name, clause in self.outputs.items())
         clock = (
@@ -111,7 +111,7 @@ class ModuleTasks(GeneratedTasks):
         self.outputs = outputs
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with its difficulty."""
+        """Return the task at `index`, with the difficulty."""
         task = super().at(index)
         count = float(self.outputs_of(task))
         return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)

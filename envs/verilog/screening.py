@@ -83,7 +83,7 @@ class Refused(Exception):
 
 
 def screened(source: str) -> str:
-    r"""Return the tokens of a design, to be compiled in place of its text.
+    r"""Return the tokens of a design, to be compiled in place of the text.
 
     >>> screened("module m(input a); // $finish\nendmodule")
     'module m ( input a ) ;\nendmodule'

@@ -1,4 +1,4 @@
-"""Simulates a design, and compares its outputs with the models outside of the simulation.
+"""Simulates a design, and compares the outputs with the models outside of the simulation.
 
 *What the simulation knows*: the design's tokens, and a bench that drives inputs and prints outputs.
 No expected value, no pass line, nothing that compares. The design can print nothing
@@ -58,7 +58,7 @@ class Bench:
 async def graded(
     module: Module, stimuli: list[Inputs], design: str, *, partial: bool, timeout_s: float
 ) -> Verdict:
-    """Grade a design: 1 if its outputs are those of the models for all inputs.
+    """Grade a design: 1 if all outputs equal the models' for all inputs.
 
     Args:
         module: the module that was asked for.

@@ -1,4 +1,4 @@
-"""`ludus/wikigame-v0`: the policy gets from one page to another by following links.
+"""`ludus/wikigame-v0`: the policy gets from page to page by following links.
 
     user       Get from 'Tisenmar Mills' to 'Runa Larley' in at most 6 clicks. ...
     assistant  click(link="Old Bremford")

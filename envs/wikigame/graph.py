@@ -1,4 +1,4 @@
-"""The pages of a fictional world as a graph: a page links to the pages of everything it names."""
+"""The pages of a fictional world as a graph: a page links to the pages of everything mentioned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_DRAWS = 500
 
 
 class PageGraph:
-    """The pages of a realm, and the links between them."""
+    """The pages of a realm, and the links from page to page."""
 
     def __init__(self, pages: Pages, names: list[str]) -> None:
         self._pages = pages
@@ -26,7 +26,7 @@ class PageGraph:
         return self._pages.text(name)
 
     def links(self, name: str) -> list[str]:
-        """Return the pages that a page links to, in the order of their mention."""
+        """Return the pages that a page links to, in the order of mention."""
         return self._links[name]
 
     def distances(self, start: str) -> dict[str, int]:
