@@ -145,7 +145,7 @@ class McpServer:
         return ToolResult.failed(ToolFault.CRASHED, f"{name}: {why}")
 
     async def _is_gone(self, link: _Link, error: Exception) -> bool:
-        """Return whether the connection behind a refused call is dead; if so, drop the connection."""
+        """Return whether the connection behind a refused call is dead; if so, drop the link."""
         from mcp.types import CONNECTION_CLOSED
 
         gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
