@@ -69,7 +69,7 @@ class ScoreGroupReply(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Verdict]
 
 
-class VerifierCard(msgspec.Struct, frozen=True, kw_only=True):
+class VerifierCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One verifier a server offers."""
 
     name: str
