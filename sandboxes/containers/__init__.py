@@ -1,4 +1,4 @@
-"""The tier `docker`: a slot in a container of its own, made by a local Docker engine."""
+"""The tier `docker`: each slot runs in a container that a local Docker engine makes."""
 
 from __future__ import annotations
 

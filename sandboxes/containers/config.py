@@ -1,9 +1,9 @@
-"""What a slot's container is made of, as the engine's API takes it. Decides everything, calls
-nothing.
+"""Describes the container of a slot in the terms of the engine's API.
 
-Every wall is written down here, whatever the engine's own defaults are: no network, a read-only
-root, all capabilities dropped but three, no new privileges, bounds on memory, processes and the two
-writable folders, and nothing of the engine inside.
+This module decides everything and calls nothing. Every restriction is written down here, whatever
+the engine's own defaults are: no network, a read-only root, all capabilities dropped but three, no
+new privileges, bounds on memory, processes and the two writable folders, and no access to the
+engine.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from ..inside import policy
 from ..protocol import DEFAULT_LIMITS
 
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
-"""What the slot needs to give its children another identity and to end them. They have none."""
+"""The capabilities with which a slot changes the identity of its children and ends them. The
+children have none.
+"""
 
 LUDUS = "/ludus"
-"""Where what the slot itself needs appears in a container."""
+"""The folder of a container in which the files of the slot itself appear."""
 
 LINE_FOLDER = "line"
 LINE = f"{LUDUS}/{LINE_FOLDER}"
@@ -58,51 +60,51 @@ _HIDDEN = (
         )
     ),
 )  # fmt: skip
-"""Covered by nothing: the host's settings and counters, and kernel file systems that would keep
-what a run leaves there.
+"""Paths that are covered by empty files or folders: the host's settings and counters, and kernel
+file systems in which a run could leave something behind.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or folder of the host shown read-only."""
+    """A file or folder of the host, shown read-only."""
 
     source: str
     target: str
 
 
 def inside_mount() -> Mount:
-    """The code of the slot itself."""
+    """Return the mount of the slot's own code."""
     return Mount(f"{INSIDE}/inside", f"{LUDUS}/inside")
 
 
 def line_mount(folder: Path) -> Mount:
-    """The way to the driver, from the folder of one slot."""
+    """Return the mount of the socket to the driver, from the folder of a slot."""
     return Mount(str(folder / LINE_FOLDER), LINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container, before it is made."""
+    """The description of a container that is to be made."""
 
     image: str
-    """An image id."""
+    """The image's id."""
     python: tuple[str, ...]
-    """The command that starts the interpreter: the image's, or one brought along."""
+    """The command that starts the interpreter: the image's, or the driver's."""
     mounts: Sequence[Mount]
     processes: int
-    """How many a program may have at once."""
+    """The most processes a program may have at once."""
     disk_bytes: int
-    """Room in each of the two writable folders."""
+    """The size of each of the two writable folders."""
     inodes: int = 4096
     runtime: str | None = None
-    """An OCI runtime the engine knows by this name, such as gVisor's `runsc`; the engine's own if
-    left out.
-    """
+    """The engine's name of an OCI runtime, such as gVisor's `runsc`; None for the default."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     volumes: Sequence[str] = ()
-    """Folders the image declares as volumes: covered, since a volume is disk without a bound."""
+    """Folders that the image declares as volumes. They are covered, since a volume is disk space
+    without a bound.
+    """
 
     @property
     def overhead_bytes(self) -> int:
@@ -111,23 +113,25 @@ class Container:
 
     @property
     def memory_bytes(self) -> int:
-        """Bound of all its processes and files together when it starts; there is no swap."""
+        """The bound at the start on the memory of all processes and files; there is no swap."""
         return DEFAULT_LIMITS.memory_bytes + self.overhead_bytes
 
     @property
     def pids(self) -> int:
-        """Bound of the host's processes and threads that make up the container."""
+        """The bound on the host's processes and threads that make up the container."""
         if self.runtime:
             return _RUNTIME_PIDS + _PIDS_PER_PROCESS * self.processes
         return self.processes + 1
 
     def slot(self) -> dict[str, object]:
-        """Runs a slot that connects to the driver; the engine removes it when it ends."""
+        """Describe a container with a slot, which the engine removes when the slot ends."""
         command = (*self.python, "-I", "-S", "-E", "-c", _BOOT, LUDUS, f"{LINE}/{SOCKET}")
         return self._config(command, auto_remove=True)
 
     def trial(self, code: str) -> dict[str, object]:
-        """Runs `code` in the interpreter, once, and stays until it is removed."""
+        """Describe a container that runs `code` in the interpreter once, to be removed by the
+        caller.
+        """
         return self._config((*self.python, "-I", "-S", "-c", code), auto_remove=False)
 
     def _config(self, command: Sequence[str], *, auto_remove: bool) -> dict[str, object]:

@@ -1,7 +1,6 @@
-"""The few things a Docker engine is asked for. Every call blocks, has a timeout, and is made from a
-thread.
+"""The few calls that are made to a Docker engine; each blocks, has a timeout, and runs on a thread.
 
-Only an engine on this machine will do: descriptors go to a slot over a Unix socket.
+The engine must be on this machine: file descriptors go to a slot over a Unix socket.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from ..control_groups import start_time
 
 CALL_TIMEOUT_S = 60
 OWNER = "ludus.sandbox.owner"
-"""The label of every container of ours; its value names the driver process."""
+"""The label of every container that ludus makes; the value names the driver process."""
 
 _GONE = (404, 409)
-"""What the engine answers about a container that is not there, or is being removed."""
+"""The engine's status codes for a container that does not exist, or is being removed."""
 
 _NEEDED = {"MemoryLimit": "memory", "PidsLimit": "the number of processes"}
 
 
 class EngineFault(Exception):
-    """The engine refused or did not answer: ours, never a program's."""
+    """The engine refused or did not answer: an infrastructure fault, never a program's."""
 
 
 class Engine:
-    """A local Docker engine."""
+    """A connection to a local Docker engine."""
 
     def __init__(self, host: str, version: str, info: dict[str, Any]) -> None:
         self.host = host
@@ -41,15 +40,17 @@ class Engine:
         self.runtimes = sorted(info.get("Runtimes") or {})
         options = " ".join(info.get("SecurityOptions") or [])
         self.maps_users = "name=userns" in options or "name=rootless" in options
-        """Whether only a small range of user ids exists inside containers."""
+        """Whether the engine remaps user ids, so that containers have only a small range of ids."""
 
     @classmethod
     def connect(cls, host: str | None = None) -> Self:
-        """The engine at `host` ("unix:///..."); the one `DOCKER_HOST` names, or the usual socket.
+        """Connect to the engine at `host` ("unix:///..."), by default as `DOCKER_HOST` says.
+
+        Without that variable, the usual socket is tried.
 
         Raises:
-            MissingExtra: the Docker SDK is not installed. ConfigError: no engine answers, or it
-                cannot hold what this tier promises.
+            MissingExtra: the Docker SDK is not installed.
+            ConfigError: no engine answers, or the engine lacks what this tier promises.
         """
         sdk = _sdk()
         host = host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
@@ -69,13 +70,13 @@ class Engine:
         return cls(host, version, info)
 
     def create(self, config: dict[str, object]) -> str:
-        """Make a container; returns its id."""
+        """Make a container and return the id."""
         labelled = {**config, "Labels": {OWNER: owner()}}
         made = self._call(lambda client: client.create_container_from_config(labelled))
         return str(made["Id"])
 
     def start(self, container: str) -> None:
-        """Start it; if that fails, remove it."""
+        """Start a container; on failure remove the container."""
         try:
             self._call(lambda client: client.start(container))
         except EngineFault:
@@ -83,12 +84,12 @@ class Engine:
             raise
 
     def wait(self, container: str) -> int:
-        """Wait for it to end; returns its exit code."""
+        """Wait for the end of a container and return the exit code."""
         ended = self._call(lambda client: client.wait(container, timeout=CALL_TIMEOUT_S))
         return int(ended["StatusCode"])
 
     def runs(self, container: str) -> bool:
-        """Whether it exists and has not ended."""
+        """Return whether a container exists and has not ended."""
         try:
             state = self._call(lambda client: client.inspect_container(container))["State"]
         except EngineFault:
@@ -96,7 +97,7 @@ class Engine:
         return bool(state["Running"])
 
     def kill(self, container: str) -> None:
-        """End it now, if it has not ended."""
+        """Kill a container; do nothing if already ended."""
         try:
             self._call(lambda client: client.kill(container))
         except EngineFault:
@@ -104,7 +105,7 @@ class Engine:
                 raise
 
     def remove(self, container: str) -> None:
-        """Remove it, running or not; nothing if it is gone or going already."""
+        """Remove a container, running or not; do nothing if gone or going already."""
         fault = _sdk().errors.APIError
 
         def remove(client: Any) -> None:
@@ -117,7 +118,7 @@ class Engine:
         self._call(remove)
 
     def limit_memory(self, container: str, memory_bytes: int) -> None:
-        """Bound its memory, without swap, from now on."""
+        """Bound a container's memory from now on, without swap."""
         self._call(
             lambda client: client.update_container(
                 container, mem_limit=memory_bytes, memswap_limit=memory_bytes
@@ -125,7 +126,9 @@ class Engine:
         )
 
     def image(self, name: str) -> dict[str, Any] | None:
-        """What the engine knows about an image it has; None if it has not. Never pulls."""
+        """Return what the engine knows about an image; None if the image is missing. Never
+        pulls.
+        """
         missing = _sdk().errors.ImageNotFound
 
         def inspect(client: Any) -> dict[str, Any] | None:
@@ -139,11 +142,11 @@ class Engine:
         return about
 
     def import_image(self, tar: bytes, repository: str, tag: str) -> None:
-        """Make an image of a root file system."""
+        """Make an image from the tar of a root file system."""
         self._call(lambda client: client.import_image_from_data(tar, repository, tag))
 
     def remove_leftovers(self) -> list[str]:
-        """Remove the containers of drivers that died without doing it; returns their ids."""
+        """Remove the containers of drivers that died without cleaning up, and return the ids."""
         label = {"label": OWNER}
         found = self._call(lambda client: client.containers(all=True, filters=label))
         left = [str(each["Id"]) for each in found if not _lives(each["Labels"][OWNER])]
@@ -152,16 +155,18 @@ class Engine:
         return left
 
     def own(self) -> list[str]:
-        """The ids of this process's containers."""
+        """Return the ids of this process's containers."""
         label = {"label": f"{OWNER}={owner()}"}
         found = self._call(lambda client: client.containers(all=True, filters=label))
         return [str(each["Id"]) for each in found]
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
-        """Ask with a client of one's own: they are not made for threads, and cost 2 ms.
+        """Call the engine with a new client.
+
+        Clients are not thread-safe, and making one costs 2 ms.
 
         Raises:
-            EngineFault: whatever the engine or the way to it says.
+            EngineFault: the engine or the connection failed.
         """
         sdk = _sdk()
         try:
@@ -183,14 +188,14 @@ def _sdk() -> Any:
 
 
 def _knock(path: str) -> None:
-    """Fail at once where nobody listens (the SDK then leaves its socket open)."""
+    """Fail at once where nobody listens (the SDK would leave a socket open then)."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(CALL_TIMEOUT_S)
         line.connect(path)
 
 
 def _check(info: dict[str, Any]) -> None:
-    """Refuse an engine that would ignore a bound instead of refusing it."""
+    """Refuse an engine that would silently ignore a bound."""
     if (info.get("OSType"), info.get("Architecture")) != ("linux", "x86_64"):
         raise ConfigError(
             "the docker tier needs an engine on Linux x86-64, "
@@ -202,14 +207,16 @@ def _check(info: dict[str, Any]) -> None:
 
 
 def owner() -> str:
-    """This process, by a name that is never used twice on this machine."""
+    """Name this process, by a name that is never used twice on this machine."""
     pid = os.getpid()
     return f"{_boot()}/{_pid_namespace()}/{os.geteuid()}/{pid}-{start_time(pid)}"
 
 
 def _lives(name: str) -> bool:
-    """Whether the process `owner()` named so may still live. Nothing is known of processes in
-    another pid namespace, nor, for an ordinary user, of other users'.
+    """Return whether the process that `owner()` named so may still be alive.
+
+    Nothing is known of processes in another pid namespace, nor, for an ordinary user, of other
+    users' processes; these count as alive.
     """
     boot, *rest = name.split("/")
     found = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))

@@ -1,8 +1,8 @@
-"""A container without an image to download: an empty root with this machine's system folders shown
-read-only, as the slots tiers show them.
+"""A container without an image to download: an empty root with this machine's system folders.
 
-The image itself holds a few empty folders and links, so it is made in a moment and the same for
-every driver; programs, libraries and packages are mounts.
+The folders are shown read-only, as in the slots tiers. The image itself holds a few empty folders
+and links, so it is made in a moment and is the same for every driver; programs, libraries and
+packages are mounts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LINKED = ("bin", "sbin", "lib", "lib32", "lib64")
 
 
 def ensure_image(engine: Engine) -> str:
-    """The id of the empty image; made if the engine lacks it.
+    """Return the id of the empty image, which is made if missing.
 
     Raises:
-        EngineFault: it cannot be made.
+        EngineFault: the image cannot be made.
     """
     tar = _tar()
     tag = hashlib.sha256(tar).hexdigest()[:12]
@@ -42,11 +42,12 @@ def ensure_image(engine: Engine) -> str:
 
 
 def mounts(readable: Sequence[str], packages: Sequence[str], etc: Path) -> list[Mount]:
-    """What such a container sees of the host.
+    """Return what a container sees of the host.
 
     Args:
-        readable: files and folders shown at the same path. packages: shown by their name below
-            `/packages`. etc: the folder of its own account files; see `write_etc`.
+        readable: files and folders that are shown at the same path.
+        packages: folders that are shown by their name below `/packages`.
+        etc: the folder with the container's account files; see `write_etc`.
     """
     shown = [Mount(place, place) for place in _outermost(readable)]
     shown += [Mount(f"/{name}", f"/{name}") for name in _LINKED if _is_real_folder(f"/{name}")]
@@ -57,7 +58,7 @@ def mounts(readable: Sequence[str], packages: Sequence[str], etc: Path) -> list[
 
 
 def write_etc(etc: Path, uid: int, gid: int) -> None:
-    """Write the account files of one container, readable by everyone inside."""
+    """Write the account files of a container, readable by everyone inside."""
     etc.mkdir(mode=0o755)
     for name, text in policy.ETC_FILES.items():
         file = etc / name
@@ -66,7 +67,7 @@ def write_etc(etc: Path, uid: int, gid: int) -> None:
 
 
 def _outermost(places: Sequence[str]) -> list[str]:
-    """`places` without those that lie in another one."""
+    """Return `places` without the places inside another."""
     return [
         place
         for place in dict.fromkeys(places)
@@ -79,7 +80,7 @@ def _is_real_folder(path: str) -> bool:
 
 
 def _tar() -> bytes:
-    """The root file system: the same bytes for the same layout of the host."""
+    """Return the tar of the root file system: the same bytes for the same layout of the host."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in _FOLDERS:

@@ -1,5 +1,7 @@
-"""Which interpreter a slot in a foreign image uses: the image's own, or this machine's, brought
-along with its loader and libraries, so that it needs nothing of the image.
+"""Chooses the interpreter of a slot in an image that is not ours.
+
+The interpreter is the image's own, or this machine's, which is brought along with its loader and
+libraries and needs nothing of the image.
 """
 
 from __future__ import annotations
@@ -33,26 +35,26 @@ def show(loaded, size, nothing):
 kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)
 ctypes.CDLL(None).dl_iterate_phdr(kind(show), None)
 """
-"""Prints what the loader has loaded, by the names it was asked for."""
+"""A program that prints what the loader has loaded, by the names that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """How it is started, and what of the host it needs to see."""
+    """How an interpreter is started, and what must be visible of the host."""
 
     command: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
     reason: str = ""
-    """Why it is not the image's."""
+    """Why the image's interpreter is not used; empty if it is."""
 
     @property
     def is_brought(self) -> bool:
-        """Whether it is this machine's."""
+        """Whether the interpreter is this machine's."""
         return bool(self.mounts)
 
 
 def of_image(engine: Engine, trial: Container) -> Interpreter:
-    """The image's `python3` if it is 3.11 or newer, found out by running it; else ours.
+    """Choose the image's `python3` if a trial shows version 3.11 or newer; else ours.
 
     Raises:
         EngineFault: a container of this image cannot be run at all.
@@ -74,13 +76,13 @@ def of_image(engine: Engine, trial: Container) -> Interpreter:
 
 
 def _names_the_program(error: EngineFault) -> bool:
-    """Whether the engine says that there is no such program (it has no code for that)."""
+    """Return whether the engine's message says that the program is missing."""
     said = str(error)
     return "python3" in said and ("not found" in said or "no such file" in said)
 
 
 def brought_along(reason: str) -> Interpreter:
-    """This interpreter, its standard library, and every library it loads."""
+    """Return this interpreter, with mounts for the standard library and every loaded library."""
     libraries = _libraries()
     loader = next(path for path in libraries if os.path.basename(path).startswith("ld-"))
     mounts = [
@@ -98,7 +100,10 @@ def brought_along(reason: str) -> Interpreter:
 
 
 def _libraries() -> list[str]:
-    """The shared libraries it maps, apart from its own extension modules: seen, not guessed."""
+    """List the shared libraries that this interpreter maps, without extension modules.
+
+    They are observed in a running interpreter, not guessed from a list.
+    """
     done = subprocess.run(
         [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
         capture_output=True,

@@ -1,8 +1,8 @@
-"""The sandbox behind the tier `docker`: slots in containers, warm, one container a slot.
+"""The sandbox of the tier `docker`: warm slots, each in a container.
 
 Without an image, containers show this machine's own programs and libraries, so that nothing is
-downloaded and every language works as in the slots tiers. With one, programs see that image: its
-commands, and its Python if it has one.
+downloaded and every language works as in the slots tiers. With an image, programs see the commands
+of that image, and its Python if it has one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UIDS = 50_000
 
 
 class Settings(TypedDict, total=False):
-    """As for `SlotSandbox`."""
+    """Settings that are passed on to `SlotSandbox`."""
 
     size: int | None
     packages: Sequence[str]
@@ -52,11 +52,11 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What containers are made of."""
+    """The image from which containers are made."""
 
     id: str
     name: str
-    """As the operator calls it; "" for the one that shows this machine."""
+    """The operator's name for the image; "" for the image that shows this machine."""
     interpreter: Interpreter
     environment: Mapping[str, str]
     volumes: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Image:
 
     @property
     def has_own_python(self) -> bool:
-        """Whether programs run in the image's Python and import its packages."""
+        """Whether programs run in the image's Python and import the image's packages."""
         return bool(self.name) and not self.interpreter.is_brought
 
 
@@ -96,17 +96,19 @@ class DockerSandbox(SlotSandbox):
         docker_host: str | None = None,
         **settings: Unpack[Settings],
     ) -> Self:
-        """Find the engine, remove what killed drivers left there, and make the image ready. No
-        container is started yet.
+        """Find the engine, remove what killed drivers left behind, and prepare the image.
+
+        No container is started yet.
 
         Args:
-            image: an image the engine has; this machine's own programs if left out.
+            image: the name of an image the engine has; by default this machine's own programs.
             runtime: an OCI runtime the engine knows, such as gVisor's "runsc".
-            docker_host: "unix:///..."; `DOCKER_HOST` or the usual socket if left out.
+            docker_host: "unix:///..."; by default `DOCKER_HOST` or the usual socket.
             settings: as for `SlotSandbox`; `packages` only without an image.
 
         Raises:
-            ConfigError: no engine, image or runtime of that name. MissingExtra: no Docker SDK.
+            ConfigError: there is no engine, image or runtime of that name.
+            MissingExtra: the Docker SDK is not installed.
         """
         engine = await asyncio.to_thread(Engine.connect, docker_host)
         if runtime and runtime not in engine.runtimes:
@@ -121,7 +123,7 @@ class DockerSandbox(SlotSandbox):
 
     @property
     def notes(self) -> list[str]:
-        """What its operator should know of how it holds."""
+        """What the operator should know about the isolation, as lines of text."""
         image = self._image
         shows = "this machine's programs" if image.is_host else f"the image {image.name}"
         reason = image.interpreter.reason
@@ -139,7 +141,9 @@ class DockerSandbox(SlotSandbox):
         return ContainerSlot(plan, self._engine, folder, described, self._suspects)
 
     def _uid(self, number: int) -> int:
-        """An identity of its own for each slot, since some kernel limits are counted by user."""
+        """Return a different user id for each slot, since some kernel limits are counted by
+        user.
+        """
         first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
         return first + (os.getpid() * 512 + number) % _UIDS
 
@@ -175,17 +179,18 @@ class DockerSandbox(SlotSandbox):
         )
 
     async def close(self) -> None:
-        """End every container and remove what they used. Idempotent."""
+        """End every container and remove the folders. Idempotent."""
         await super().close()
         if self._folder.exists():
             _remove_folder(self._folder)
 
 
 def find_image(engine: Engine, name: str | None, runtime: str | None) -> Image:
-    """The image containers are made of, and the interpreter they use.
+    """Return the image of the containers, with the interpreter to use.
 
     Raises:
-        ConfigError: the engine has no such image. EngineFault: it does not work.
+        ConfigError: the engine has no such image.
+        EngineFault: the image does not work.
     """
     environment = {**policy.ENVIRONMENT, "LD_BIND_NOW": "1"}
     if name is None:
@@ -214,7 +219,7 @@ def _folder_name() -> str:
 
 
 def remove_stale_folders() -> None:
-    """Remove the temporary folders of drivers that died without doing it."""
+    """Remove the temporary folders of drivers that died without cleaning up."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         found = re.match(rf"{_PREFIX}(\d+)-(\d+)-", folder.name)
         if not found or folder.stat().st_uid != os.geteuid():

@@ -1,5 +1,6 @@
-"""A slot that is a container: started through the engine, reached over a Unix socket, and from then
-on a slot like any other.
+"""A slot in a container: started through the engine, reached over a Unix socket.
+
+Once connected, it is a slot like any other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class ContainerGuardian:
-    """A container as whoever holds its slot sees it."""
+    """A container's first process, with the interface of a slot's supervisor."""
 
     def __init__(self, engine: Engine, container: str, pid: int) -> None:
         self._engine, self._container = engine, container
@@ -39,11 +40,11 @@ class ContainerGuardian:
 
     @property
     def pid(self) -> int:
-        """Its first process, which is the slot."""
+        """The container's first process, which is the slot."""
         return self._pid
 
     def kill(self) -> None:
-        """End it; with its first process go all the others."""
+        """Kill the first process, which ends all others of the container."""
         if self._process < 0:
             return
         try:
@@ -54,7 +55,7 @@ class ContainerGuardian:
             _in_background(self._engine.kill, self._container)
 
     def poll(self) -> int | None:
-        """0 once it has ended."""
+        """Return 0 once the container has ended, else None."""
         if self._process >= 0 and select.select([self._process], [], [], 0)[0]:
             os.close(self._process)
             self._process = -1
@@ -62,12 +63,14 @@ class ContainerGuardian:
 
 
 class ContainerSlot(Slot):
-    """One container with one slot.
+    """A container with a single slot.
 
     Args:
-        folder: a folder of its own for what the container is shown of the driver.
+        plan: what the slot is told at its start.
+        engine: makes the container.
+        folder: a new folder, for what the container is shown of the driver.
         described: the container to make.
-        suspects: shared by the containers of one sandbox.
+        suspects: shared by the containers of a sandbox.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class ContainerSlot(Slot):
         return guardian, lines[0], lines[1]
 
     async def _connect(self, lines: list[socket.socket]) -> None:
-        """Start the container and put its control and its request line into `lines`."""
+        """Start the container, and put the control socket and the request socket into `lines`."""
         folder = self._folder / LINE_FOLDER
         folder.mkdir(mode=0o711)
         with _listen(folder) as listener:
@@ -111,10 +114,10 @@ class ContainerSlot(Slot):
                 (folder / SOCKET).unlink()
 
     def _take_charge(self, pid: int) -> ContainerGuardian:
-        """Open what is read and guarded of the container.
+        """Open the container's control group and a handle on the first process.
 
         Raises:
-            SlotLost: it cannot be seen from here.
+            SlotLost: the container cannot be seen from here.
         """
         if pid <= 0:
             raise SlotLost("the container's processes cannot be seen from here")
@@ -125,7 +128,7 @@ class ContainerSlot(Slot):
         return ContainerGuardian(self._engine, self._container, pid)
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
-        """One line from the container; gives up when it is over without one.
+        """Accept a connection from the container; give up if the container ends before.
 
         Raises:
             SlotLost: the container ended or did not connect in time.
@@ -155,10 +158,11 @@ class ContainerSlot(Slot):
         peers: Sequence[tuple[str, int]] = (),
         preserve: bool = False,
     ) -> Outcome:
-        """Run one request to its end; see `Slot.run`.
+        """Run a request to the end; see `Slot.run`.
 
-        Some runtimes (gVisor) end the whole container at a bound, not one process: if the kernel
-        says that a bound was reached, and twice, that is the program's doing, and no lost slot.
+        Some runtimes (gVisor) end the whole container at a bound, not a single process. If the
+        kernel says that a bound was reached, and this happens twice to the same program, the
+        program is charged with it, and the slot does not count as lost.
         """
         try:
             await self._limit_memory(limits.memory_bytes + self._described.overhead_bytes)
@@ -180,7 +184,7 @@ class ContainerSlot(Slot):
         return done
 
     def _bounds_reached(self) -> tuple[int, int]:
-        """How often memory and processes ran out in this container, as far as can be told."""
+        """Return how often memory and processes ran out in this container, as far as known."""
         try:
             group = self._borrowed
             return (group.oom_kills(), group.refused_processes()) if group else (0, 0)
@@ -199,11 +203,11 @@ class ContainerSlot(Slot):
         self._memory_bytes = memory_bytes
 
     def processes(self) -> list[int]:
-        """The pids of the present run, as this machine counts."""
+        """Return the pids of the present run, in the host's numbering."""
         return process_tree.descendants(self._guardian.pid)
 
     async def close(self) -> None:
-        """End the container and everything in it. Idempotent."""
+        """End the container and all processes inside. Idempotent."""
         await super().close()
         if self._folder.exists():
             emptying.empty(str(self._folder))
@@ -211,7 +215,7 @@ class ContainerSlot(Slot):
 
 
 def _ended_at_a_bound(before: tuple[int, int], after: tuple[int, int]) -> Outcome | None:
-    """What a run did whose container is gone; None if no bound explains it."""
+    """Return the outcome of a run whose container is gone; None if no bound explains the end."""
     if after[0] > before[0]:
         status, what = ExecutionStatus.OOM, "it ran out of memory, and its container ended"
     elif after[1] > before[1]:
@@ -222,12 +226,12 @@ def _ended_at_a_bound(before: tuple[int, int], after: tuple[int, int]) -> Outcom
 
 
 def _in_background(do: Callable[[str], None], container: str) -> None:
-    """Ask the engine without waiting (and without an executor, which may be gone at exit)."""
+    """Call the engine without waiting (and without an executor, which may be gone at exit)."""
     threading.Thread(target=do, args=(container,), daemon=True).start()
 
 
 def _listen(folder: Path) -> socket.socket:
-    """A socket in `folder` that whoever sees it may connect to."""
+    """Open a socket in `folder` to which anyone who sees the folder may connect."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
     here = os.open(folder, os.O_PATH | os.O_CLOEXEC)
@@ -241,7 +245,7 @@ def _listen(folder: Path) -> socket.socket:
 
 
 def _peer(line: socket.socket) -> int:
-    """The process at the other end, as this machine counts; 0 if it cannot be seen."""
+    """Return the pid at the other end, in the host's numbering; 0 if the process is invisible."""
     packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid: int = _CREDENTIALS.unpack(packed)[0]
     return pid

@@ -1,8 +1,8 @@
-"""Whose doing it is that a container ended at a bound: a program's only if it happens to it twice.
+"""Decides whether a program is to blame when a container ends at a bound.
 
-Under gVisor the host's limits end the kernel that serves the container, and that may be a moment
-after the run that used them up, in the middle of the next one. So the first time a program is tried
-again elsewhere; the second time it is charged with it.
+Under gVisor the host's limits end the kernel that serves the container, perhaps a moment after the
+run that used them up, in the middle of the next run. So the first time a program is tried again
+elsewhere; the second time the program is blamed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Suspects:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def is_second_time(self, request: Request) -> bool:
-        """Whether it has happened to this program before; if not, that is remembered."""
+        """Return whether this has happened to the program before; if not, remember the program."""
         key = _key(request)
         if key in self._seen:
             del self._seen[key]
@@ -33,7 +33,7 @@ class Suspects:
         return False
 
     def clear(self, request: Request) -> None:
-        """It has run to an end: what happened before was somebody else's doing."""
+        """Forget a program that has run to an end: what happened before was another's doing."""
         if self._seen:
             self._seen.pop(_key(request), None)
 

@@ -1,4 +1,4 @@
-"""What a sandboxed program may reach of a network, and the proxy that is its only way there."""
+"""Network access of sandboxed programs: the policy, and the proxy that enforces the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses are of the public internet: the only ones a sandboxed program may ever reach.
+"""Decides which addresses belong to the public internet, the only reachable part of a network.
 
 The ranges are those of the IANA special-purpose address registries (RFC 6890 and its updates) and,
 beyond them, addresses at which cloud providers answer from inside a machine.
@@ -36,7 +36,7 @@ _REFUSED_4 = {
 }
 
 _GLOBAL_6 = IPv6Network("2000::/3")
-"""All of IPv6 that is handed out for the internet; what is not in here is never reached."""
+"""All of IPv6 that is assigned to the internet; addresses outside are never reached."""
 
 _REFUSED_6 = {
     IPv6Network(block): why
@@ -51,7 +51,7 @@ _REFUSED_6 = {
 
 
 def refusal(address: str) -> str:
-    """Why `address` may not be reached; "" if it is a public one.
+    """Return why `address` may not be reached; "" for a public address.
 
     >>> refusal("169.254.169.254")
     'link-local, with the metadata services of most clouds'
@@ -72,9 +72,9 @@ def refusal(address: str) -> str:
 
 
 def is_own(address: str) -> bool:
-    """Whether `address` is one of this machine's: the kernel would then answer from it itself.
+    """Return whether `address` belongs to this machine, whose kernel would then answer.
 
-    Asked of the routing table by a datagram socket that sends nothing.
+    The routing table is asked through a datagram socket, which sends nothing.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -1,7 +1,7 @@
-"""What an operator lets sandboxed programs reach, and the decision about one host and port.
+"""The operator's network policy, and the decision about a host and port.
 
-A name is looked up once, here; every address it has must be allowed, and the connection goes to an
-address that was checked, so an answer that changes between two look-ups changes nothing.
+A name is looked up once, here. Every address of the name must be allowed, and the connection goes
+to an address that was checked, so a DNS answer that changes between two look-ups changes nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MIB = 1 << 20
 
 
 class NetworkNotAllowed(ConfigError):
-    """`network=True` where the operator of the sandbox, or its tier, does not offer one."""
+    """A run asked for `network=True`, which the operator or the tier of the sandbox lacks."""
 
     @classmethod
     def by_operator(cls, tier: str, tiers: Sequence[str]) -> Self:
-        """Say how a network would be allowed."""
+        """Make the error for a policy without a network, and say how to allow a network."""
         if tier not in tiers:
             return cls.by_tier(tier, tiers)
         return cls(
@@ -37,7 +37,7 @@ class NetworkNotAllowed(ConfigError):
 
     @classmethod
     def by_tier(cls, tier: str, tiers: Sequence[str]) -> Self:
-        """Say which tiers could."""
+        """Make the error for a tier without a network, and name the tiers with networks."""
         return cls(
             f"the tier {tier!r} cannot offer a network: its programs have no network of their own "
             f"that could be given one way out; these have: {', '.join(tiers)}"
@@ -48,20 +48,20 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What programs may reach: by default the web of the public internet.
 
     Loopback, private, link-local, metadata and all other addresses that are not public are refused
-    whatever `hosts` says; so are this machine's own. `exceptions` alone lifts that.
+    whatever `hosts` says, and so are the addresses of this machine. Only `exceptions` lifts that.
     """
 
     hosts: tuple[str, ...] = ("*",)
-    """Names or patterns: "pypi.org", "*.pythonhosted.org", "*"."""
+    """Allowed names or patterns: "pypi.org", "*.pythonhosted.org", "*"."""
     ports: tuple[int, ...] = (80, 443)
     exceptions: tuple[str, ...] = ()
-    """"ADDRESS:PORT" that may be reached although it is not public: a package mirror, say."""
+    """"ADDRESS:PORT" pairs that may be reached although not public: a package mirror, say."""
     connections: int = 32
-    """Of one run, at once."""
+    """The most connections of a run at the same time."""
     total_bytes: int = 256 * MIB
-    """Of one run, in both directions together."""
+    """The most bytes of a run, in both directions together."""
     connect_timeout_s: float = 10.0
-    """For looking a name up and for connecting, each."""
+    """The limit for looking up a name, and for connecting, in seconds."""
 
     def __post_init__(self) -> None:
         for name in ("connections", "total_bytes", "connect_timeout_s"):
@@ -74,10 +74,10 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The policy a comma-separated list of hosts stands for.
+        """Make a policy from a comma-separated list of hosts.
 
         Raises:
-            ConfigError: there is no host in it.
+            ConfigError: the list has no host.
         """
         hosts = tuple(host.strip().lower() for host in text.split(",") if host.strip())
         if not hosts:
@@ -86,7 +86,7 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(Exception):
-    """A host and port that may not be reached; the message is shown to the program."""
+    """A host and port that may not be reached; the program is shown the message."""
 
 
 class Decision:
@@ -97,11 +97,12 @@ class Decision:
         self._resolve = resolve
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses to connect to.
+        """Return the addresses to connect to.
 
         Raises:
-            Refused: the host, the port or one of its addresses is not allowed.
-            OSError: the name has no address. TimeoutError: nobody said in time.
+            Refused: the host, the port or an address of the host is not allowed.
+            OSError: the name has no address.
+            TimeoutError: no answer came in time.
         """
         name = host.lower().rstrip(".")
         if f"{name}:{port}" not in self.policy.exceptions:

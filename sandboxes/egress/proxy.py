@@ -1,8 +1,9 @@
-"""The one way out of a sandbox with a network: an HTTP proxy that runs in the driver.
+"""The only way out of a sandbox with a network: an HTTP proxy in the driver process.
 
-The run hands over a listening socket of its own, otherwise empty network (`inside/way_out.py`);
-here its connections are accepted, read as a proxy's, decided and passed on. Nothing the program
-does can go another way, and when the run ends so does everything here.
+The run hands over a listening socket in its own, otherwise empty network namespace
+(`inside/way_out.py`). The driver accepts the connections of that socket, reads each as a proxy's
+request, decides, and passes the data on. Nothing the program does can go another way, and the end
+of the run ends all its connections.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ _HEAD_TIMEOUT_S = 30.0
 _READ_BYTES = 1 << 16
 _FLUSH_TIMEOUT_S = 1.0
 _LOOKUPS = 4
-"""Names one run looks up at once."""
+"""How many names a run may look up at the same time."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class EgressProxy:
-    """Makes a way out for each run.
+    """Opens a network connection for each run.
 
     Args:
-        resolve: looks names up; the system's resolver if left out.
+        policy: what programs may reach.
+        resolve: looks names up; by default the system's resolver.
     """
 
     def __init__(self, policy: NetworkPolicy, *, resolve: Resolver | None = None) -> None:
@@ -44,13 +46,14 @@ class EgressProxy:
         self._decision = Decision(policy, resolve or self._system)
 
     def close(self) -> None:
-        """Let go of what it holds between runs. Idempotent."""
+        """Release what is held between runs. Idempotent."""
         self._system.close()
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[tuple[str, int]]:
-        """A way out for one run: yields the descriptor to hand to it, which whoever takes it
-        closes. At the end all its connections are cut.
+        """Serve a run for as long as the context is open; at the end all connections are cut.
+
+        Yields a name and the descriptor to hand to the run; whoever takes the descriptor closes it.
         """
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.setblocking(False)
@@ -64,7 +67,7 @@ class EgressProxy:
 
 
 class _Way:
-    """The connections of one run."""
+    """The connections of a run."""
 
     def __init__(self, decision: Decision, policy: NetworkPolicy) -> None:
         self._decision = decision
@@ -75,7 +78,7 @@ class _Way:
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     async def serve(self, line: socket.socket) -> None:
-        """Answer the run's connections until this is cancelled."""
+        """Answer the run's connections until this task is cancelled."""
         try:
             if listener := await _receive_listener(line):
                 with listener:
@@ -123,10 +126,11 @@ class _Way:
             await self._join(program, host)
 
     async def _connect(self, wanted: Wanted) -> _Streams:
-        """A connection to the host.
+        """Connect to the host.
 
         Raises:
-            Refused: it may not be reached. OSError: it cannot be, or not in time.
+            Refused: the host may not be reached.
+            OSError: no connection could be made, or not in time.
         """
         async with self._lookups:
             addresses = await self._decision.addresses(wanted.host, wanted.port)
@@ -140,7 +144,7 @@ class _Way:
         raise failure
 
     async def _join(self, program: _Streams, host: _Streams) -> None:
-        """Carry bytes both ways until both have said all they have, or one is cut off."""
+        """Carry bytes in both directions until both ends have finished, or either fails."""
         ways = [(program[0], host[1]), (host[0], program[1])]
         carrying = [asyncio.ensure_future(self._carry(*way)) for way in ways]
         try:
@@ -171,7 +175,7 @@ _STATUS: Sequence[tuple[type[Exception], str]] = (
 
 
 def _answer_of(error: Exception) -> bytes:
-    """The answer that tells the program why it goes no further."""
+    """Return the HTTP response that tells the program why the connection was refused."""
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     body = f"{error or 'no answer in time'}\n".encode("utf-8", "replace")
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -179,7 +183,7 @@ def _answer_of(error: Exception) -> bytes:
 
 
 async def _receive_listener(line: socket.socket) -> socket.socket | None:
-    """The listening socket the run sends before its program starts; None if it sends none."""
+    """Receive the listening socket that the run sends before its program starts, or None."""
     await _readable(line)
     data, descriptors, _, _ = socket.recv_fds(line, 16, 1)
     if not data or not descriptors:
@@ -202,7 +206,7 @@ async def _readable(line: socket.socket) -> None:
 
 @asynccontextmanager
 async def _closing(streams: _Streams) -> AsyncGenerator[None]:
-    """Close at the end, after what was written has gone out; cut off on any failure."""
+    """Close the streams at the end, after written data has gone out; on failure abort."""
     writer = streams[1]
     try:
         yield

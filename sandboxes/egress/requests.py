@@ -1,4 +1,4 @@
-"""Reads what a program asks of a proxy: `CONNECT host:port`, or a request with a whole URL."""
+"""Parses a proxy request: `CONNECT host:port`, or a request with an absolute URL."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ _HTTP_PORT = 80
 
 
 class BadRequest(Exception):
-    """Not something a proxy is asked."""
+    """The request is not a proxy request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where a program wants to go, and what to say there first."""
+    """The host and port a program wants to connect to, and the first bytes to send."""
 
     host: str
     port: int
     opening: bytes
-    """What the host is sent first; empty for a tunnel, which the program is told about instead."""
+    """What the host is sent first; empty for a tunnel, where the program is told about the
+    connection instead.
+    """
 
     @property
     def is_tunnel(self) -> bool:
-        """Whether it asked for `CONNECT`."""
+        """Whether the program asked for `CONNECT`."""
         return not self.opening
 
 
 def parse(head: bytes) -> Wanted:
-    """What the head of a request (up to and with its empty line) asks for.
+    r"""Parse the head of a request, up to and with the empty line.
 
-    A plain request is sent on with `Connection: close`, so that the next one, which may be for
+    A plain request is sent on with `Connection: close`, so that the next request, which may be for
     another host, comes to the proxy again.
 
     Raises:
-        BadRequest: it is neither form; the message says what is wrong.
+        BadRequest: the head has neither form; the message says what is wrong.
 
-    >>> parse(b"CONNECT pypi.org:443 HTTP/1.1\\r\\n\\r\\n")
+    >>> parse(b"CONNECT pypi.org:443 HTTP/1.1\r\n\r\n")
     Wanted(host='pypi.org', port=443, opening=b'')
     """
     line, *headers = head.split(b"\r\n")[:-2]

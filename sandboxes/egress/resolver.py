@@ -1,6 +1,4 @@
-"""Looks names up in threads of its own: a slow answer must not hold up anything else that waits for
-a thread.
-"""
+"""Looks names up in separate threads, so that slow answers do not delay other work."""
 
 from __future__ import annotations
 
@@ -10,28 +8,28 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""(host, port) -> its addresses. Raises OSError if it has none."""
+"""(host, port) -> the addresses of the host. Raises OSError if the host has none."""
 
 _THREADS = 16
 
 
 class SystemResolver:
-    """What the system's resolver says."""
+    """The system's resolver, on threads that nothing else waits for."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "ludus-resolver")
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        """The addresses of `host`, each once, in the order to try them.
+        """Return the addresses of `host`, each once, in the order to try.
 
         Raises:
-            OSError: it has none.
+            OSError: the host has no address.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, _addresses, host, port)
 
     def close(self) -> None:
-        """Forget what is still asked. Idempotent."""
+        """Cancel the look-ups that have not begun. Idempotent."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

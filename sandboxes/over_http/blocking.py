@@ -1,7 +1,7 @@
-"""A ludus server as a sandbox for callers without an event loop: scripts and notebooks.
+r"""A ludus server as a sandbox for callers without an event loop: scripts and notebooks.
 
 with ludus.sandboxes.connect("http://127.0.0.1:8765") as server:
-    server.execute("print(6 * 7)").stdout               # "42\\n"
+    server.execute("print(6 * 7)").stdout               # "42\n"
     with server.repl() as repl:
         repl.run("x = 6")
 """
@@ -27,9 +27,9 @@ class BlockingSandbox:
     """A sandbox on a ludus server; every call blocks. Safe to share between threads.
 
     Args:
-        url: `http://host:port`.
-        token: its bearer token; by default the environment variable LUDUS_TOKEN.
-        timeout_s: how long to go on trying after the first failure.
+        url: the server's address, `http://host:port`.
+        token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
+        timeout_s: for how many seconds after the first failure a call is tried again.
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:
@@ -38,7 +38,7 @@ class BlockingSandbox:
         self._calls = SandboxCalls(client, timeout_s=timeout_s)
 
     def card(self) -> SandboxCard:
-        """What runs code over there."""
+        """Return the server's tier, languages and bounds."""
         return run_blocking(self._calls.card())
 
     def execute(
@@ -55,7 +55,7 @@ class BlockingSandbox:
         fetch_files: Sequence[str] = (),
         network: bool = False,
     ) -> Execution:
-        """Run one program; see `ludus.sandboxes.execute`."""
+        """Run a program; see `ludus.sandboxes.execute`."""
         limits = Limits(
             timeout_s=timeout_s,
             cpu_s=cpu_s or timeout_s,
@@ -74,7 +74,7 @@ class BlockingSandbox:
         return run_blocking(self._calls.execute(body))
 
     def execute_batch(self, bodies: Iterable[ExecuteBody]) -> list[Answer]:
-        """Run many programs in one request; see `SandboxCalls.execute_batch`."""
+        """Run many programs in a single request; see `SandboxCalls.execute_batch`."""
         return run_blocking(self._calls.execute_batch(list(bodies)))
 
     def grade(
@@ -85,7 +85,7 @@ class BlockingSandbox:
         kind: str = "assert",
         options: GradeOptions = DEFAULT_OPTIONS,
     ) -> Verdict:
-        """Grade one solution; see `ludus.sandboxes.grade`."""
+        """Grade a solution; see `ludus.sandboxes.grade`."""
         return self.grade_in_detail(solution, tests, kind=kind, options=options).verdict
 
     def grade_in_detail(
@@ -96,7 +96,7 @@ class BlockingSandbox:
         kind: str = "assert",
         options: GradeOptions = DEFAULT_OPTIONS,
     ) -> Grading:
-        """Grade one solution, with each test's result."""
+        """Grade a solution, and return the result of each test as well."""
         body = GradeBody(solution=solution, tests=list(tests), kind=kind, options=options)
         return run_blocking(self._calls.grade(body))
 
@@ -106,7 +106,7 @@ class BlockingSandbox:
         return BlockingRepl(run_blocking(opening))
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections to the server."""
         run_blocking(self._transport.close())
 
     def __enter__(self) -> Self:
@@ -117,26 +117,26 @@ class BlockingSandbox:
 
 
 class BlockingRepl:
-    """A REPL on a server; every call blocks. For one thread at a time."""
+    """A REPL on a server; every call blocks. Not safe to share between threads."""
 
     def __init__(self, repl: RemoteRepl) -> None:
         self._repl = repl
         self.name = repl.name
 
     def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
-        """Run one cell; see `RemoteRepl.run`."""
+        """Run a cell; see `RemoteRepl.run`."""
         return run_blocking(self._repl.run(code, timeout_s=timeout_s))
 
     def write(self, files: Mapping[str, bytes | str]) -> None:
-        """Write files into its directory."""
+        """Write files into the REPL's directory."""
         run_blocking(self._repl.write(files))
 
     def read(self, path: str) -> bytes:
-        """Read one file of it."""
+        """Read a file of the REPL's directory."""
         return run_blocking(self._repl.read(path))
 
     def close(self) -> None:
-        """End it."""
+        """End the REPL on the server."""
         run_blocking(self._repl.close())
 
     def __enter__(self) -> Self:
@@ -147,5 +147,5 @@ class BlockingRepl:
 
 
 def connect(url: str, *, token: str | None = None, timeout_s: float = 120.0) -> BlockingSandbox:
-    """The sandbox of a ludus server, for blocking calls; `RemoteSandbox` is the async one."""
+    """Return the sandbox of a ludus server for blocking calls; `RemoteSandbox` is async."""
     return BlockingSandbox(url, token=token, timeout_s=timeout_s)

@@ -1,11 +1,11 @@
-"""A ludus server as a sandbox: every call written once, over either transport.
+"""A ludus server as a sandbox: every call is written once and works over either transport.
 
-What is sent again is safe to send again: programs and gradings leave nothing behind, cells carry a
-`seq`. A program that was given a network may have left something there, so it is sent again only
-where the server says that it was not begun.
+Whatever is sent again is safe to repeat: programs and gradings leave nothing behind, and cells
+carry a `seq`. A program with a network may have left something there, so it is sent again only if
+the server says that it was not started.
 
 What keeps the server from answering is an `infra_error` or an `unavailable` verdict, never a
-program's fault. Only what no other try can help raises: a wrong token, a request that is wrong.
+program's fault. Only what a repetition cannot help raises: a wrong token, or a wrong request.
 """
 
 from __future__ import annotations
@@ -48,24 +48,27 @@ T = TypeVar("T")
 TOKEN_VARIABLE = "LUDUS_TOKEN"
 
 QUEUE_S = 30.0
-"""How long a call waits for a slot over there before it is answered 429 and comes again."""
+"""How long a call waits for a slot on the server, in seconds.
+
+After that the server answers 429, and the call is sent again.
+"""
 
 PATIENCE = 8.0
-"""A server gives a program up after this many times its wall limit, on an overloaded machine."""
+"""On an overloaded machine, a server gives a program up after this many times its wall limit."""
 
 MARGIN_S = 15.0
-"""For the way there and back, and for ending a program."""
+"""The time for the network in both directions, and for ending a program, in seconds."""
 
 Answer = Execution | LudusError
 
 
 class SandboxCalls:
-    """The calls of a sandbox server.
+    """The calls to a sandbox server.
 
     Args:
-        client: its address, token and transport.
-        timeout_s: how long to go on trying after the first failure, while the server is
-            overloaded, out of reach or starting again.
+        client: the server's address, with token and transport.
+        timeout_s: for how many seconds after the first failure a call is tried again, while the
+            server is overloaded, out of reach or restarting.
     """
 
     def __init__(self, client: Client, *, timeout_s: float = 120.0) -> None:
@@ -73,18 +76,19 @@ class SandboxCalls:
         self._timeout_s = timeout_s
 
     async def card(self) -> SandboxCard:
-        """What runs code over there.
+        """Return the server's tier, languages and bounds.
 
         Raises:
-            RemoteError: it does not say.
+            RemoteError: the server gives no answer.
         """
         return await self.client.get("/v1/sandbox", SandboxCard)
 
     async def execute(self, body: ExecuteBody) -> Execution:
-        """Run one program.
+        """Run a program.
 
         Raises:
-            ConfigError, UnknownLanguage: it cannot be tried there. Unauthorized: wrong token.
+            ConfigError, UnknownLanguage: the server cannot run the program.
+            Unauthorized: the token is wrong.
         """
         on = Overloaded if body.network else LudusError
         body = msgspec.structs.replace(body, queue_timeout_s=body.queue_timeout_s or QUEUE_S)
@@ -94,12 +98,12 @@ class SandboxCalls:
             return execution_of(error)
 
     async def execute_batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
-        """Run many programs; for each, in order, what it did or why it cannot be tried.
+        """Run many programs; return, in order, each execution or the reason why it failed.
 
-        Those that find no place over there are sent again.
+        Programs that find no free slot are sent again.
 
         Raises:
-            Unauthorized: wrong token.
+            Unauthorized: the token is wrong.
         """
         answers: dict[int, Answer] = {}
         pending = list(range(len(bodies)))
@@ -115,7 +119,7 @@ class SandboxCalls:
         return [_settled(answers[at]) for at in range(len(bodies))]
 
     async def _wait(self, retry: Retry, answer: Answer) -> bool:
-        """Wait before the next request; False if there is no time for another."""
+        """Wait before the next request; False if no time is left for another."""
         assert isinstance(answer, LudusError)
         try:
             seconds = retry.wait_s(answer, met=self.client.met)
@@ -141,7 +145,7 @@ class SandboxCalls:
             return error
 
     async def _batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
-        """One request; where it is too large for the server, two halves."""
+        """Send a single request, or two halves where the request is too large for the server."""
         on = Overloaded if any(body.network for body in bodies) else LudusError
         longest_s = sum(map(work_s, bodies))
         request = ExecuteBatchRequest(items=list(bodies))
@@ -159,10 +163,11 @@ class SandboxCalls:
         return [_answer(item) for item in reply.items]
 
     async def grade(self, body: GradeBody) -> Grading:
-        """Grade one solution.
+        """Grade a solution.
 
         Raises:
-            ConfigError: an unknown kind, or more time than is granted. Unauthorized: wrong token.
+            ConfigError: an unknown kind, or more time than the server grants.
+            Unauthorized: the token is wrong.
         """
         each = KINDS.get(body.kind) == "stdin"
         longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
@@ -185,7 +190,15 @@ class SandboxCalls:
         *,
         on: type[LudusError] = LudusError,
     ) -> T:
-        """One call that may take `longest_s` over there, tried as often as its time allows.
+        """Make a call that may take `longest_s` on the server, with repetitions while time is left.
+
+        Args:
+            longest_s: how long the work itself may take, in seconds.
+            method: the HTTP method.
+            path: the path of the route.
+            body: the body of the request, if any.
+            as_type: the type of the reply.
+            on: the errors after which the call is repeated, where that may help at all.
 
         Raises:
             LudusError: what the server met, or why it could not be asked.
@@ -206,13 +219,16 @@ async def insist(
     timeout_s: float,
     on: type[LudusError] = LudusError,
 ) -> T:
-    """Try until it succeeds, is hopeless, or `timeout_s` have passed since it first failed.
+    """Try until success, a hopeless error, or `timeout_s` seconds after the first failure.
 
     Args:
-        on: the errors to try again after, where that may help at all.
+        client: gives the randomness and the clock of the waits.
+        attempt: makes a single attempt.
+        timeout_s: for how many seconds after the first failure to try again.
+        on: the errors after which to try again, where that may help at all.
 
     Raises:
-        LudusError: of the last attempt.
+        LudusError: the error of the last attempt.
     """
     retry: Retry | None = None
     while True:
@@ -226,7 +242,7 @@ async def insist(
 
 
 def work_s(body: ExecuteBody) -> float:
-    """How long a program may run, its compiler included."""
+    """Return how long a program may run, in seconds, with the compiler."""
     how = LANGUAGES.get(body.language)
     compiles = how is None or bool(how.compile)
     compile_s = (body.compile_s or DEFAULT_LIMITS.compile_s) if compiles else 0.0
@@ -234,7 +250,7 @@ def work_s(body: ExecuteBody) -> float:
 
 
 def execution_of(error: LudusError) -> Execution:
-    """What a failed call means for its program.
+    """Return what a failed call means for the program.
 
     Raises:
         LudusError: the request itself is at fault, as it would be locally.
@@ -256,14 +272,14 @@ def _answer(item: ExecuteItem) -> Answer:
 
 
 def _again(answer: Answer, body: ExecuteBody) -> bool:
-    """Whether an item should be sent again."""
+    """Return whether an item should be sent again."""
     if isinstance(answer, Overloaded):
         return True
     return bool(getattr(answer, "retryable", False)) and not body.network
 
 
 def _settled(answer: Answer) -> Answer:
-    """The final answer to an item: an error only where the item cannot be tried."""
+    """Return the final answer to an item: an error only where the item cannot be run."""
     if isinstance(answer, Execution):
         return answer
     try:
@@ -283,7 +299,7 @@ def execute_body(
     argv: Sequence[str] = (),
     network: bool = False,
 ) -> ExecuteBody:
-    """A run as it travels."""
+    """Make the body of an execute request."""
     return ExecuteBody(
         code=code,
         language=language,
@@ -302,10 +318,10 @@ def execute_body(
 
 
 def as_bytes(data: bytes | str, what: str) -> bytes:
-    """File content as it travels.
+    """Encode the content of a file for a request.
 
     Raises:
-        ConfigError: it is text that is not valid Unicode.
+        ConfigError: a text is not valid Unicode.
     """
     try:
         return data.encode() if isinstance(data, str) else bytes(data)
@@ -314,10 +330,10 @@ def as_bytes(data: bytes | str, what: str) -> bytes:
 
 
 def encode_files(files: Iterable[tuple[str, bytes | str]]) -> dict[str, bytes]:
-    """Files as they travel."""
+    """Encode the contents of files for a request."""
     return {path: as_bytes(data, f"file {path!r}") for path, data in files}
 
 
 def given_token(token: str | None) -> str:
-    """The token given, or that of the environment."""
+    """Return `token`, or by default the environment variable LUDUS_TOKEN."""
     return os.environ.get(TOKEN_VARIABLE, "") if token is None else token

@@ -1,4 +1,4 @@
-"""A client's own extraction logic, run where any other untrusted code runs: in a slot."""
+"""Runs a client's own extraction logic where any other untrusted code runs: in a slot."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _reader = msgspec.json.Decoder(list[CodeBlock])
 async def extract_custom(
     runner: Runner, completion: str, logic: str, *, patience_s: float
 ) -> list[CodeBlock]:
-    """What `logic` submits for `completion`.
+    """Return the code blocks that `logic` submits for `completion`.
 
     Raises:
         Refused: the logic failed (422), or the sandbox did (503).
-        QueueFull: no slot in time.
+        QueueFull: no slot was free in time.
     """
     job = json.dumps({"completion": completion, "logic": logic}).encode()
     done = await runner.run(
@@ -52,5 +52,5 @@ async def extract_custom(
 
 @cache
 def extraction_source() -> str:
-    """The program that runs the logic."""
+    """Return the source of the program that runs the logic."""
     return Path(__file__).with_name("extraction.py").read_text("utf-8")

@@ -1,11 +1,12 @@
-"""Finds the program in a completion, by the rules SandboxFusion's users rely on.
+"""Finds the program in a completion, by the rules that SandboxFusion's users rely on.
 
-Blocks between fences come before a block whose fence was never closed, and that before what merely
-looks like code; among the best, the first in the language asked for, else the first.
+Blocks between fences come before a block whose fence was never closed, and these before text that
+merely looks like code. Among the best, the first in the language asked for is chosen, else the
+first.
 
-Run as a program, in a slot, it runs a client's own extraction logic, which calls these functions
-and `submit_code_blocks([CodeBlock(...)])`; what was submitted is answered as JSON on the standard
-output, which the logic itself does not have. Standard library only.
+Run as a program, in a slot, this file runs a client's own extraction logic, which calls these
+functions and `submit_code_blocks([CodeBlock(...)])`. The submitted blocks are written as JSON to
+the standard output, which the logic itself cannot reach. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FENCED, UNCLOSED, GUESSED = 30, 20, 10
 TYPES = {FENCED: "fenced", UNCLOSED: "incomplete_fenced", GUESSED: "heuristic"}
 
 JOB_FILE = "job.json"
-"""`completion` and `logic`, for a run as a program."""
+"""The file with `completion` and `logic`, when this file runs as a program."""
 
 _FENCE = "```"
 _NAMES = {
@@ -57,13 +58,14 @@ class CodeBlock:
     priority: int
     code: str
     language: str = ""
-    """As the protocol spells it; empty where the fence did not say."""
+    """The language, in the protocol's spelling; empty where the fence did not say."""
 
 
 def extract_fenced_code(completion: str) -> list[CodeBlock]:
-    """Blocks between fences. A fence opens anywhere in a line and closes at the start of one.
+    r"""Return the blocks between fences. A fence opens anywhere in a line and closes at a line's
+    start.
 
-    >>> extract_fenced_code("So:\\n```python\\nx = 1\\n```")[0].code
+    >>> extract_fenced_code("So:\n```python\nx = 1\n```")[0].code
     'x = 1'
     """
     blocks: list[CodeBlock] = []
@@ -82,14 +84,14 @@ def extract_fenced_code(completion: str) -> list[CodeBlock]:
 
 
 def extract_incomplete_fenced_code(completion: str) -> list[CodeBlock]:
-    """What follows the first fence, to the end."""
+    """Return what follows the first fence, up to the end."""
     _, fence, rest = completion.partition(_FENCE)
     label, newline, code = rest.partition("\n")
     return [_block(UNCLOSED, label, code.split("\n"))] if fence and newline else []
 
 
 def extract_heuristic_code(completion: str, language: str = "") -> list[CodeBlock]:
-    """Python functions and classes outside any fence; of Bash, the whole text."""
+    """Return Python functions and classes outside any fence; for Bash, the whole text."""
     lines = [line for line in completion.split("\n") if line.strip()]
     if language == "python":
         return [_block(GUESSED, language, code) for code in _definitions(lines)]
@@ -97,7 +99,7 @@ def extract_heuristic_code(completion: str, language: str = "") -> list[CodeBloc
 
 
 def _definitions(lines: list[str]) -> Iterator[list[str]]:
-    """Each function and class, with the imports and comments right above it."""
+    """Yield each function and class, with the imports and comments right above."""
     start = position = 0
     while position < len(lines):
         line = lines[position]
@@ -114,7 +116,7 @@ def _definitions(lines: list[str]) -> Iterator[list[str]]:
 
 
 def blocks_of(completion: str, language: str) -> list[CodeBlock]:
-    """Every block there is."""
+    """Return the blocks of all three kinds."""
     return [
         *extract_fenced_code(completion),
         *extract_heuristic_code(completion, language),
@@ -123,7 +125,7 @@ def blocks_of(completion: str, language: str) -> list[CodeBlock]:
 
 
 def choose(blocks: Iterable[CodeBlock], language: str) -> CodeBlock | None:
-    """The best block; None where there is none."""
+    """Return the best block; None if `blocks` is empty."""
     ranked = list(blocks)
     highest = max((block.priority for block in ranked), default=0)
     best = [block for block in ranked if block.priority == highest]
@@ -140,7 +142,7 @@ def _block(priority: int, label: str, lines: list[str]) -> CodeBlock:
 
 
 def main() -> None:
-    """Run a client's logic and report what it submitted."""
+    """Run a client's logic and report the submitted blocks."""
     with open(JOB_FILE, encoding="utf-8") as stream:
         job = json.load(stream)
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""SandboxFusion's routes, so that its users (verl, its Python client, others) change one address.
+"""SandboxFusion's routes, so that verl and other users only have to change an address.
 
-Its clients know neither 429 nor `Retry-After`: they wait for `compile_timeout + run_timeout + 10`
-seconds and try again after a 504. So work waits here within that time and is answered 504 when it
-cannot be done in it; what failed on our side is tried again meanwhile, and is never `Failed`.
+Their clients know neither 429 nor `Retry-After`: they wait for `compile_timeout + run_timeout + 10`
+seconds and try again after a 504. So work waits here within that time, and is answered 504 when it
+cannot be done in time. A failure on our side is tried again meanwhile, and is never `Failed`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .runner import Runner
 from .submit import judge
 
 CLIENT_EXTRA_S = 10.0
-"""What its clients wait beyond the limits they send."""
+"""How long SandboxFusion's clients wait beyond the limits they send, in seconds."""
 
 MARGIN_S = 1.0
-"""Of that, what the answer needs to reach them."""
+"""The part of `CLIENT_EXTRA_S` that the answer needs to reach the client."""
 
 RETRY_EVERY_S = 0.2
 GATEWAY_TIMEOUT = 504
@@ -53,7 +53,7 @@ class FusionService:
     """Serves SandboxFusion's protocol, and the batch route of open-r1's routers.
 
     Args:
-        runner: of the `SandboxService` on the same server, which starts and stops it.
+        runner: the runner of the `SandboxService` on the same server, which starts and stops it.
     """
 
     name = "sandbox_fusion"
@@ -62,7 +62,7 @@ class FusionService:
         self._runner = runner
 
     def routes(self) -> list[Route]:
-        """The table of `docs/http.md`."""
+        """Return the routes that `docs/http.md` lists."""
         table = [
             get("/v1/ping", self.ping, Nothing, str, "Whether it is there"),
             post("/run_code", self.run_code, RunCodeBody, RunCodeReply, "Run a program"),
@@ -78,24 +78,24 @@ class FusionService:
         ]
 
     async def start(self, context: Context) -> None:
-        """Nothing: the runner starts with its own service."""
+        """Do nothing: the sandbox service starts the runner."""
 
     async def stop(self) -> None:
-        """Nothing: the runner stops with its own service."""
+        """Do nothing: the sandbox service stops the runner."""
 
     def load(self) -> Load:
-        """That of the gate."""
+        """Return the load of the gate."""
         gate = self._runner.gate
         return Load(queue_depth=gate.waiting + gate.busy, limit=gate.max_waiting + gate.width)
 
     # --- handlers -------------------------------------------------------------------------------
 
     async def ping(self, path: Path, query: Nothing) -> str:
-        """`GET /v1/ping`."""
+        """Answer `GET /v1/ping`: the server is alive."""
         return "pong"
 
     async def run_code(self, path: Path, body: RunCodeBody) -> RunCodeReply:
-        """`POST /run_code`."""
+        """Answer `POST /run_code`: run a program."""
         try:
             _, language = find_language("python" if body.language == "pytest" else body.language)
         except UnknownLanguage as error:
@@ -107,7 +107,7 @@ class FusionService:
         return wire.run_code_reply(done, compiles=bool(language.compile))
 
     async def run_jupyter(self, path: Path, body: JupyterBody) -> JupyterReply:
-        """`POST /run_jupyter`."""
+        """Answer `POST /run_jupyter`: run the cells of a notebook."""
         if body.kernel != "python3":
             raise Refused(f"kernel {body.kernel!r} is not offered here; python3 is", "invalid")
         limits = self._limits(body.total_timeout, body.memory_limit_MB)
@@ -138,7 +138,7 @@ class FusionService:
         )
 
     async def submit(self, path: Path, body: SubmitBody) -> SubmitReply:
-        """`POST /submit`."""
+        """Answer `POST /submit`: judge a completion."""
 
         async def run_code(request: RunCodeBody) -> RunCodeReply:
             return await self.run_code({}, request)
@@ -146,7 +146,7 @@ class FusionService:
         return await judge(self._runner, body, run_code)
 
     async def batch(self, path: Path, body: RouterBody) -> list[RouterItem]:
-        """`POST /execute_batch`."""
+        """Answer `POST /execute_batch`: run many scripts."""
         if len(body.scripts) != len(body.languages):
             raise Refused(
                 f"{len(body.scripts)} scripts and {len(body.languages)} languages", "invalid"
@@ -188,10 +188,11 @@ class FusionService:
     # --- running --------------------------------------------------------------------------------
 
     async def _insist(self, body: RunCodeBody) -> Execution:
-        """Run a program; where the sandbox failed, again, as long as the client waits.
+        """Run a program, again and again while the sandbox fails and the client waits.
 
         Raises:
-            QueueFull, Refused: it could not be done in that time.
+            QueueFull: no slot was free in that time.
+            Refused: the time was over, or the request is wrong.
         """
         needs_s = body.run_timeout + body.compile_timeout
         ends = time.monotonic() + needs_s + CLIENT_EXTRA_S - MARGIN_S
@@ -226,10 +227,11 @@ class FusionService:
         )
 
     def _limits(self, timeout_s: float, memory_mb: int) -> Limits:
-        """The limits of a run.
+        """Return the limits of a run.
 
         Raises:
-            Refused: not above 0, or more than is granted: to run with less would be unfair.
+            Refused: a limit is not above 0, or is more than this server grants. Running with less
+                than was asked for would be unfair to the program.
         """
         bounds = self._runner.bounds
         try:
@@ -247,10 +249,10 @@ class FusionService:
 
 @asynccontextmanager
 async def _within(seconds: float) -> AsyncGenerator[None]:
-    """Bound some work by what its client waits.
+    """Bound some work by the time that the client waits.
 
     Raises:
-        Refused: it was not done in time.
+        Refused: the work was not done in time.
     """
     try:
         async with asyncio.timeout(max(0.01, seconds)):

@@ -1,8 +1,8 @@
-"""Programs run by a SandboxFusion server.
+"""A sandbox whose programs run on a SandboxFusion server.
 
-Its protocol says less than ours: it knows wall time but not CPU time, it has no status for memory,
-and whether and how it isolates is its operator's choice and is not told. It times out right
-programs that print more than a pipe holds; that cannot be told apart from here.
+Its protocol says less than ours: it has wall time but no CPU time, and no status for memory;
+whether and how it isolates is its operator's choice and is not told. It times out right programs
+that print more than a pipe holds; this cannot be told apart from here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from . import fusion_wire as wire
 from .client import as_bytes, insist
 
 CLIENT_EXTRA_S = 10.0
-"""What one attempt waits beyond the limits of the program, as its other clients do."""
+"""How many seconds an attempt waits beyond the program's limits, as other clients do."""
 
 ROOM_BYTES = 32 * MIB
-"""For uploaded files."""
+"""The most bytes of uploaded files."""
 
 _OUT_OF_MEMORY = ("MemoryError", "numpy.core._exceptions._ArrayMemoryError")
 
@@ -37,8 +37,8 @@ class FusionSandbox:
     """A sandbox on a SandboxFusion server.
 
     Args:
-        url: without `/run_code`.
-        timeout_s: how long to go on trying after the first failure.
+        url: the server's address, without `/run_code`.
+        timeout_s: for how many seconds after the first failure a call is tried again.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
@@ -49,7 +49,7 @@ class FusionSandbox:
 
     @property
     def tier(self) -> str:
-        """`remote`."""
+        """The name of the tier, `remote`."""
         return REMOTE
 
     async def execute(
@@ -64,10 +64,10 @@ class FusionSandbox:
         argv: Sequence[str] = (),
         network: bool = False,
     ) -> Execution:
-        """Run `code` over there; see `Sandbox.execute`.
+        """Run `code` on the server; see `Sandbox.execute`.
 
         Raises:
-            ConfigError, UnknownLanguage: its protocol cannot carry it.
+            ConfigError, UnknownLanguage: the server's protocol cannot express the run.
         """
         if argv or network:
             raise ConfigError("a SandboxFusion server takes neither argv nor network=True")
@@ -82,10 +82,10 @@ class FusionSandbox:
         return execution_of(reply, limits, fetch_files)
 
     async def _run(self, body: wire.RunCodeBody) -> wire.RunCodeReply:
-        """Send until it is answered or hopeless; a program leaves nothing there, so that is safe.
+        """Send a run until an answer or a hopeless error; runs leave nothing behind.
 
         Raises:
-            RemoteError: it could not be run.
+            RemoteError: the program could not be run.
         """
         request = self._client.build("POST", "/run_code", body)
         attempt_s = body.compile_timeout + body.run_timeout + CLIENT_EXTRA_S
@@ -99,12 +99,12 @@ class FusionSandbox:
         return await insist(self._client, attempt, timeout_s=self._timeout_s)
 
     async def close(self) -> None:
-        """Close every connection. Idempotent."""
+        """Close all connections to the server. Idempotent."""
         await self._transport.close()
 
 
 async def pings(url: str) -> bool:
-    """Whether a SandboxFusion server answers there."""
+    """Return whether a SandboxFusion server answers at `url`."""
     transport = AsyncTransport()
     try:
         return await Client(url, transport, format=Format.JSON).get("/v1/ping", str) == "pong"
@@ -122,10 +122,10 @@ def request_of(
     files: Mapping[str, bytes | str],
     fetch_files: Sequence[str],
 ) -> wire.RunCodeBody:
-    """A run in the protocol's words.
+    """Express a run in the protocol's terms.
 
     Raises:
-        ConfigError, UnknownLanguage: the protocol has no words for it.
+        ConfigError, UnknownLanguage: the protocol cannot express the run.
     """
     name = find_language(language)[0]
     if name not in wire.LANGUAGES:
@@ -151,7 +151,7 @@ def _text(stdin: str | bytes) -> str:
 
 
 def execution_of(reply: wire.RunCodeReply, limits: Limits, fetch_files: Sequence[str]) -> Execution:
-    """What a run over there did, in our words."""
+    """Express the result of a run on the server in ludus's terms."""
     compiled, run = reply.compile_result, reply.run_result
     if compiled and not _went_well(compiled):
         return _ended(compiled, limits, compiled=False)
@@ -216,7 +216,7 @@ def _status(result: wire.CommandResult, stderr: str) -> ExecutionStatus:
 def _files(
     sent: Mapping[str, str], asked: Sequence[str]
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The fetched files, and why one that was asked for is not among them."""
+    """Return the fetched files, and why others that were asked for are missing."""
     files: dict[str, bytes] = {}
     refused = {path: "the server did not send it" for path in asked if path not in sent}
     for path, data in sent.items():

@@ -1,7 +1,7 @@
-"""The words of SandboxFusion's protocol, as its clients send and read them.
+"""The messages of SandboxFusion's protocol, as clients send and read them.
 
-Its clients index the replies by name, so nothing is left out here; fields we do not know are
-ignored, as its server ignores them.
+Clients index replies by name, so no field is left out here. Unknown fields of a request are
+ignored, as SandboxFusion's server does.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LANGUAGES = frozenset(
     scala julia pytest junit kotlin_script jest verilog python_gpu lean swift racket
     """.split()  # noqa: SIM905 - a list literal would take a line a name
 )
-"""The languages its protocol names; this server runs some of them."""
+"""The languages that the protocol names; this server runs some of them."""
 
 IGNORED_FILE = "IGNORE_THIS_FILE"
 UNLIMITED = -1
 
 
 class RunCodeBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /run_code`."""
+    """The body of `POST /run_code`."""
 
     code: str
     language: str
@@ -45,14 +45,14 @@ class RunCodeBody(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_MB: int = UNLIMITED
     stdin: str | None = None
     files: dict[str, str | None] = {}
-    """path -> base64."""
+    """Path -> content in base64."""
     fetch_files: list[str] = []
     args: list[str] = []
-    """Of pytest."""
+    """Arguments for pytest."""
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one command ended."""
+    """The end of a command, such as a compiler or the program."""
 
     status: str
     """Finished, TimeLimitExceeded, or Error: the sandbox's fault."""
@@ -63,10 +63,10 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunCodeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `POST /run_code`."""
+    """The reply to `POST /run_code`."""
 
     status: str
-    """Success, Failed (the program's doing), or SandboxError (ours)."""
+    """Success, Failed (the program's fault), or SandboxError (ours)."""
     message: str
     compile_result: CommandResult | None = None
     run_result: CommandResult | None = None
@@ -75,11 +75,11 @@ class RunCodeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JupyterBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /run_jupyter`."""
+    """The body of `POST /run_jupyter`."""
 
     cells: list[str]
     cell_timeout: float = 0.0
-    """0 is without."""
+    """The limit of a cell in seconds; 0 means no limit."""
     total_timeout: float = 45.0
     memory_limit_MB: int = UNLIMITED
     kernel: str = "python3"
@@ -88,18 +88,18 @@ class JupyterBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cell showed."""
+    """The output of a cell."""
 
     stdout: str = ""
     stderr: str = ""
     display: list[dict[str, Any]] = []
-    """MIME bundles; the value of a last expression is one of them."""
+    """MIME bundles; the value of a last expression is among them."""
     error: list[dict[str, Any]] = []
-    """`ename`, `evalue`, `traceback`."""
+    """Each error, with `ename`, `evalue` and `traceback`."""
 
 
 class JupyterReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `POST /run_jupyter`."""
+    """The reply to `POST /run_jupyter`."""
 
     status: str
     message: str
@@ -117,13 +117,13 @@ class SubmitConfig(msgspec.Struct, frozen=True, kw_only=True):
     compile_timeout: float | None = None
     run_timeout: float | None = None
     custom_extract_logic: str | None = None
-    """Python that calls `submit_code_blocks`; it runs in a slot."""
+    """Python code that calls `submit_code_blocks`; run in a slot."""
     provided_data: dict[str, Any] | list[dict[str, Any]] | None = None
     extra: dict[str, Any] = {}
 
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /submit`."""
+    """The body of `POST /submit`."""
 
     dataset: str
     id: int | str
@@ -132,7 +132,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestCase(msgspec.Struct, frozen=True, kw_only=True):
-    """How one test ended."""
+    """The result of a test."""
 
     passed: bool
     exec_info: RunCodeReply
@@ -140,7 +140,7 @@ class TestCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `POST /submit`."""
+    """The reply to `POST /submit`."""
 
     id: int | str
     accepted: bool
@@ -153,10 +153,10 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_files(files: Mapping[str, str | None]) -> dict[str, bytes]:
-    """The files of a request.
+    """Decode the files of a request.
 
     Raises:
-        Refused: one is not base64.
+        Refused: the content of a file is not base64.
     """
     read: dict[str, bytes] = {}
     for path, content in files.items():
@@ -170,17 +170,17 @@ def read_files(files: Mapping[str, str | None]) -> dict[str, bytes]:
 
 
 def write_files(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Fetched files as they are sent."""
+    """Encode fetched files for a reply."""
     return {path: base64.b64encode(data).decode() for path, data in files.items()}
 
 
 def memory_bytes(limit_mb: int, most: int) -> int:
-    """The memory limit of a request; where it sets none, the most there is."""
+    """Return the memory limit of a request in bytes; `most` where the request sets none."""
     return limit_mb * MIB if limit_mb > 0 else most
 
 
 def command_result(done: Execution) -> CommandResult:
-    """How the command of an execution ended, in the protocol's words."""
+    """Express the end of an execution's command in the protocol's terms."""
     if done.status is ExecutionStatus.INFRA_ERROR:
         return CommandResult(status=BROKEN, stderr=done.detail)
     timed_out = done.status is ExecutionStatus.TIMEOUT
@@ -195,9 +195,10 @@ def command_result(done: Execution) -> CommandResult:
 
 
 def run_code_reply(done: Execution, *, compiles: bool) -> RunCodeReply:
-    """The reply to `/run_code`.
+    """Make the reply to `/run_code`.
 
-    An infra error is `SandboxError`, without any result that could be taken for the program's.
+    An infrastructure error is `SandboxError`, without a result that could be taken for the
+    program's.
 
     Args:
         compiles: whether the language has a compiler.

@@ -1,7 +1,7 @@
-"""The way to the slots: so much work at a time, the rest in line, the line bounded.
+"""The queue in front of the slots: a bounded number of slots in use, and a bounded queue.
 
-Who finds the line full, or waits longer than it wants to, is told how long the line is in seconds:
-429 with `Retry-After`, and never a time-out that looks like the program's.
+Work that finds the queue full, or waits longer than it wants to, is refused with the expected wait
+in seconds: 429 with `Retry-After`, and never a time-out that looks like the program's.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ _MAX_RETRY_S = 60.0
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """One piece of work in line."""
+    """Work that waits in the queue."""
 
     weight: int
     turn: asyncio.Future[None]
 
 
 class Gate:
-    """Lets in work of at most `width` slots at a time, in order of arrival.
+    """Admits work for at most `width` slots at a time, in order of arrival.
 
     Args:
-        width: slots.
-        max_waiting: how much work may stand in line.
+        width: the number of slots.
+        max_waiting: how many requests may wait.
     """
 
     def __init__(self, width: int, *, max_waiting: int) -> None:
         self.width = width
         self.max_waiting = max_waiting
         self.busy = 0
-        """Slots in use."""
+        """The number of slots in use."""
         self._line: deque[_Waiter] = deque()
         self._slot_s = _FIRST_GUESS_S
-        """Exponential mean of how long one slot is held."""
+        """The exponential mean of how long a slot is held, in seconds."""
 
     @property
     def waiting(self) -> int:
-        """Pieces of work in line."""
+        """The number of waiting requests."""
         return len(self._line)
 
     @property
     def queue_s(self) -> float:
-        """How long a newcomer would wait, by what work took lately."""
+        """The expected wait of a new request in seconds, from the recent duration of work."""
         ahead = sum(waiter.weight for waiter in self._line) + (self.busy >= self.width)
         return ahead * self._slot_s / self.width
 
@@ -61,14 +61,15 @@ class Gate:
     async def enter(
         self, weight: int = 1, *, patience_s: float, bounded: bool = True
     ) -> AsyncGenerator[float]:
-        """Hold `weight` slots; gives the seconds that was waited for them.
+        """Hold `weight` slots while the context is open; yields the seconds spent waiting.
 
         Args:
-            patience_s: how long to stand in line.
-            bounded: whether a full line turns this work away at once, or only `patience_s` does.
+            weight: how many slots the work needs.
+            patience_s: how long to wait, in seconds.
+            bounded: whether a full queue refuses this work at once, or only `patience_s` does.
 
         Raises:
-            QueueFull: the line is full, or did not move on in time.
+            QueueFull: the queue is full, or the work was not admitted in time.
         """
         weight = min(weight, self.width)
         asked = time.monotonic()
@@ -101,7 +102,7 @@ class Gate:
             raise
 
     def _give_up(self, waiter: _Waiter) -> bool:
-        """Leave the line; whether the turn had come at the same moment."""
+        """Leave the queue; return whether the slots had been assigned at the same moment."""
         if waiter.turn.done() and not waiter.turn.cancelled():
             return True
         if waiter in self._line:
@@ -122,7 +123,7 @@ class Gate:
             waiter.turn.set_result(None)
 
     def full(self, why: str) -> QueueFull:
-        """The refusal, with the length of the line."""
+        """Make the refusal, with the length of the queue."""
         retry_after_s = min(_MAX_RETRY_S, max(_MIN_RETRY_S, self.queue_s))
         return QueueFull(
             f"{why}: {self.busy} of {self.width} slots are busy and {self.waiting} requests wait, "

@@ -1,8 +1,8 @@
-"""Runs the cells of a notebook, one after another in one namespace: the program that is sent into
-a slot for `/run_jupyter` and `/execute_batch`.
+"""Runs the cells of a notebook in order, in the same namespace.
 
-It is given the cells in a file and answers one JSON line a cell on its standard output, which the
-cells themselves do not have: theirs goes to memory files, processes they start included.
+This is the program that runs in a slot for `/run_jupyter` and `/execute_batch`. It reads the cells
+from a file and writes a line of JSON per cell to its standard output. The cells cannot reach that
+output: theirs goes to memory files, also from processes that they start.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any
 
 CELLS_FILE = ".ludus-cells.json"
 OUTPUT_FILE_BYTES = 64 << 20
-"""What one stream of a cell may hold before its writes fail."""
+"""How many bytes a stream of a cell may hold before its writes fail."""
 
 KEPT_BYTES = 1 << 20
-"""What is reported of each stream of a cell, and of each thing it shows."""
+"""How many bytes are reported of each stream of a cell, and of each displayed object."""
 
 _METHODS = {
     "text/html": "_repr_html_",
@@ -39,17 +39,17 @@ _METHODS = {
 }
 
 _COROUTINE = 0x80
-"""The flag of code that awaits at its top level (`inspect.CO_COROUTINE`)."""
+"""The flag of code that awaits at the top level (`inspect.CO_COROUTINE`)."""
 
 Shown = list[dict[str, object]]
 
 
 class CellTimeout(Exception):
-    """The cell took longer than it may."""
+    """The cell took longer than `cell_timeout`."""
 
 
 def main() -> None:
-    """Run every cell and report on it."""
+    """Run every cell and report the results."""
     with open(CELLS_FILE, encoding="utf-8") as stream:
         job = json.load(stream)
     os.unlink(CELLS_FILE)
@@ -73,7 +73,7 @@ def _late(number: int, frame: FrameType | None) -> None:
 
 
 def _namespace(shown: Shown) -> dict[str, Any]:
-    """The `__main__` of the cells: none of ours."""
+    """Make the `__main__` module of the cells, without any name of this file."""
     module = ModuleType("__main__")
     module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(shown))
     sys.modules["__main__"] = module
@@ -89,7 +89,7 @@ def _display(shown: Shown) -> Callable[..., None]:
 
 
 def _bundle(value: object) -> dict[str, object]:
-    """One value in every form it offers."""
+    """Return a value in every form that the value offers, as a MIME bundle."""
     bundle: dict[str, object] = {"text/plain": repr(value)[:KEPT_BYTES]}
     for kind, name in _METHODS.items():
         method = None if isinstance(value, type) else getattr(value, name, None)
@@ -119,7 +119,7 @@ def _cell(
 
 
 def _execute(source: str, name: str, namespace: dict[str, Any], shown: Shown) -> None:
-    """Run a cell; the value of a last expression is shown."""
+    """Run a cell; the value of a last expression is displayed."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     tree = ast.parse(source, name)
     last = tree.body[-1] if tree.body else None
@@ -168,7 +168,7 @@ def _text(error: BaseException) -> str:
 
 
 class _Stream:
-    """Standard output or error of one cell, in a memory file."""
+    """The standard output or error of a cell, redirected to a memory file."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -177,7 +177,7 @@ class _Stream:
         os.dup2(self._file, number)
 
     def end(self) -> str:
-        """Give the descriptor back; what was written."""
+        """Restore the descriptor and return what was written."""
         stream = sys.stdout if self._number == 1 else sys.stderr
         try:
             stream.flush()

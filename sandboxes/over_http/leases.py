@@ -1,5 +1,7 @@
-"""Things a server keeps for its clients: named by them, made once, capped, and ended when nobody
-has used them for as long as their lease.
+"""Objects that a server keeps for clients, such as REPLs and snapshots.
+
+They are named by the clients, made once, limited in number, and ended when unused for as long as
+their lease.
 """
 
 from __future__ import annotations
@@ -30,20 +32,20 @@ REAP_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms of all leases of one kind."""
+    """The terms of all leases of a kind."""
 
     what: str
-    """What one of them is called in messages."""
+    """The name of the kind in messages."""
     most: int
-    """How many there may be."""
+    """The most objects at the same time."""
     ttl_s: float
-    """The longest that one may be left unused."""
+    """The longest time without use, in seconds."""
     lifetime_s: float
-    """How long one may live."""
+    """The longest lifetime, in seconds."""
 
 
 class Lease(Generic[T]):
-    """One thing, from the request that made it on."""
+    """An object and the request that made the object."""
 
     def __init__(self, request: object, made: asyncio.Task[T], ttl_s: float) -> None:
         self.request = request
@@ -51,15 +53,15 @@ class Lease(Generic[T]):
         self.ttl_s = ttl_s
         self.born = self.touched = time.monotonic()
         self.busy = 0
-        """Requests under way."""
+        """The number of requests that use the object now."""
 
     def rest(self) -> None:
-        """One request less is under way: from now on it is idle, if that was the last."""
+        """Note the end of a request; after the last request the object is idle."""
         self.busy -= 1
         self.touched = time.monotonic()
 
     def overdue(self, now: float, lifetime_s: float) -> str:
-        """Why it is to be ended now; empty if it is not."""
+        """Return why the object has to be ended now; empty if the object may live on."""
         if now - self.born > lifetime_s:
             return f"it was older than {lifetime_s:g} s"
         if not self.busy and now - self.touched > self.ttl_s:
@@ -68,12 +70,12 @@ class Lease(Generic[T]):
 
 
 class Leases(Generic[T]):
-    """The table of one kind of thing.
+    """The table of the objects of a kind.
 
     Args:
-        terms: bounds.
-        close: ends one.
-        instance: the run of the server.
+        terms: the limits of the table.
+        close: ends an object.
+        instance: the name of this run of the server, for messages.
     """
 
     def __init__(
@@ -91,11 +93,11 @@ class Leases(Generic[T]):
         return len(self._open)
 
     async def start(self) -> None:
-        """Start the reaper."""
+        """Start the reaper, which ends overdue objects."""
         self._reaper = asyncio.create_task(self._reap(), name="ludus-lease-reaper")
 
     async def stop(self) -> None:
-        """End everything."""
+        """Stop the reaper and end all objects."""
         await end_task(self._reaper)
         for name in list(self._open):
             self.release(name, "the server stopped")
@@ -105,13 +107,19 @@ class Leases(Generic[T]):
     async def make(
         self, name: str, request: object, start: Callable[[], Awaitable[T]], *, ttl_s: float | None
     ) -> None:
-        """Make one; the same request again finds it made.
+        """Make an object; the same request again finds the object made.
+
+        Args:
+            name: the client's name for the object.
+            request: what was asked for; compared with the request of an object of the same name.
+            start: makes the object.
+            ttl_s: the wanted time without use, at most and by default that of the terms.
 
         Raises:
             SequenceConflict: the name is taken by another request.
             SessionGone: the name was released.
-            QueueFull: there are as many as there may be.
-            Refused: it did not start.
+            QueueFull: there are as many objects as are allowed.
+            Refused: the object did not start.
         """
         lease = self._open.get(name)
         if lease is None:
@@ -156,10 +164,10 @@ class Leases(Generic[T]):
         return lease
 
     async def use(self, name: str, work: Callable[[T], Awaitable[R]]) -> R:
-        """Work with one; it is not idle meanwhile.
+        """Work with an object, which is not idle meanwhile.
 
         Raises:
-            SessionGone: there is none of this name, or it ended.
+            SessionGone: there is no object of this name, or it has ended.
         """
         self._sweep()
         lease = self._open.get(name)
@@ -178,8 +186,9 @@ class Leases(Generic[T]):
             lease.rest()
 
     def release(self, name: str, reason: str) -> bool:
-        """End one and remember its name: a request that comes late must not bring it back; whether
-        it was there.
+        """End an object and remember the name; return whether such an object existed.
+
+        The name is remembered so that a request that comes late cannot bring the object back.
         """
         lease = self._open.pop(name, None)
         if len(name) <= MAX_NAME:
@@ -210,7 +219,7 @@ class Leases(Generic[T]):
             self._sweep()
 
     def _sweep(self) -> None:
-        """End those whose time is over."""
+        """End the objects whose time is over."""
         now = time.monotonic()
         for name, lease in list(self._open.items()):
             if reason := lease.overdue(now, self._terms.lifetime_s):

@@ -1,4 +1,4 @@
-"""What a sandbox server tells Prometheus besides what every server does."""
+"""The Prometheus metrics that a sandbox server adds to those of every server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.wire.metrics import LATENCY_BUCKETS, ServerMetrics
 
 
 class SandboxMetrics:
-    """Runs, gradings, cells, the line and the REPLs, in the registry of their server."""
+    """Metrics of runs, gradings, cells, the queue and the REPLs, in the server's registry."""
 
     def __init__(self, server: ServerMetrics) -> None:
         registry = server.registry
@@ -26,7 +26,7 @@ class SandboxMetrics:
         self._registry = registry
 
     def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """A gauge read when scraped."""
+        """Register a gauge that is read when scraped."""
         Gauge(f"ludus_{name}", documentation, registry=self._registry).set_function(read)
 
 

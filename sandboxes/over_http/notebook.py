@@ -1,6 +1,6 @@
-"""Cells in, what each of them showed out: `kernel.py` run in a slot, its report read with care.
+"""Runs cells in a slot by `kernel.py`, and reads the report with care.
 
-The report comes from untrusted code; nothing depends on it but what its own sender is told.
+The report comes from untrusted code; it decides nothing but what the sender of the cells is told.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _reader = msgspec.json.Decoder(CellResult)
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """A run of cells."""
+    """The result of a run of cells."""
 
     execution: Execution
-    """Of the whole; its stdout is the report."""
+    """The execution of the whole program; its stdout is the report."""
     cells: list[CellResult]
     complete: bool
-    """Whether every cell was reported on."""
+    """Whether the report covers every cell."""
 
 
 async def run_cells(
@@ -43,10 +43,11 @@ async def run_cells(
     fetch_files: Sequence[str] = (),
     operation: str = "notebook",
 ) -> Notebook:
-    """Run `cells` in a fresh namespace, in order; one that raises does not stop the next.
+    """Run `cells` in a fresh namespace, in order; a cell that raises does not stop the next.
 
     Raises:
-        QueueFull: no slot in time. ConfigError: a path is not allowed.
+        QueueFull: no slot was free in time.
+        ConfigError: a path is not allowed.
     """
     job = json.dumps({"cells": list(cells), "cell_timeout": cell_timeout_s}).encode()
     done = await runner.run(
@@ -64,7 +65,7 @@ async def run_cells(
 
 
 def read_report(report: str, most: int) -> list[CellResult]:
-    """The results before the first line that is none."""
+    """Return the results before the first line that is not a result."""
     results: list[CellResult] = []
     for line in report.splitlines()[:most]:
         try:
@@ -76,5 +77,5 @@ def read_report(report: str, most: int) -> list[CellResult]:
 
 @cache
 def kernel_source() -> str:
-    """The program that runs the cells."""
+    """Return the source of the program that runs the cells."""
     return Path(__file__).with_name("kernel.py").read_text("utf-8")

@@ -2,8 +2,8 @@
 
     sandbox = await open_sandbox("remote:http://10.0.0.7:8765")      # token: LUDUS_TOKEN
 
-It holds what the tier over there holds; a SandboxFusion server does not say. What keeps the server
-from answering is an `infra_error`: nothing is known about the program.
+The isolation is that of the server's tier; a SandboxFusion server does not tell. What keeps the
+server from answering is an `infra_error`: nothing is known about the program.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class RemoteSandbox:
     """A sandbox on a ludus server.
 
     Args:
-        url: `http://host:port`.
-        token: its bearer token; by default the environment variable LUDUS_TOKEN.
-        timeout_s: how long to go on trying after the first failure.
+        url: the server's address, `http://host:port`.
+        token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
+        timeout_s: for how many seconds after the first failure a call is tried again.
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:
@@ -41,14 +41,14 @@ class RemoteSandbox:
 
     @property
     def tier(self) -> str:
-        """`remote`."""
+        """The name of the tier, `remote`."""
         return REMOTE
 
     async def card(self) -> SandboxCard:
-        """What runs code over there: its tier, languages, bounds.
+        """Return the server's tier, languages and bounds.
 
         Raises:
-            RemoteError: it does not say.
+            RemoteError: the server gives no answer.
         """
         return await self._calls.card()
 
@@ -64,10 +64,11 @@ class RemoteSandbox:
         argv: Sequence[str] = (),
         network: bool = False,
     ) -> Execution:
-        """Run `code` over there; see `Sandbox.execute`.
+        """Run `code` on the server; see `Sandbox.execute`.
 
         Raises:
-            ConfigError, UnknownLanguage: it cannot be tried there. Unauthorized: wrong token.
+            ConfigError, UnknownLanguage: the server cannot run the program.
+            Unauthorized: the token is wrong.
         """
         body = execute_body(
             code,
@@ -82,7 +83,7 @@ class RemoteSandbox:
         return await self._calls.execute(body)
 
     async def execute_batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
-        """Run many programs at once; see `SandboxCalls.execute_batch`."""
+        """Run many programs in a single request; see `SandboxCalls.execute_batch`."""
         return await self._calls.execute_batch(bodies)
 
     async def grade_in_detail(
@@ -93,7 +94,7 @@ class RemoteSandbox:
         kind: str = "assert",
         options: GradeOptions = DEFAULT_OPTIONS,
     ) -> Grading:
-        """Grade `solution` over there; see `ludus.sandboxes.grade_in_detail`."""
+        """Grade `solution` on the server; see `ludus.sandboxes.grade_in_detail`."""
         body = GradeBody(solution=solution, tests=list(tests), kind=kind, options=options)
         return await self._calls.grade(body)
 
@@ -106,7 +107,7 @@ class RemoteSandbox:
         output_bytes: int | None = None,
         idle_ttl_s: float | None = None,
     ) -> RemoteRepl:
-        """Start a REPL over there; see `RemoteRepl.open`."""
+        """Start a REPL on the server; see `RemoteRepl.open`."""
         return await RemoteRepl.open(
             self._calls,
             name=name,
@@ -117,15 +118,15 @@ class RemoteSandbox:
         )
 
     async def close(self) -> None:
-        """Close every connection. Idempotent."""
+        """Close all connections to the server. Idempotent."""
         await self._transport.close()
 
 
 async def open_remote(address: str, *, token: str | None = None) -> Sandbox:
-    """The sandbox at `address`, `http://...` or `remote:http://...`, whichever of the two kinds.
+    """Return the sandbox at `address`, `http://...` or `remote:http://...`, of either kind.
 
     Raises:
-        ConfigError: nothing there answers as either; the message says what it did answer.
+        ConfigError: no sandbox server answers; the message has the answer that came.
     """
     url = address.removeprefix(f"{REMOTE}:")
     sandbox = RemoteSandbox(url, token=token)
@@ -140,7 +141,7 @@ async def open_remote(address: str, *, token: str | None = None) -> Sandbox:
 
 
 async def examine_remote(address: str) -> tuple[list[str], list[str]]:
-    """Run a program at `address`; the problems there are, and what there is to know."""
+    """Run a program at `address`; return the problems, and notes about the server."""
     try:
         sandbox = await open_remote(address)
     except ConfigError as error:

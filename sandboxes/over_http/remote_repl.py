@@ -47,7 +47,7 @@ FILE_S = 30.0
 
 
 class RemoteRepl:
-    """A running REPL; make one with `open`. Calls are taken one at a time."""
+    """A running REPL on a server; made by `open`. Calls are carried out in order."""
 
     def __init__(self, calls: SandboxCalls, name: str) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class RemoteRepl:
         self._seq = 0
         self._turn = asyncio.Lock()
         self._over = ""
-        """Why it is of no more use; empty while it is."""
+        """Why the REPL cannot be used any more; empty while it can."""
 
     @classmethod
     async def open(
@@ -69,15 +69,20 @@ class RemoteRepl:
         output_bytes: int | None = None,
         idle_ttl_s: float | None = None,
     ) -> Self:
-        """Start a REPL over there.
+        """Start a REPL on the server.
 
         Args:
-            name: unique on the server; a random one if left out.
-            cpu_s: of the whole session. output_bytes: of each cell and of each file read.
-            idle_ttl_s: ends it after this long without a call.
+            calls: the server.
+            name: unique on the server; random by default.
+            cpu_s: the CPU time of the whole session, in seconds.
+            memory_bytes: the memory of the session; by default 1 GiB, or what the server grants.
+            output_bytes: the output of each cell and the size of each file read; by default 1 MiB,
+                or what the server grants.
+            idle_ttl_s: after how many seconds without a call the server ends the REPL.
 
         Raises:
-            RemoteError: it cannot be had. ConfigError: it asks for more than is granted.
+            RemoteError: the server cannot make a REPL.
+            ConfigError: a limit is more than the server grants.
         """
         name = name or secrets.token_hex(12)
         body = ReplBody(
@@ -91,11 +96,12 @@ class RemoteRepl:
         return cls(calls, name)
 
     async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
-        """Run one cell; see `Session.run`.
+        """Run a cell; see `Session.run`.
 
         Raises:
             SessionGone: the REPL has ended, was lost in a restart, or it is not known whether its
-                last cell ran. ConfigError: it asks for more than is granted.
+                last cell ran.
+            ConfigError: the cell asks for more than the server grants.
         """
         async with self._turn:
             self._check()
@@ -112,19 +118,19 @@ class RemoteRepl:
             return reply.execution
 
     def _note(self, error: BaseException) -> None:
-        """What a failed cell means for the next one."""
+        """Record what a failed cell means for the next cell."""
         if isinstance(error, (Overloaded, ConfigError)):
             return  # it was refused before anything was done
         self._over = str(error) if isinstance(error, SessionGone) else "its last cell is unknown"
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:
-        """Write files into its directory; see `Session.write`."""
+        """Write files into the REPL's directory; see `Session.write`."""
         body = WriteBody(files=encode_files(files.items()))
         async with self._turn:
             await self._move("write", body, Written)
 
     async def read(self, path: str) -> bytes:
-        """Read one regular file of it; see `Session.read`."""
+        """Read a regular file of the REPL's directory; see `Session.read`."""
         async with self._turn:
             return (await self._move("read", ReadBody(path=path), FileReply)).data
 
@@ -143,11 +149,12 @@ class RemoteRepl:
             raise
 
     async def snapshot(self, *, name: str = "", idle_ttl_s: float | None = None) -> RemoteSnapshot:
-        """Keep it as it is now; see `Session.snapshot`.
+        """Take a snapshot of the REPL's present state; see `Session.snapshot`.
 
         Raises:
-            NotSnapshotable: it has threads, children, sockets and the like; the message says which.
-            SessionGone: it has ended.
+            NotSnapshotable: the REPL has threads, children, sockets or the like; the message says
+                which.
+            SessionGone: the REPL has ended.
         """
         name = name or secrets.token_hex(12)
         body = SnapshotBody(snapshot=name, idle_ttl_s=idle_ttl_s)
@@ -160,7 +167,9 @@ class RemoteRepl:
             raise SessionGone(f"REPL {self.name} is over: {self._over}")
 
     async def close(self) -> None:
-        """End it; safe to call twice. If the server cannot be told, its idle time ends it."""
+        """End the REPL; safe to call twice. If the server is out of reach, the idle time ends the
+        REPL.
+        """
         self._over = self._over or "it was closed"
         try:
             await self._calls.client.within(MARGIN_S).delete(self._path, Ended)
@@ -175,7 +184,7 @@ class RemoteRepl:
 
 
 class RemoteSnapshot:
-    """A REPL as it was at one moment; make one with `RemoteRepl.snapshot`."""
+    """The state of a REPL at some moment; made by `RemoteRepl.snapshot`."""
 
     def __init__(self, calls: SandboxCalls, name: str) -> None:
         self.name = name
@@ -183,10 +192,11 @@ class RemoteSnapshot:
         self._path = f"/v1/snapshots/{name}"
 
     async def restore(self, *, name: str = "", idle_ttl_s: float | None = None) -> RemoteRepl:
-        """A new REPL that goes on from here; see `Snapshot.restore`.
+        """Start a new REPL that goes on from the snapshot; see `Snapshot.restore`.
 
         Raises:
-            SessionGone: the snapshot has ended. RemoteError: it cannot be had.
+            SessionGone: the snapshot has ended.
+            RemoteError: the server cannot make a REPL.
         """
         name = name or secrets.token_hex(12)
         body = RestoreBody(repl=name, idle_ttl_s=idle_ttl_s)
@@ -194,7 +204,7 @@ class RemoteSnapshot:
         return RemoteRepl(self._calls, name)
 
     async def close(self) -> None:
-        """Forget it; REPLs restored from it go on. Safe to call twice."""
+        """Delete the snapshot; restored REPLs go on. Safe to call twice."""
         try:
             await self._calls.client.within(MARGIN_S).delete(self._path, Forgotten)
         except RemoteError as error:
@@ -208,7 +218,7 @@ class RemoteSnapshot:
 
 
 def _not_snapshotable(message: str) -> NotSnapshotable:
-    """The error that was met over there, from its message."""
+    """Rebuild the server's error from the message."""
     reason, _, text = message.partition("(")[2].partition("): ")
     return NotSnapshotable(reason, text)
 
@@ -216,7 +226,7 @@ def _not_snapshotable(message: str) -> NotSnapshotable:
 async def _ask(
     calls: SandboxCalls, longest_s: float, path: str, body: msgspec.Struct, as_type: type[T]
 ) -> T:
-    """One call; what the server finds wrong with it is the caller's mistake, as it is locally."""
+    """Make a call; an invalid request raises ConfigError, as a local call would."""
     try:
         return await calls.call(longest_s, "POST", path, body, as_type)
     except RequestRejected as error:

@@ -1,8 +1,9 @@
-"""The REPLs of a server, made under the caller's name.
+"""The REPLs of a server, named by the clients.
 
-Cells carry a `seq`: the last one sent again is answered from its kept reply, or joined while it
-runs, so that a lost reply never runs a cell twice. A name that is not here is 410, whether it was
-released, expired or lost in a restart: its state is gone in every case.
+Cells carry a `seq`: if the last cell is sent again, the reply is the kept reply, or the request
+joins the running cell, so that a lost reply never runs a cell twice. An unknown name is answered
+with 410, whether the REPL was released, expired or lost in a restart: its state is gone in every
+case.
 """
 
 from __future__ import annotations
@@ -25,29 +26,29 @@ from .wire import CELL_TIMEOUT_S, Bounds, CellBody, CellReply, ReplBody
 _T = TypeVar("_T")
 
 FILE_TIMEOUT_S = 30.0
-"""For moving files: untrusted code answers, and may not."""
+"""The limit for moving files, in seconds: untrusted code answers, and may not."""
 
 TTL_BACKSTOP_S = 30.0
-"""The session's own timers run this much longer than its lease."""
+"""How many seconds longer the session's own timers run than its lease."""
 
 SessionMaker = Callable[[Limits, float], Awaitable[Session]]
 Counter = Callable[[str, str, float], None]
 
 
 class HostedRepl:
-    """One session and what its last cell was answered."""
+    """A session, with the reply to the last cell."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.seq = 0
-        """Of the next cell."""
+        """The `seq` of the next cell."""
         self.last: tuple[CellBody, asyncio.Task[Execution]] | None = None
 
     def cell(self, body: CellBody, timeout_s: float) -> asyncio.Task[Execution]:
-        """Begin a cell, or find the same one sent before.
+        """Start a cell, or return the task of the same cell sent before.
 
         Raises:
-            SequenceConflict: a cell was skipped, or the last one still runs.
+            SequenceConflict: a cell was skipped, or the last cell still runs.
         """
         if self.last and body.seq == self.seq - 1 and self.last[0] == body:
             return self.last[1]
@@ -62,7 +63,7 @@ class HostedRepl:
         return task
 
     async def close(self) -> None:
-        """End the session."""
+        """End the session of the REPL."""
         await self.session.close()
 
 
@@ -70,9 +71,11 @@ class Repls:
     """The table of REPLs.
 
     Args:
-        open_session: starts one.
-        most: how many may be open.
-        count: told of every cell: operation, status, when it began.
+        open_session: starts a session.
+        bounds: what clients may ask for.
+        most: the most open REPLs.
+        instance: the name of this run of the server, for messages.
+        count: called after every cell with the operation, the status and the start time.
     """
 
     def __init__(
@@ -94,11 +97,11 @@ class Repls:
         return len(self._leases)
 
     async def start(self) -> None:
-        """Start watching over them."""
+        """Start the reaper, which ends overdue REPLs."""
         await self._leases.start()
 
     async def stop(self) -> None:
-        """End every REPL."""
+        """Stop the reaper and end all REPLs."""
         await self._leases.stop()
 
     async def create(self, body: ReplBody) -> None:
@@ -127,11 +130,11 @@ class Repls:
         await self._leases.make(name, request, hosted, ttl_s=ttl_s)
 
     async def run(self, name: str, body: CellBody) -> CellReply:
-        """Run a cell, or answer or join the same one sent before.
+        """Run a cell, or reply to or join the same cell sent before.
 
         Raises:
-            SessionGone: no such REPL, or it ends with this cell.
-            SequenceConflict: a cell was skipped, or the last one still runs.
+            SessionGone: there is no such REPL, or the cell ended it.
+            SequenceConflict: a cell was skipped, or the last cell still runs.
         """
         timeout_s = body.timeout_s or min(CELL_TIMEOUT_S, self._bounds.max_timeout_s)
         started, status = time.perf_counter(), "session_gone"
@@ -150,10 +153,11 @@ class Repls:
         return CellReply(repl=name, seq=body.seq, execution=done)
 
     async def session(self, name: str, work: Callable[[Session], Awaitable[_T]]) -> _T:
-        """Do something with a REPL's session that untrusted code answers: move files, copy it.
+        """Do work with a session that untrusted code has to answer: move files, copy the session.
 
         Raises:
-            SessionGone: no such REPL, or it has ended. Refused: it cannot be done.
+            SessionGone: there is no such REPL, or it has ended.
+            Refused: the work cannot be done.
         """
 
         async def bounded(repl: HostedRepl) -> _T:
@@ -169,11 +173,14 @@ class Repls:
             raise Refused(str(error), "file_refused") from error
 
     def delete(self, name: str) -> bool:
-        """End a REPL; whether it was there."""
+        """End a REPL; return whether the REPL existed."""
         return self._leases.release(name, "it was deleted")
 
 
 def _seen(task: asyncio.Task[Execution]) -> None:
-    """Keep asyncio from reporting a failure as never retrieved: the reply is kept either way."""
+    """Mark a task's exception as retrieved, so that asyncio does not report an error.
+
+    The reply is kept either way.
+    """
     if not task.cancelled():
         task.exception()

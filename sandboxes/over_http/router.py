@@ -1,7 +1,7 @@
-"""`/execute_batch`: many scripts at once, as open-r1's router clients send them.
+"""The route `/execute_batch`: many scripts at once, for open-r1's router clients.
 
-Its two clients read different fields of one answer, `execution` and `text`; both are filled. What
-they make of a result is the value of the script's last expression.
+The two router clients read different fields of the same answer, `execution` and `text`; both are
+filled. The result of a script is the value of its last expression.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from .notebook import Notebook
 
 
 class RouterBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /execute_batch`."""
+    """The body of `POST /execute_batch`."""
 
     scripts: list[str]
     languages: list[str]
     timeout: float
-    """Of each script, in seconds."""
+    """The limit of each script, in seconds."""
     request_timeout: float
-    """How long the client waits for the whole batch."""
+    """How long the client waits for the whole batch, in seconds."""
 
 
 class RouterLogs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script printed."""
+    """The output of a script."""
 
     stdout: list[str]
     stderr: list[str]
 
 
 class RouterExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script did."""
+    """The result of a script."""
 
     results: list[dict[str, Any]]
-    """`text`, and `is_main_result` of the value of the last expression."""
+    """Displayed values, with `text` and `is_main_result`; the latter marks a last expression."""
     logs: RouterLogs
     error: dict[str, Any] | None = None
-    """`name`, `value`, `traceback`."""
+    """The error, with `name`, `value` and `traceback`."""
     execution_count: int | None = None
 
 
 class RouterItem(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one script."""
+    """The answer to a script of the batch."""
 
     execution: RouterExecution | None = None
-    """None where nothing is known about the script: its client leaves it out."""
+    """None where nothing is known about the script: the client then leaves the script out."""
     text: str | None = None
     exception_str: str | None = None
 
 
 def router_item(notebook: Notebook) -> RouterItem:
-    """The answer to one script, run as the only cell of a notebook."""
+    """Make the answer to a script that was run as the only cell of a notebook."""
     done = notebook.execution
     if done.status is ExecutionStatus.INFRA_ERROR:
         return RouterItem(exception_str=f"the sandbox failed: {done.detail}")
@@ -76,7 +76,7 @@ def router_item(notebook: Notebook) -> RouterItem:
 
 
 def plain_item(status: ExecutionStatus, stdout: str, stderr: str, detail: str) -> RouterItem:
-    """The answer to a script that is not Python: what it printed."""
+    """Make the answer to a script in another language than Python: the output."""
     if status is ExecutionStatus.INFRA_ERROR:
         return RouterItem(exception_str=f"the sandbox failed: {detail}")
     if status is not ExecutionStatus.OK:
@@ -86,7 +86,7 @@ def plain_item(status: ExecutionStatus, stdout: str, stderr: str, detail: str) -
 
 
 def _stopped(name: str, value: str, stderr: str) -> RouterItem:
-    """A script that was stopped or ended itself early: its own doing."""
+    """Make the answer to a script that was stopped or ended early, by the script's fault."""
     error = {"name": name, "value": value, "traceback": ""}
     logs = RouterLogs(stdout=[], stderr=_lines(stderr))
     return RouterItem(

@@ -1,5 +1,6 @@
-"""One sandbox behind one gate, for every route that runs code: bounds are checked, waiting is
-bounded, everything is counted.
+"""A sandbox behind a gate, for every route that runs code.
+
+All work goes through the runner: bounds are checked, waiting is bounded, and everything is counted.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ from .wire import Bounds, ExecuteBody, GradeBody
 
 logger = logging.getLogger(__name__)
 MIN_SLOTS = 2
-"""Grading holds two at once."""
+"""The fewest slots; a grading holds two at once."""
 CLOSE_TIMEOUT_S = 30.0
 
 
 class Runner:
-    """Opens a sandbox and runs what it is given, in order of arrival.
+    """Opens a sandbox and runs work in order of arrival.
 
     Args:
-        tier: by name; the strongest that holds if left out.
-        slots: programs at a time; twice the cores if left out.
-        image: of the tier `docker`. network: what runs with `network=True` may reach.
-        bounds: what may be asked for.
-        sandbox: one that is open already; closed with the runner.
+        tier: the name of the tier; by default the strongest that works.
+        slots: how many programs run at a time; by default twice the number of cores.
+        image: the image of the tier `docker`.
+        network: what programs that run with `network=True` may reach.
+        bounds: what clients may ask for.
+        sandbox: an open sandbox, which is closed with the runner.
     """
 
     def __init__(
@@ -63,21 +65,21 @@ class Runner:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The sandbox; there once the server runs."""
+        """The sandbox; available once the server has started."""
         assert self._sandbox is not None, "start the server first"
         return self._sandbox
 
     @property
     def metrics(self) -> SandboxMetrics:
-        """What is counted; there once the server runs."""
+        """The metrics; available once the server has started."""
         assert self._metrics is not None, "start the server first"
         return self._metrics
 
     async def start(self, context: Context) -> None:
-        """Probe and open the sandbox and start its slots.
+        """Probe and open the sandbox, and start the slots.
 
         Raises:
-            ConfigError: no tier holds, or not the one that was named.
+            ConfigError: no tier works, or the named tier does not.
         """
         self._metrics = SandboxMetrics(context.metrics)
         self._metrics.watch("sandbox_slots_busy", "Slots in use", lambda: self.gate.busy)
@@ -93,18 +95,18 @@ class Runner:
                 logger.warning("not every slot started: %s", error)
 
     async def stop(self) -> None:
-        """End the sandbox and all that runs in it."""
+        """Close the sandbox and end all programs."""
         if self._sandbox is not None:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._sandbox.close()
 
     async def execute(self, body: ExecuteBody) -> Execution:
-        """Run one program of the native protocol.
+        """Run a program of the native protocol.
 
         Raises:
-            Refused: it asks for more than is granted, or for a language there is none of.
+            Refused: the program asks for more than is granted, or for an unknown language.
             ConfigError: a path, argument or text cannot be passed on.
-            QueueFull: the line is full or does not move on.
+            QueueFull: the queue is full or does not move on.
         """
         limits = body.limits(self.bounds)
         self.check(limits)
@@ -137,7 +139,7 @@ class Runner:
         operation: str = "execute",
         bounded: bool = True,
     ) -> Execution:
-        """Run one program once there is a slot; see `Gate.enter` for `bounded`."""
+        """Run a program once a slot is free; see `Gate.enter` for `bounded`."""
         started = time.perf_counter()
         try:
             async with self.gate.enter(patience_s=patience_s, bounded=bounded) as waited_s:
@@ -162,12 +164,12 @@ class Runner:
         return msgspec.structs.replace(done, usage=usage)
 
     async def grade(self, body: GradeBody) -> Grading:
-        """Grade one solution.
+        """Grade a solution.
 
         Raises:
-            Refused: it could take longer than is granted.
+            Refused: the grading could take longer than is granted.
             ConfigError: an unknown kind or comparison.
-            QueueFull: the line is full or does not move on.
+            QueueFull: the queue is full or does not move on.
         """
         limits = body.options.limits(output_bytes=1)
         self.check_time("timeout_s", limits.timeout_s)
@@ -191,7 +193,7 @@ class Runner:
         return grading
 
     def check(self, limits: Limits) -> None:
-        """Hold limits against what is granted.
+        """Check limits against what is granted.
 
         Raises:
             Refused: 422, naming the limit.
@@ -201,20 +203,20 @@ class Runner:
         self.check_room(limits)
 
     def check_time(self, name: str, seconds: float) -> None:
-        """Hold a time against what is granted to one run or cell."""
+        """Check a time against what is granted to a single run or cell."""
         self._grant(name, seconds, self.bounds.max_timeout_s)
 
     def check_room(self, limits: Limits) -> None:
-        """Hold memory and output against what is granted."""
+        """Check memory and output against what is granted."""
         self._grant("memory_bytes", limits.memory_bytes, self.bounds.max_memory_bytes)
         self._grant("output_bytes", limits.output_bytes, self.bounds.max_output_bytes)
 
     def check_grading_time(self, seconds: float) -> None:
-        """Hold what a grading may take at most against what is granted.
+        """Check the longest possible time of a grading against what is granted.
 
         Raises:
-            Refused: 422. Refused before it starts, so that no program decides by its slowness
-                whether it is graded.
+            Refused: 422. The grading is refused before it starts, so that no program decides by its
+                slowness whether it is graded.
         """
         self._grant("timeout_s of all inputs together", seconds, self.bounds.max_grade_s)
 
@@ -223,6 +225,6 @@ class Runner:
             raise Refused(f"{name} is {asked:g}; this server grants at most {most:g}", "invalid")
 
     def count(self, operation: str, status: str, started: float) -> None:
-        """Tell the metrics about one piece of work, begun at `started` of `perf_counter`."""
+        """Record work in the metrics; `started` is the start time by `perf_counter`."""
         self.metrics.runs.labels(operation, str(status)).inc()
         self.metrics.seconds.labels(operation).observe(time.perf_counter() - started)

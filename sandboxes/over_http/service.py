@@ -1,4 +1,4 @@
-"""Sandboxes over HTTP: the native routes."""
+"""The native routes of sandboxes over HTTP."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ logger = logging.getLogger(__name__)
 
 
 class SandboxService:
-    """Runs programs, gradings and REPLs for its clients.
+    """Runs programs, gradings and REPLs for clients.
 
     Args:
-        runner: the sandbox and the way to it; started and stopped with this service.
+        runner: runs the work; started and stopped with this service.
     """
 
     name = "sandbox"
@@ -64,18 +64,18 @@ class SandboxService:
 
     @property
     def repls(self) -> Repls:
-        """The table of REPLs; there once the server runs."""
+        """The table of REPLs; available once the server has started."""
         assert self._repls is not None, "start the server first"
         return self._repls
 
     @property
     def snapshots(self) -> Snapshots:
-        """The table of snapshots; there once the server runs."""
+        """The table of snapshots; available once the server has started."""
         assert self._snapshots is not None, "start the server first"
         return self._snapshots
 
     def routes(self) -> list[Route]:
-        """The table of `docs/http.md`."""
+        """Return the routes that `docs/http.md` lists."""
         repl, snapshot = "/v1/repls/{repl}", "/v1/snapshots/{snapshot}"
         return [
             get("/v1/sandbox", self.card, Nothing, SandboxCard, "What runs code here"),
@@ -100,7 +100,7 @@ class SandboxService:
         ]
 
     async def start(self, context: Context) -> None:
-        """Open the sandbox: what cannot work fails here."""
+        """Open the sandbox; a tier that does not work fails here."""
         self._instance = context.instance
         await self.runner.start(context)
         self._repls = Repls(
@@ -117,14 +117,14 @@ class SandboxService:
         await self._snapshots.start()
 
     async def stop(self) -> None:
-        """End every REPL and the sandbox."""
+        """End every REPL and snapshot, and close the sandbox."""
         if self._repls is not None and self._snapshots is not None:
             await self._snapshots.stop()
             await self._repls.stop()
         await self.runner.stop()
 
     def load(self) -> Load:
-        """Not ready for more once every place in line is taken."""
+        """Return the load; a full queue makes the service unready."""
         gate = self.runner.gate
         problem = ""
         if gate.waiting >= gate.max_waiting:
@@ -138,7 +138,7 @@ class SandboxService:
     # --- handlers -------------------------------------------------------------------------------
 
     async def card(self, path: Path, query: Nothing) -> SandboxCard:
-        """`GET /v1/sandbox`."""
+        """Answer `GET /v1/sandbox`: tier, languages and bounds."""
         return SandboxCard(
             instance=self._instance,
             tier=self.runner.sandbox.tier,
@@ -149,17 +149,17 @@ class SandboxService:
         )
 
     async def execute(self, path: Path, body: ExecuteBody) -> Execution:
-        """`POST /v1/execute`."""
+        """Answer `POST /v1/execute`: run a program."""
         return await self.runner.execute(body)
 
     async def batch(self, path: Path, body: ExecuteBatchBody) -> ExecuteBatchReply:
-        """`POST /v1/execute_batch`."""
+        """Answer `POST /v1/execute_batch`: run many programs."""
         room = _Room(self.runner.bounds)
         items = await asyncio.gather(*(self._item(item, room) for item in body.items))
         return ExecuteBatchReply(items=list(items))
 
     async def grade(self, path: Path, body: GradeBody) -> GradeReply:
-        """`POST /v1/grade`."""
+        """Answer `POST /v1/grade`: grade a solution."""
         grading = await self.runner.grade(body)
         results = [
             GradeResult(passed=one.passed, detail=one.detail, seconds=one.seconds)
@@ -168,43 +168,43 @@ class SandboxService:
         return GradeReply(verdict=grading.verdict, results=results, tier=grading.tier)
 
     async def create(self, path: Path, body: ReplBody) -> ReplReply:
-        """`POST /v1/repls`."""
+        """Answer `POST /v1/repls`: make a REPL."""
         limits = body.limits(self.runner.bounds)
         self.runner.check_room(limits)
         await self.repls.create(body)
         return ReplReply(repl=body.repl, instance=self._instance)
 
     async def run(self, path: Path, body: CellBody) -> CellReply:
-        """`POST /v1/repls/{repl}/run`."""
+        """Answer `POST /v1/repls/{repl}/run`: run a cell."""
         self.runner.check_time("timeout_s", body.timeout_s or 0.0)
         return await self.repls.run(path["repl"], body)
 
     async def write(self, path: Path, body: WriteBody) -> Written:
-        """`POST /v1/repls/{repl}/write`."""
+        """Answer `POST /v1/repls/{repl}/write`: write files."""
         await self.repls.session(path["repl"], lambda session: session.write(body.files))
         return Written(repl=path["repl"], written=list(body.files))
 
     async def read(self, path: Path, body: ReadBody) -> FileReply:
-        """`POST /v1/repls/{repl}/read`."""
+        """Answer `POST /v1/repls/{repl}/read`: read a file."""
         data = await self.repls.session(path["repl"], lambda session: session.read(body.path))
         return FileReply(repl=path["repl"], path=body.path, data=data)
 
     async def delete(self, path: Path, query: Nothing) -> Ended:
-        """`DELETE /v1/repls/{repl}`."""
+        """Answer `DELETE /v1/repls/{repl}`: end a REPL."""
         return Ended(repl=path["repl"], ended=self.repls.delete(path["repl"]))
 
     async def snapshot(self, path: Path, body: SnapshotBody) -> SnapshotReply:
-        """`POST /v1/repls/{repl}/snapshot`."""
+        """Answer `POST /v1/repls/{repl}/snapshot`: take a snapshot."""
         await self.snapshots.take(path["repl"], body)
         return SnapshotReply(snapshot=body.snapshot, repl=path["repl"], instance=self._instance)
 
     async def restore(self, path: Path, body: RestoreBody) -> ReplReply:
-        """`POST /v1/snapshots/{snapshot}/restore`."""
+        """Answer `POST /v1/snapshots/{snapshot}/restore`: start a REPL from a snapshot."""
         await self.snapshots.restore(path["snapshot"], body)
         return ReplReply(repl=body.repl, instance=self._instance)
 
     async def forget(self, path: Path, query: Nothing) -> Forgotten:
-        """`DELETE /v1/snapshots/{snapshot}`."""
+        """Answer `DELETE /v1/snapshots/{snapshot}`: delete a snapshot."""
         name = path["snapshot"]
         return Forgotten(snapshot=name, ended=self.snapshots.forget(name))
 
@@ -231,16 +231,16 @@ class SandboxService:
 
 
 class _Room:
-    """What is left of the largest reply a batch may have."""
+    """What is left of the largest reply that a batch may have."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._most = self._left = bounds.max_reply_bytes
 
     def take(self, done: Execution) -> None:
-        """Count one execution in.
+        """Count the output of an execution.
 
         Raises:
-            Refused: it does not fit.
+            Refused: the output does not fit into the reply.
         """
         size = len(done.stdout) + len(done.stderr) + sum(map(len, done.files.values()))
         if size > self._left:

@@ -1,4 +1,4 @@
-"""What `ludus serve 'sandbox?slots=8'` puts on a server."""
+"""The services that `ludus serve 'sandbox?slots=8'` puts on a server."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ NAME = "sandbox"
 
 
 class Options(Bounds, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be set: the bounds, and these."""
+    """The settings of a sandbox server: the bounds, and the following."""
 
     tier: str | None = None
-    """The strongest that holds, if left out."""
+    """The name of the tier; by default the strongest that works."""
     slots: int | None = None
-    """Programs at a time; twice the cores if left out."""
+    """How many programs run at a time; by default twice the number of cores."""
     image: str | None = None
-    """Of the tier `docker`, which it then is."""
+    """An image for the tier `docker`, which is then the default tier."""
     network: str | None = None
-    """Hosts that programs asking for a network may reach ("pypi.org,*.pythonhosted.org")."""
+    """The hosts that programs with a network may reach ("pypi.org,*.pythonhosted.org")."""
     fusion: bool = True
     """Whether SandboxFusion's routes are served too."""
 
 
 def sandbox_services(**arguments: object) -> list[Service]:
-    """The services of a sandbox server.
+    """Return the services of a sandbox server.
 
     Raises:
-        ConfigError: an argument there is none of, or one that cannot work.
+        ConfigError: an argument is unknown, or its value cannot work.
     """
     options = _read(arguments)
     if options.tier and options.tier not in TIERS and not is_address(options.tier):

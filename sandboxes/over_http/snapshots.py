@@ -1,6 +1,7 @@
-"""The snapshots of a server's REPLs, made under the caller's name.
+"""The snapshots of a server's REPLs, named by the clients.
 
-A group of rollouts branches from one: each restore is a REPL of its own that goes on from there.
+A group of rollouts branches from a snapshot: each restore is a separate REPL that goes on from
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ class Snapshots:
     """The table of snapshots.
 
     Args:
-        repls: what they are taken of, and where what is restored is kept.
+        repls: the table of the REPLs, from which snapshots are taken and to which restored REPLs
+            are added.
+        bounds: what clients may ask for.
+        instance: the name of this run of the server, for messages.
     """
 
     def __init__(self, repls: Repls, bounds: Bounds, *, instance: str) -> None:
@@ -35,18 +39,19 @@ class Snapshots:
         return len(self._leases)
 
     async def start(self) -> None:
-        """Start watching over them."""
+        """Start the reaper, which ends overdue snapshots."""
         await self._leases.start()
 
     async def stop(self) -> None:
-        """Forget every snapshot."""
+        """Stop the reaper and delete all snapshots."""
         await self._leases.stop()
 
     async def take(self, repl: str, body: SnapshotBody) -> None:
-        """Keep a REPL as it is now; the same request again finds it kept.
+        """Take a snapshot of a REPL; the same request again finds the snapshot made.
 
         Raises:
-            SessionGone: no such REPL. Refused: it cannot be copied; the message says why.
+            SessionGone: there is no such REPL.
+            Refused: the REPL cannot be copied; the message says why.
             SequenceConflict, QueueFull: see `Leases.make`.
         """
 
@@ -62,10 +67,11 @@ class Snapshots:
         await self._leases.make(body.snapshot, (repl, body), start, ttl_s=body.idle_ttl_s)
 
     async def restore(self, name: str, body: RestoreBody) -> None:
-        """Make a REPL that goes on from a snapshot; the same request again finds it made.
+        """Make a REPL that goes on from a snapshot; the same request again finds the REPL made.
 
         Raises:
-            SessionGone: no such snapshot. Refused: the sandbox failed.
+            SessionGone: there is no such snapshot.
+            Refused: the sandbox failed.
             SequenceConflict, QueueFull: see `Leases.make`.
         """
 
@@ -81,7 +87,7 @@ class Snapshots:
         await self._repls.adopt(body.repl, (name, body), start, ttl_s=body.idle_ttl_s)
 
     def forget(self, name: str) -> bool:
-        """End a snapshot; whether it was there. What was restored from it goes on."""
+        """Delete a snapshot; restored REPLs go on. Returns whether the snapshot existed."""
         return self._leases.release(name, "it was deleted")
 
 

@@ -1,7 +1,7 @@
-"""`/submit`: a completion judged by the stdin-and-stdout tests of a CommonOJ row.
+"""The route `/submit`: judges a completion by the stdin-and-stdout tests of a CommonOJ row.
 
-The expected outputs stay here; the program gets inputs alone. A fault of ours ends the request
-with a status that clients try again, and never counts as a failed test.
+The expected outputs stay on the server; the program gets inputs alone. A fault of ours ends the
+request with a status after which clients try again, and never counts as a failed test.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ DATASET_TYPE = "CommonOJDataset"
 COMPILE_TIMEOUT_S = 10.0
 RUN_TIMEOUT_S = {"cpp": 10.0, "go": 10.0, "java": 10.0}
 SCRIPT_TIMEOUT_S = 20.0
-"""The protocol's own times, where a request gives none."""
+"""The protocol's time limit for other languages, in seconds, where a request gives none."""
 
 SHOWN = 1000
-"""Of each text of a test, in the reply, unless `return_full_case` is asked for."""
+"""The most characters of each text of a test in the reply, unless `return_full_case` is set."""
 
 _RELATIVE = 1e-5
 _LEAST = 1e-10
@@ -45,19 +45,19 @@ RunCode = Callable[[RunCodeBody], Awaitable[RunCodeReply]]
 
 
 class OjCase(msgspec.Struct, frozen=True):
-    """One test of a CommonOJ row."""
+    """A test of a CommonOJ row."""
 
     input: dict[str, str]
     output: dict[str, str]
 
 
 async def judge(runner: Runner, body: SubmitBody, run_code: RunCode) -> SubmitReply:
-    """Judge one completion.
+    """Judge a completion.
 
     Raises:
         Refused: the row, language or extraction logic cannot be used (422), or the sandbox failed
             (503).
-        QueueFull: no slot in time.
+        QueueFull: no slot was free in time.
     """
     language = body.config.language
     if not language:
@@ -81,10 +81,10 @@ async def judge(runner: Runner, body: SubmitBody, run_code: RunCode) -> SubmitRe
 
 
 def cases_of(body: SubmitBody) -> list[OjCase]:
-    """The tests of the row in the request.
+    """Return the tests of the row in the request.
 
     Raises:
-        Refused: it is of another type, or holds no tests.
+        Refused: the row is of another type, or holds no tests.
     """
     kind = body.config.dataset_type
     if kind not in (None, DATASET_TYPE):
@@ -128,7 +128,7 @@ async def _judge_cases(
     cases: list[OjCase],
     run_code: RunCode,
 ) -> list[TestCase]:
-    """Judge as many cases at a time as there are slots; stop after the first failure in order."""
+    """Judge the cases, `runner.slots` at a time, up to the first failure in order."""
     config = body.config
     run_s = config.run_timeout or RUN_TIMEOUT_S.get(language, SCRIPT_TIMEOUT_S)
     compile_s = config.compile_timeout or COMPILE_TIMEOUT_S
@@ -159,17 +159,19 @@ async def _judge_cases(
 
 
 def judged(case: OjCase, done: RunCodeReply, *, whole: bool) -> TestCase:
-    """The verdict on one test."""
+    """Judge the output of a single test."""
     output = (done.run_result.stdout or "") if done.run_result else ""
     passed = done.status == SUCCESS and same_lines(output, case.output["stdout"])
     return TestCase(passed=passed, exec_info=done, test_info=_shown(case, whole=whole))
 
 
 def same_lines(output: str, expected: str) -> bool:
-    """Whether two outputs are the same to CommonOJ: line by line, without regard to case and to
-    space at the ends; numbers within 1e-5 of the expected one.
+    r"""Return whether two outputs are the same to CommonOJ.
 
-    >>> same_lines("YES \\n0.333334", "yes\\n0.333333")
+    They are compared line by line, ignoring case and space at the ends of lines; numbers may differ
+    from the expected number by a relative 1e-5.
+
+    >>> same_lines("YES \n0.333334", "yes\n0.333333")
     True
     """
     ours, theirs = output.strip().split("\n"), expected.strip().split("\n")
@@ -196,6 +198,6 @@ def _shown(case: OjCase, *, whole: bool) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    """Both ends of a long text."""
+    """Shorten a long text to both ends."""
     half = (SHOWN - 3) // 2
     return text if len(text) <= SHOWN else f"{text[:half]}...{text[-half:]}"

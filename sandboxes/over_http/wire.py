@@ -1,4 +1,4 @@
-"""The words of the sandbox protocol: what clients send and servers answer.
+"""The messages of the sandbox protocol: what clients send and servers answer.
 
 An `Execution` travels as it is. Bytes (files) are base64 in JSON and plain in msgpack.
 """
@@ -30,28 +30,30 @@ CELL_TIMEOUT_S = 30.0
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server grants, whoever asks."""
+    """What a server grants to any client."""
 
     max_timeout_s: float = 300.0
-    """Of one run or cell: wall and CPU time, each."""
+    """The longest wall time, and the longest CPU time, of a run or cell, in seconds."""
     max_memory_bytes: int = 4096 * MIB
     max_output_bytes: int = 16 * MIB
-    """Of each output stream of one run, and of all fetched files together."""
+    """The most bytes of each output stream of a run, and of all fetched files together."""
     max_reply_bytes: int = 64 * MIB
-    """Of all output in the reply to one batch; items beyond it are `too_large`."""
+    """The most bytes of output in the reply to a batch; items beyond are `too_large`."""
     max_grade_s: float = 1800.0
-    """Of one grading: the time of each input times their number, where each has its own."""
+    """The longest time of a grading, in seconds: where each input has a time limit, the limit times
+    the number of inputs.
+    """
     max_queue: int = 1024
-    """Requests waiting for a slot; past it 429."""
+    """How many requests may wait for a slot; a further request is refused with 429."""
     queue_timeout_s: float = 30.0
-    """How long a request waits for a slot, unless it asks for less or more; then 429."""
+    """How long a request waits for a slot, in seconds, unless it sets another time; then 429."""
     max_repls: int = 32
-    """Past it, creating one is refused with 429."""
+    """How many REPLs may be open; a further REPL is refused with 429."""
     max_snapshots: int = 64
     repl_ttl_s: float = 600.0
-    """A REPL or snapshot nobody uses for so long is ended."""
+    """After how many seconds without use a REPL or snapshot is ended."""
     repl_lifetime_s: float = 6 * 3600.0
-    """No REPL and no snapshot lives longer."""
+    """The longest lifetime of a REPL or snapshot, in seconds."""
 
     def __post_init__(self) -> None:
         for name in Bounds.__struct_fields__:
@@ -60,48 +62,50 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxCard(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `GET /v1/sandbox`."""
+    """The reply to `GET /v1/sandbox`."""
 
     instance: str
-    """Random name of this run of the server: another one after a restart, and no REPL is left."""
+    """A random name of this run of the server. After a restart the name is another, and all REPLs
+    are gone.
+    """
     tier: str
-    """The isolation code runs behind."""
+    """The isolation behind which code runs."""
     languages: list[str]
     slots: int
-    """Programs at a time."""
+    """How many programs run at a time."""
     sessions: bool
-    """Whether it has REPLs."""
+    """Whether the server has REPLs."""
     bounds: Bounds
 
 
 class ExecuteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/execute`, and one item of `/v1/execute_batch`."""
+    """The body of `POST /v1/execute`, and an item of `/v1/execute_batch`."""
 
     code: str
     language: str = "python"
     timeout_s: Seconds | None = None
-    """Wall time, not counting time the machine kept it waiting for a core. What is left out of the
-    limits is as in `Limits`, or as much as the server grants.
+    """Wall time in seconds, without the time that the machine kept the program waiting for a core.
+    A limit that is left out is that of `Limits`, or what the server grants if that is less.
     """
     cpu_s: Seconds | None = None
-    """Of all its processes together; `timeout_s` if left out."""
+    """CPU time of all the program's processes together, in seconds; by default `timeout_s`."""
     memory_bytes: Bytes | None = None
     output_bytes: Bytes | None = None
     compile_s: Seconds | None = None
-    """CPU and wall time of the compiler, where the language has one."""
+    """CPU and wall time of the compiler in seconds, where the language has one."""
     stdin: str = ""
     stdin_bytes: bytes = b""
-    """Instead of `stdin`, where it is not text."""
+    """Standard input that is not text; instead of `stdin`."""
     files: dict[str, bytes] = {}
     fetch_files: list[str] = []
     argv: list[str] = []
     network: bool = False
-    """A way out, where the server's operator allows one."""
+    """Whether the program gets a network, where the server's operator allows that."""
     queue_timeout_s: Seconds | None = None
-    """How long to wait for a slot; the server's own bound if left out."""
+    """How long to wait for a slot, in seconds; by default the server's bound."""
 
     def limits(self, bounds: Bounds) -> Limits:
-        """The limits of the run."""
+        """Return the limits of the run, with defaults filled in."""
         timeout_s = self.timeout_s or min(DEFAULT_LIMITS.timeout_s, bounds.max_timeout_s)
         compile_s = min(DEFAULT_LIMITS.compile_s, bounds.max_timeout_s)
         memory_bytes = min(DEFAULT_LIMITS.memory_bytes, bounds.max_memory_bytes)
@@ -116,36 +120,37 @@ class ExecuteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ExecuteBatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/execute_batch`."""
+    """The body of `POST /v1/execute_batch`."""
 
     items: list[ExecuteBody]
 
 
 class ExecuteBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An `ExecuteBatchRequest` as the server reads it: each item on its own, so that a wrong one
-    does not spoil the others.
+    """An `ExecuteBatchRequest` with items that are not decoded so far.
+
+    Each item is decoded separately, so that a wrong item does not spoil the others.
     """
 
     items: Annotated[list[Any], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class ExecuteItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to one item of a batch."""
+    """The answer to an item of a batch."""
 
     status: int
-    """200, or the status of `error`."""
+    """200, or the HTTP status of `error`."""
     execution: Execution | None = None
     error: Fault | None = None
 
 
 class ExecuteBatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers, in the order of the items."""
+    """The answers of a batch, in the order of the items."""
 
     items: list[ExecuteItem]
 
 
 class GradeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/grade`; what the fields mean is said by `ludus.sandboxes.grade`."""
+    """The body of `POST /v1/grade`; `ludus.sandboxes.grade` describes the fields."""
 
     solution: str
     tests: list[Any]
@@ -155,7 +160,7 @@ class GradeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class GradeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one test said."""
+    """The result of a single test."""
 
     passed: bool
     detail: str
@@ -163,30 +168,34 @@ class GradeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GradeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict, also where there is no reward: that is a fact, not a failure of the request."""
+    """The reply to `POST /v1/grade`; a verdict without a reward is a reply too, not an error."""
 
     verdict: Verdict
     results: list[GradeResult]
-    """Of the tests that were run, in order."""
+    """The results of the tests that were run, in order."""
     tier: str = ""
-    """The isolation it ran behind."""
+    """The isolation behind which the grading ran."""
 
 
 class ReplBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/repls`."""
+    """The body of `POST /v1/repls`."""
 
     repl: ReplName
     cpu_s: Seconds = 3600.0
-    """Of the whole session."""
+    """The CPU time of the whole session, in seconds."""
     memory_bytes: Bytes | None = None
-    """1 GiB if left out, or as much as the server grants."""
+    """The memory of the session; by default 1 GiB, or what the server grants if that is less."""
     output_bytes: Bytes | None = None
-    """Of each cell, and of each file read; 1 MiB if left out, or as much as the server grants."""
+    """The most bytes of each cell's output and of each file read; by default 1 MiB, or what the
+    server grants if that is less.
+    """
     idle_ttl_s: Seconds | None = None
-    """Ends it after so long without a request; at most, and by default, the server's bound."""
+    """After how many seconds without a request the REPL is ended; at most, and by default, the
+    server's bound.
+    """
 
     def limits(self, bounds: Bounds) -> Limits:
-        """The limits of the session, and of each cell's output."""
+        """Return the limits of the session, and of each cell's output."""
         memory_bytes = min(SESSION_MEMORY_BYTES, bounds.max_memory_bytes)
         output_bytes = min(DEFAULT_LIMITS.output_bytes, bounds.max_output_bytes)
         return Limits(
@@ -198,24 +207,26 @@ class ReplBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ReplReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A REPL that is there."""
+    """The reply of a request that made a REPL."""
 
     repl: str
     instance: str
 
 
 class CellBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/repls/{repl}/run`."""
+    """The body of `POST /v1/repls/{repl}/run`."""
 
     seq: Seq
-    """Counts the cells of the REPL from 0: one sent again is answered, not run twice."""
+    """Counts the cells of the REPL from 0: a cell that is sent again is answered, not run twice."""
     code: str
     timeout_s: Seconds | None = None
-    """30 s if left out, or as much as the server grants."""
+    """The wall time of the cell in seconds; by default 30, or what the server grants if that is
+    less.
+    """
 
 
 class CellReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cell did."""
+    """The result of a cell."""
 
     repl: str
     seq: int
@@ -223,26 +234,26 @@ class CellReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/repls/{repl}/write`."""
+    """The body of `POST /v1/repls/{repl}/write`."""
 
     files: dict[str, bytes]
 
 
 class ReadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/repls/{repl}/read`."""
+    """The body of `POST /v1/repls/{repl}/read`."""
 
     path: str
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that are now in the REPL's directory."""
+    """The paths of files that were written into the REPL's directory."""
 
     repl: str
     written: list[str]
 
 
 class FileReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a REPL."""
+    """The content of a file of a REPL."""
 
     repl: str
     path: str
@@ -250,15 +261,17 @@ class FileReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/repls/{repl}/snapshot`."""
+    """The body of `POST /v1/repls/{repl}/snapshot`."""
 
     snapshot: ReplName
     idle_ttl_s: Seconds | None = None
-    """Ends it after so long without a restore; at most, and by default, the server's bound."""
+    """After how many seconds without a restore the snapshot is ended; at most, and by default, the
+    server's bound.
+    """
 
 
 class SnapshotReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot that is there."""
+    """The reply of a request that took a snapshot."""
 
     snapshot: str
     repl: str
@@ -266,24 +279,24 @@ class SnapshotReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/snapshots/{snapshot}/restore`."""
+    """The body of `POST /v1/snapshots/{snapshot}/restore`."""
 
     repl: ReplName
-    """Of the new REPL, which goes on from the snapshot; its first cell has seq 0."""
+    """The name of the new REPL, which goes on from the snapshot; its first cell has seq 0."""
     idle_ttl_s: Seconds | None = None
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot is no more, whether it was this request that ended it or not."""
+    """The reply of a request to delete a snapshot, which is gone in any case."""
 
     snapshot: str
     ended: bool
-    """Whether it was there."""
+    """Whether there was such a snapshot."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """A REPL is no more, whether it was this request that ended it or not."""
+    """The reply of a request to end a REPL, which is gone in any case."""
 
     repl: str
     ended: bool
-    """Whether it was there."""
+    """Whether there was such a REPL."""
