@@ -77,7 +77,6 @@ class HostedSession:
         if self._seat is None:  # a session that has played nothing holds nothing
             self._seat = self._home.seat(self.name, self._lost)
         future = self._seat.play(play, seq, self._instance, asked_format.get())
-        future.add_done_callback(self._ended)
         self._last = (play, future)
         return future
 
@@ -88,10 +87,6 @@ class HostedSession:
 
     def _lost(self, why: str, *, is_late: bool) -> None:
         self._on_lost(self, why, is_late)
-
-    def _ended(self, _: asyncio.Future[Outcome]) -> None:
-        self.running = False
-        self.touched = time.monotonic()
 
     def _conflict(self, seq: int) -> str:
         if seq == self._next_seq:

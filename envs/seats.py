@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from ludus.wire.codec import Format
 from ludus.wire.faults import Fault
+from ludus.wire.tasks import end_task
 
 from .gym import run_sync
 from .offload import settle
@@ -84,15 +84,21 @@ class OnLoop:
         self.served = served
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
+        self.deadlines: dict[LoopSeat, float] = {}
+        """When the operation that a session runs is late, on the loop's clock. The earliest comes
+        first, since all have the same time."""
+        self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> EnvCard:
         """Load the environment."""
         await asyncio.to_thread(self.served.load)
         assert self.served.card is not None
+        self._watcher = asyncio.create_task(self._watch(), name=f"ludus-late-{self.served.id}")
         return self.served.card
 
     async def stop(self) -> None:
-        """Nothing is held here."""
+        """Stop watching over operations; every session was closed before."""
+        await end_task(self._watcher)
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Some tasks of a split."""
@@ -101,6 +107,18 @@ class OnLoop:
     def seat(self, name: str, on_lost: Lost) -> Seat:
         """A place for a session."""
         return LoopSeat(self, name, on_lost)
+
+    async def _watch(self) -> None:
+        """Give up on late operations. Whatever begins during a sleep is late after its end."""
+        loop = asyncio.get_running_loop()
+        while True:
+            now, sleep_s = loop.time(), self.timeout_s
+            for seat, deadline in list(self.deadlines.items()):
+                if deadline > now:
+                    sleep_s = deadline - now
+                    break
+                seat.give_up()
+            await asyncio.sleep(sleep_s)
 
 
 class LoopSeat:
@@ -112,28 +130,39 @@ class LoopSeat:
         self._on_lost = on_lost
         self._session: EnvSession | None = None
         self._task: asyncio.Task[None] | None = None
+        self._future: asyncio.Future[Outcome] | None = None
+        self._seq = 0
 
     def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
         """Carry the operation out, at once where the environment is plain."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        work = self._work(play, seq, instance, format)
+        loop = asyncio.get_running_loop()
+        self._seq = seq
+        self._future = future = loop.create_future()
+        work = self._work(play, seq, instance, format, future)
         if self._home.served.is_async:
-            self._task = asyncio.create_task(self._attend(future, work, seq))
+            self._home.deadlines[self] = loop.time() + self._home.timeout_s
+            self._task = loop.create_task(work)
         else:
-            future.set_result(run_sync(work))
+            run_sync(work)
         return future
+
+    def give_up(self) -> None:
+        """The operation is late: answer it as that, and do not wait for it any more."""
+        self._answer_early(late(self._home, self._name, self._seq))
+        self._on_lost("a step took too long", is_late=True)
 
     async def close(self) -> None:
         """Close the environment, waiting for it only so long."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        self._answer_early(released(self._name, self._seq))
         session, self._session = self._session, None
-        if session is None:
-            return
         try:
             if not self._home.served.is_async:
-                run_sync(session.close())
+                if session is not None:
+                    run_sync(session.close())
+                return
+            if self._task is not None and not await settle(self._task, CLOSE_TIMEOUT_S):
+                logger.warning("a step of session %s goes on, though cancelled", self._name)
+            if session is None:
                 return
             closing = asyncio.create_task(session.close())
             if not await settle(closing, CLOSE_TIMEOUT_S):
@@ -141,47 +170,42 @@ class LoopSeat:
             else:
                 closing.result()
         except Exception:
-            logger.exception("closing %s of session %s failed", session.id, self._name)
+            logger.exception("closing %s of session %s failed", self._home.served.id, self._name)
 
-    async def _work(self, play: Play, seq: int, instance: str, format: Format) -> Outcome:
-        served = self._home.served
+    def _answer_early(self, outcome: Outcome) -> None:
+        """Answer what still runs, and cancel it."""
+        self._home.deadlines.pop(self, None)
+        if self._future is not None and not self._future.done():
+            self._future.set_result(outcome)
+            if self._task is not None:
+                self._task.cancel()
+
+    async def _work(
+        self,
+        play: Play,
+        seq: int,
+        instance: str,
+        format: Format,
+        future: asyncio.Future[Outcome],
+    ) -> None:
+        home = self._home
+        outcome: Outcome
         try:
             if self._session is None:
-                self._session = served.session(served.build())
-            return await perform(
-                self._session,
-                play,
-                seq,
-                instance,
-                format=format,
-                max_bytes=self._home.max_bytes,
+                self._session = home.served.session(home.served.build())
+            outcome = await perform(
+                self._session, play, seq, instance, format=format, max_bytes=home.max_bytes
             )
+        except asyncio.CancelledError:  # by the environment itself, unless it is answered already
+            error = RuntimeError("the environment was cancelled")
+            outcome = fault_in(error, self._name, seq)
         except (Exception, SystemExit) as error:
             if is_bug(error):
-                logger.error("%s failed in session %s", served.id, self._name, exc_info=error)
-            return fault_in(error, self._name, seq)
-
-    async def _attend(
-        self,
-        future: asyncio.Future[Outcome],
-        work: Coroutine[Any, Any, Outcome],
-        seq: int,
-    ) -> None:
-        task = asyncio.create_task(work)
-        try:
-            in_time = await settle(task, self._home.timeout_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            future.set_result(released(self._name, seq))
-            return
-        if task.cancelled():  # the environment cancelled itself
-            error = RuntimeError("the environment was cancelled")
-            future.set_result(fault_in(error, self._name, seq))
-        elif in_time:
-            future.set_result(task.result())
-        else:
-            future.set_result(late(self._home, self._name, seq))
-            self._on_lost("a step took too long", is_late=True)
+                logger.error("%s failed in session %s", home.served.id, self._name, exc_info=error)
+            outcome = fault_in(error, self._name, seq)
+        if not future.done():
+            home.deadlines.pop(self, None)
+            future.set_result(outcome)
 
 
 def late(home: Home, name: str, seq: int) -> Fault:

@@ -115,10 +115,7 @@ class EnvService:
 
     def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
         """What `/v1/stream` carries for this service."""
-        return dict.fromkeys((Create, Reset, Step, Delete), self._start)
-
-    def _start(self, operation: Operation) -> asyncio.Future[Outcome]:
-        return self.sessions.begin(operation)
+        return dict.fromkeys((Create, Reset, Step, Delete), self.sessions.begin)
 
     async def start(self, context: Context) -> None:
         """Build one of each environment and load its tasks: what cannot work fails here."""

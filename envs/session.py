@@ -21,7 +21,7 @@ from ludus.errors import (
     RewardUnavailable,
     UnknownTask,
 )
-from ludus.messages import Message, Observation, ToolCall, as_action, tool_result
+from ludus.messages import Message, Observation, ToolCall, tool_result
 from ludus.verdict import Verdict
 
 from .protocol import Briefing, Info, TextEnv
@@ -116,11 +116,11 @@ class EnvSession:
             raise EpisodeEnded(
                 f"{self.id}: the episode is over or has not begun; call reset() first"
             )
-        message = as_action(action)
         self._open = False  # an exception below ends the episode
-        runs_tools = bool(message.tool_calls) and bool(self.env.tools)
-        made = self._run_tools(message) if runs_tools else self.env.step(self._for_env(message))
-        observation, reward, terminated, truncated, info = as_step(await _value(made))
+        made: Any = self.env.step(action) if isinstance(action, str) else self._answer(action)
+        if inspect.isawaitable(made):
+            made = await made
+        observation, reward, terminated, truncated, info = as_step(made)
         value = _reward(reward, info)
         self.turns += 1
         if self._max_turns is not None and self.turns >= self._max_turns and not terminated:
@@ -139,13 +139,16 @@ class EnvSession:
         self._open = False
         await _value(self.env.close())
 
-    def _for_env(self, message: Message) -> Any:
-        """Text, unless there is more to it that this episode asks for: an environment written for
-        text must not break because a policy makes calls up.
+    def _answer(self, message: Message) -> Any:
+        """Run the calls of `message`, or hand it to the environment: as text, unless there is more
+        to it that this episode asks for. An environment written for text must not break because a
+        policy makes calls up.
         """
-        if message.tool_calls and self._calls_reach_env:
-            return message
-        return message.content if isinstance(message.content, str) else message
+        if message.tool_calls and self.env.tools:
+            return self._run_tools(message)
+        is_whole = message.tool_calls and self._calls_reach_env
+        said: Any = message if is_whole or not isinstance(message.content, str) else message.content
+        return self.env.step(said)
 
     async def _run_tools(self, message: Message) -> Stepped:
         """Run the calls in order; later ones are not run once one has ended the episode."""

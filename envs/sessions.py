@@ -8,7 +8,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -77,6 +77,9 @@ class Sessions:
         self.counts: Counter[str] = Counter()
         self._context = context
         self._metrics = context.metrics
+        # Looking a counter up by its labels costs more than counting.
+        self._operations = cache(context.metrics.operations.labels)
+        self._seconds = cache(context.metrics.step_seconds.labels)
         self._open: dict[str, HostedSession] = {}
         self._gone: OrderedDict[str, str] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
@@ -175,22 +178,29 @@ class Sessions:
             if isinstance(play, Create):
                 self._release(session, Ended.RELEASED, tombstone=False)
             raise
-        started = time.perf_counter()
+        operation, started = type(play).__name__.lower(), time.perf_counter()
         future = session.begin(play, seq)
-        future.add_done_callback(partial(self._note, env, type(play).__name__.lower(), started))
+        future.add_done_callback(partial(self._ended, session, operation, started))
         return future
 
-    def _note(
-        self, env: str, operation: str, started: float, future: asyncio.Future[Outcome]
+    def _ended(
+        self,
+        session: HostedSession,
+        operation: str,
+        started: float,
+        future: asyncio.Future[Outcome],
     ) -> None:
         took_s = time.perf_counter() - started
+        env = session.served.id
+        session.running = False
+        session.touched = time.monotonic()
         self.admission.leave(env, took_s)
         if future.cancelled():
             return
         outcome = future.result()
         ended = outcome.code if isinstance(outcome, Fault) else "ok"
-        self._metrics.operations.labels(env, operation, ended).inc()
-        self._metrics.step_seconds.labels(env).observe(took_s)
+        self._operations(env, operation, ended).inc()
+        self._seconds(env).observe(took_s)
 
     def _delete(self, name: str) -> Released:
         session = self._open.get(name)

@@ -12,7 +12,6 @@ one boundary.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import logging
 import math
@@ -34,7 +33,6 @@ from .chaos import Chaos
 from .codec import Format, asked_format, convert, decode, encode
 from .door import MAX_CONNECTIONS, STRANGER_S, Door
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
-from .in_flight import InFlight
 from .metrics import CONTENT_TYPE, ServerMetrics
 from .openapi import describe
 from .reading import authorize, body_format, cut, expect_later, reply_format
@@ -51,6 +49,8 @@ MAX_BODY_BYTES = 16 << 20
 MAX_REQUESTS = 2048
 MAX_BYTES_IN_FLIGHT = 256 << 20
 STOP_TIMEOUT_S = 5.0
+STOP_EVERY_S = 0.01
+"""How often a server that stops looks whether everything is answered."""
 LAG_EVERY_S = 0.25
 INSTANCE_HEADER = "Ludus-Instance"
 
@@ -111,7 +111,8 @@ class HttpServer:
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
-        self._in_flight = InFlight()
+        self._requests = 0
+        self._stopping = False
         self._streams: Streams | None = None
         self._bytes = Bytes(max_bytes_in_flight)
         self._stranger_s = stranger_s
@@ -180,13 +181,17 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Refuse new work, finish what is in flight, release everything."""
-        self._in_flight.stopping = True
+        self._stopping = True
         await end_task(self._lag)
-        with contextlib.suppress(TimeoutError):  # what is in flight is answered, if it is quick
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._in_flight.idle()
-        if self._streams is not None:
-            await self._streams.close()
+        streams = self._streams
+        if streams is not None:
+            streams.stopping = True
+        ends = time.monotonic() + STOP_TIMEOUT_S  # what is in flight is answered, if it is quick
+        # an event would cost every operation, not only the stop
+        while (self._requests or (streams and streams.unanswered)) and time.monotonic() < ends:  # noqa: ASYNC110
+            await asyncio.sleep(STOP_EVERY_S)
+        if streams is not None:
+            await streams.close()
         for service in self.services:
             await service.stop()
         if self._listening is not None:  # until now those who came were told
@@ -230,7 +235,6 @@ class HttpServer:
     def _build_streams(self) -> Streams | None:
         streams = streams_of(
             self.services,
-            self._in_flight,
             instance=self.instance,
             max_bytes=self._max_body_bytes,
             chaos=self._chaos,
@@ -245,11 +249,11 @@ class HttpServer:
 
     def _endpoint(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def endpoint(request: web.Request) -> web.StreamResponse:
-            self._in_flight.enter()
+            self._requests += 1
             try:
                 return await self._answer(route, request)
             finally:
-                self._in_flight.leave()
+                self._requests -= 1
 
         return endpoint
 
@@ -280,12 +284,12 @@ class HttpServer:
         authorize(request, self._token)
         if self._door is not None:
             self._door.vouch(request.protocol)
-        if self._in_flight.stopping:
+        if self._stopping:
             raise Refused("the server is stopping; sessions end with it", "stopping")
-        if self._in_flight.count > self._max_requests:
+        if self._requests > self._max_requests:
             raise QueueFull(
                 f"{self._max_requests} requests are in flight",
-                depth=self._in_flight.count,
+                depth=self._requests,
                 limit=self._max_requests,
             )
 
@@ -363,7 +367,7 @@ class HttpServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         services = {service.name: service.load() for service in self.services}
         problems = [load.problem for load in services.values() if load.problem]
-        problems += ["stopping"] if self._in_flight.stopping else []
+        problems += ["stopping"] if self._stopping else []
         status = "; ".join(problems) or "ready"
         health = Health(status=status, instance=self.instance, services=services)
         return self._respond(None, 503 if problems else 200, health, Format.JSON)

@@ -22,6 +22,8 @@ MAX_ITEMS = 32
 """Operations or answers that are put into one frame: few enough that client and server work at the
 same time, each on frames that the other has done with.
 """
+FRAME_BYTES = 1 << 17
+"""A frame takes no more answers once it has so many bytes."""
 LARGE_BYTES = 1 << 19
 """A larger answer would hold up the others of its connection."""
 

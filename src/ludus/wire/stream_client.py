@@ -178,6 +178,7 @@ class ClientStream:
             elif message.type is aiohttp.WSMsgType.TEXT:
                 self._settle(message.data.encode(), Format.JSON)
             answered = True
+            await asyncio.sleep(0)  # whoever was answered goes on before the next frame is read
         return answered
 
     def _use_http(self, pause_s: float) -> Exception:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 from operator import or_
 from types import GenericAlias
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -16,21 +17,24 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from ludus.errors import LudusError
 
 from .chaos import Chaos
-from .codec import Encoded, Format, decode, encode
+from .codec import Format, asked_format, decode, encode
 from .faults import Fault, Refused, fault_of, status_of
-from .in_flight import InFlight
 from .routes import Begin, StreamedService
-from .stream import LARGE_BYTES, MAX_ITEMS, SEE_OTHER, Hello
-from .strict import may_hold_more, read_item
+from .stream import FRAME_BYTES, LARGE_BYTES, MAX_ITEMS, SEE_OTHER, Hello
+from .strict import open_words, read_item
 from .tasks import end_task
 
 logger = logging.getLogger(__name__)
 
-Answer = tuple[int, int, object]
+Answer = tuple[int, int, msgspec.Raw]
 MAX_BYTES = 4 << 20
-MAX_UNSENT = 2 * MAX_ITEMS
+MAX_UNSENT = 16 * MAX_ITEMS
 """Past it nothing more is read until the client takes some."""
 CLOSE_S = 2.0
+_NOTHING: Mapping[Format, msgspec.Raw] = {
+    Format.MSGPACK: msgspec.Raw(b"\xc0"),
+    Format.JSON: msgspec.Raw(b"null"),
+}
 
 
 class Streams:
@@ -38,7 +42,6 @@ class Streams:
 
     Args:
         handlers: what begins an operation, by its type; the types are told apart by their tags.
-        in_flight: counts operations until they are answered.
         instance: of the server.
         max_bytes: of one frame.
         chaos: faults on purpose.
@@ -48,7 +51,6 @@ class Streams:
     def __init__(
         self,
         handlers: Mapping[type[msgspec.Struct], Begin],
-        in_flight: InFlight,
         *,
         instance: str,
         max_bytes: int,
@@ -56,17 +58,25 @@ class Streams:
         struck: Callable[[str], None],
     ) -> None:
         self.handlers = dict(handlers)
-        self.in_flight = in_flight
         self.hello = Hello(instance=instance, max_bytes=min(MAX_BYTES, max_bytes))
         self.chaos = chaos
+        self.has_chaos = chaos.any
         self.struck = struck
+        self.stopping = False
+        """Set by the server once it takes nothing new."""
         operation: Any = reduce(or_, handlers)
         self.operation = operation
         self.frame: Any = GenericAlias(list, (GenericAlias(tuple, (int, operation)),))
+        self.open_words = open_words(self.frame)
         self._open: set[_Stream] = set()
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def unanswered(self) -> int:
+        """Operations that were begun and whose answers are not sent yet."""
+        return sum(stream.unanswered for stream in self._open)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """Take over a connection until either side closes it."""
@@ -96,11 +106,12 @@ class _Stream:
     def __init__(
         self, streams: Streams, socket: web.WebSocketResponse, request: web.Request
     ) -> None:
+        self.unanswered = 0
         self._streams = streams
         self._socket = socket
         self._request = request
         self._format = Format.MSGPACK
-        self._answers: list[Answer] = []
+        self._answers: deque[Answer] = deque()
         self._more = asyncio.Event()
         self._faulty: set[asyncio.Task[None]] = set()
 
@@ -114,6 +125,7 @@ class _Stream:
                 if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
                     break
                 await self._hear(message.data)
+                await asyncio.sleep(0)  # what was begun runs before the next frame is read
         finally:
             for task in self._faulty:
                 task.cancel()
@@ -125,26 +137,28 @@ class _Stream:
 
     async def _hear(self, data: bytes | str) -> None:
         self._format = Format.MSGPACK if isinstance(data, bytes) else Format.JSON
+        asked_format.set(self._format)
         try:
             frame = self._read(data if isinstance(data, bytes) else data.encode())
         except Refused as error:
             reason = str(error).encode()[:120]
             await self._socket.close(code=WSCloseCode.INVALID_TEXT, message=reason)
             return
-        if self._streams.chaos.any:
+        self.unanswered += len(frame)
+        if self._streams.has_chaos:
             task = asyncio.create_task(self._begin_with_faults(frame))
             self._faulty.add(task)
             task.add_done_callback(self._faulty.discard)
             return
         self._begin(frame)
-        if self._answers:
+        if len(self._answers) > MAX_UNSENT:
             await self._flush()
 
     def _read(self, data: bytes) -> list[tuple[int, object]]:
         """The numbered items; those that are wrong are left as they came, to fail by themselves."""
         try:
             items: list[tuple[int, object]] = decode(data, self._streams.frame, self._format)
-            if not may_hold_more(data, self._streams.frame):
+            if not any(word in data for word in self._streams.open_words):
                 return items
         except Refused as error:
             if error.code != "invalid":
@@ -160,31 +174,48 @@ class _Stream:
             except Exception as error:
                 logger.exception("beginning an operation of a stream failed")
                 begun = fault_of(error)
-            if not isinstance(begun, asyncio.Future):
-                self._answers.append(_answer(number, begun))
-            elif begun.done():
-                self._answers.append(_answer(number, _outcome(begun)))
-            else:
-                self._streams.in_flight.enter()
+            if isinstance(begun, asyncio.Future):
                 begun.add_done_callback(partial(self._ended, number))
+            else:
+                self._answer(number, begun)
 
     def _start(self, item: object) -> object:
         if not isinstance(item, msgspec.Struct):  # some item is wrong, or holds a message
             item = read_item(item, self._streams.operation)
         assert isinstance(item, msgspec.Struct)
-        if self._streams.in_flight.stopping:
+        if self._streams.stopping:
             raise Refused("the server is stopping; sessions end with it", "stopping")
         return self._streams.handlers[type(item)](item)
 
     def _ended(self, number: int, future: asyncio.Future[object]) -> None:
-        self._streams.in_flight.leave()
-        self._answers.append(_answer(number, _outcome(future)))
-        self._more.set()
+        outcome: object
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled():
+            outcome = fault_of(Refused("the operation was given up", "stopping"))
+        elif error is None:
+            outcome = future.result()
+        else:
+            if not isinstance(error, LudusError):
+                logger.error("an operation of a stream failed", exc_info=error)
+            outcome = fault_of(error)
+        self._answer(number, outcome)
 
     # --- writing --------------------------------------------------------------------------------
 
+    def _answer(self, number: int, outcome: object) -> None:
+        """Put an answer with those that leave next, as bytes; the client fetches what would hold up
+        the others, or cannot be said in its format, from its own route.
+        """
+        format = self._format
+        status = status_of(outcome) if isinstance(outcome, Fault) else 200
+        body, became = encode(outcome, format)
+        if became is format and len(body) <= LARGE_BYTES:
+            self._answers.append((number, status, msgspec.Raw(body)))
+        else:
+            self._answers.append((number, SEE_OTHER, _NOTHING[format]))
+        self._more.set()
+
     async def _write(self) -> None:
-        """Send what gets done later; what is done at once is sent by the reader."""
         try:
             while True:
                 await self._more.wait()
@@ -195,14 +226,18 @@ class _Stream:
 
     async def _flush(self) -> None:
         while self._answers:
-            answers, self._answers = self._answers[:MAX_ITEMS], self._answers[MAX_ITEMS:]
-            data, format = encode(answers, self._format)
-            if len(data) > LARGE_BYTES:
-                data, format = encode([_small(answer) for answer in answers], self._format)
+            frame: list[Answer] = []
+            size = 0
+            while self._answers and len(frame) < MAX_ITEMS and size < FRAME_BYTES:
+                answer = self._answers.popleft()
+                size += len(answer[2])
+                frame.append(answer)
+            data, format = encode(frame, self._format)
             if format is Format.MSGPACK:
                 await self._socket.send_bytes(data)
             else:
                 await self._socket.send_str(data.decode())
+            self.unanswered -= len(frame)
 
     # --- chaos ----------------------------------------------------------------------------------
 
@@ -213,46 +248,21 @@ class _Stream:
             before = await chaos.before(self._streams.struck)
         except Refused as error:
             fault = fault_of(error)
-            self._answers += [_answer(number, fault) for number, _ in frame]
-            self._more.set()
+            for number, _ in frame:
+                self._answer(number, fault)
             return
         if not before:
             self._begin(frame)
         if before or chaos.after():
             self._cut()
-        self._more.set()
 
     def _cut(self) -> None:
         if self._request.transport is not None:
             self._request.transport.abort()
 
 
-def _outcome(future: asyncio.Future[Any]) -> object:
-    if future.cancelled():
-        return fault_of(Refused("the operation was given up", "stopping"))
-    error = future.exception()
-    if error is None:
-        return future.result()
-    if not isinstance(error, LudusError):
-        logger.error("an operation of a stream failed", exc_info=error)
-    return fault_of(error)
-
-
-def _answer(number: int, outcome: object) -> Answer:
-    return number, status_of(outcome) if isinstance(outcome, Fault) else 200, outcome
-
-
-def _small(answer: Answer) -> Answer:
-    number, status, outcome = answer
-    encoded = outcome if isinstance(outcome, Encoded) else Encoded.of(outcome)
-    if len(encoded.data) > LARGE_BYTES:
-        return number, SEE_OTHER, None
-    return cast("Answer", (number, status, encoded))
-
-
 def streams_of(
     services: Iterable[object],
-    in_flight: InFlight,
     *,
     instance: str,
     max_bytes: int,
@@ -266,6 +276,4 @@ def streams_of(
             handlers.update(service.operations())
     if not handlers:
         return None
-    return Streams(
-        handlers, in_flight, instance=instance, max_bytes=max_bytes, chaos=chaos, struck=struck
-    )
+    return Streams(handlers, instance=instance, max_bytes=max_bytes, chaos=chaos, struck=struck)

@@ -44,7 +44,7 @@ def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) 
 
 def may_hold_more(data: bytes, as_type: Any) -> bool:
     """Whether bytes that were read as `as_type` may hold a field of which the type says nothing."""
-    return any(word in data for word in _open_words(as_type))
+    return any(word in data for word in open_words(as_type))
 
 
 def read_item(item: object, as_type: type[T]) -> T:
@@ -164,7 +164,7 @@ def _of_union(kind: inspect.UnionType) -> Check | None:
 
 
 @cache
-def _open_words(as_type: Any) -> tuple[bytes, ...]:
+def open_words(as_type: Any) -> tuple[bytes, ...]:
     """Words of which one stands in whatever holds an open struct of `as_type`: where none does,
     validating it was enough. An empty word stands everywhere.
     """

@@ -1,0 +1,176 @@
+"""Files and functions of ludus that one remote step, and one remote score, pass through.
+
+    python benchmarks/hops.py [--names]
+
+A server and a client run in two processes, connected as `ludus.connect` connects them. What is
+counted is the steady state: the connection is open, the session has played, the verifier has scored.
+Then the same operation is done 20 times, one at a time, with a trace hook on every thread of both
+processes. A function counts if a line of it runs in each of the 20, so that neither timers which
+happen to fire count nor coroutines that only wait around another; a file counts if one of its
+functions does, and what both sides run counts once. Comprehensions and lambdas belong to the
+function that holds them. What runs in C (msgspec, asyncio's futures) and in other packages is not
+counted, nor is the environment itself, which stands for the user's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from service_ludus import ENV, Echo
+
+import ludus
+from ludus.envs.served import ServedEnv
+from ludus.envs.server import EnvService
+from ludus.rewards import Sample
+from ludus.rewards.server import ScoreService
+from ludus.wire.server import HttpServer
+
+REPEATS = 20
+_Note = Callable[[FrameType, str, Any], Any]
+Functions = set[tuple[str, str]]
+"""(file, qualified name)"""
+SAMPLES = {
+    "exact": Sample(response="42", gold="42"),
+    "maths": Sample(response=r"So it is \boxed{\frac{2}{4}}.", gold="1/2"),
+}
+
+
+class Tracer:
+    """Notes what is entered on any thread of this process while it is switched on."""
+
+    def __init__(self) -> None:
+        self.entered: Functions | None = None
+        threading.settrace(self._begin)
+        sys.settrace(self._begin)
+
+    def _begin(self, frame: FrameType, event: str, _: object) -> _Note | None:
+        is_ours = str(frame.f_globals.get("__name__", "")).startswith("ludus.")
+        is_generated = frame.f_code.co_filename.startswith("<")  # by a dataclass
+        return self._note if is_ours and not is_generated else None
+
+    def _note(self, frame: FrameType, event: str, _: object) -> _Note:
+        if self.entered is not None and event == "line":
+            code = frame.f_code
+            name = code.co_qualname
+            while name.endswith(("<lambda>", "comp>", "<genexpr>")):
+                name = name.rpartition(".")[0].removesuffix(".<locals>")
+            self.entered.add((code.co_filename, name))
+        return self._note
+
+
+async def serve(tracer: Tracer) -> None:
+    """Serve; each line of stdin begins a new trace, and is answered with the one before."""
+    services = [EnvService([ServedEnv(ENV, factory=Echo)]), ScoreService(SAMPLES)]
+    async with HttpServer(services) as server:
+        print(server.url, flush=True)
+        while await asyncio.to_thread(sys.stdin.readline):
+            print(json.dumps(sorted(tracer.entered or ())), flush=True)
+            tracer.entered = set()
+
+
+class Server:
+    """The other process, and this one's side of its traces."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.url = self._read().strip()
+
+    async def trace(
+        self, operation: Callable[[], Awaitable[object]]
+    ) -> tuple[Functions, Functions]:
+        """What each of many runs of `operation` enters, here and over there."""
+        here, there = [], []
+        for _ in range(3):  # the first ones open what stays open
+            await operation()
+        for _ in range(REPEATS):
+            self._turn()
+            self._tracer.entered = set()
+            await operation()
+            here.append(self._tracer.entered)
+            self._tracer.entered = None
+            there.append({(file, name) for file, name in json.loads(self._turn())})
+        return set.intersection(*here), set.intersection(*there)
+
+    def _turn(self) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("the server ended; its own words are above")
+        return line
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+async def run(*, names: bool) -> None:
+    """Trace and print."""
+    tracer = Tracer()
+    server = Server(tracer)
+    try:
+        async with ludus.connect(server.url) as connection:
+            session = connection.make_async(ENV)
+            await session.reset()
+            show("one step", await server.trace(lambda: session.step("salve")), names=names)
+            for name, sample in SAMPLES.items():
+                verifier = connection.verifier(name)
+                scored = await server.trace(lambda v=verifier, s=sample: v.score(s))
+                show(f"one score of {name}", scored, names=names)
+            await session.close()
+    finally:
+        server.close()
+
+
+def show(what: str, sides: tuple[Functions, Functions], *, names: bool) -> None:
+    """A line of each side, and of both together."""
+    root = Path(__file__).parent.parent
+    for side, entered in zip(
+        ("client", "server", "both"), (*sides, sides[0] | sides[1]), strict=True
+    ):
+        files = sorted({file for file, _ in entered})
+        print(f"{what:20} {side:7} {len(files):3} files {len(entered):4} functions")
+        if names and side != "both":
+            for file in files:
+                shown = Path(file).resolve()
+                shown = shown.relative_to(root) if shown.is_relative_to(root) else shown
+                inside = sorted(name for where, name in entered if where == file)
+                print(f"    {shown}: {', '.join(inside)}")
+
+
+def main() -> None:
+    """Serve or trace."""
+    parser = argparse.ArgumentParser(description="Files and functions of one remote step.")
+    parser.add_argument("--names", action="store_true", help="print which they are")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(Tracer()))
+    else:
+        asyncio.run(run(names=options.names))
+
+
+if __name__ == "__main__":
+    main()
