@@ -3,10 +3,10 @@
     python benchmarks/hops.py [--names]
 
 A server and a client run in two processes, connected as `ludus.connect` connects them. What is
-counted is the steady state: the connection is open, the session has played, the verifier has scored.
-Then the same operation is done 20 times, one at a time, with a trace hook on every thread of both
-processes. A function counts if a line of it runs in each of the 20, so that neither timers which
-happen to fire count nor coroutines that only wait around another; a file counts if one of its
+counted is the steady state: the connection is open, the session has played, the verifier has
+scored. Then the same operation is done 20 times, one at a time, with a trace hook on every thread
+of both processes. A function counts if a line of it runs in each of the 20, so that neither timers
+which happen to fire count nor coroutines that only wait around another; a file counts if one of its
 functions does, and what both sides run counts once. Comprehensions and lambdas belong to the
 function that holds them. What runs in C (msgspec, asyncio's futures) and in other packages is not
 counted, nor is the environment itself, which stands for the user's own.
