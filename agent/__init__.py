@@ -1,4 +1,6 @@
-"""One policy playing one environment: policies, loop, trajectories, chat and tool formats."""
+"""A policy playing an environment: policies, the episode loop, trajectories, chat and tool
+formats.
+"""
 
 from .chat import ChatFormat
 from .chat_player import ChatPlayer

@@ -1,9 +1,9 @@
-"""Conversations as tokens and back, by the model's own chat template.
+"""Conversion of conversations to tokens and back, with the model's own chat template.
 
-`prompt` renders a whole conversation once. `extension` renders only what is new, to be appended to
-ids that were sampled: the sampled part is never decoded and encoded again. Where a template would
-rewrite what came before (some drop earlier thoughts once a user speaks), `extension` says so by
-returning None, and the caller starts a new segment.
+`prompt` renders a whole conversation once. `extension` renders only the new messages, to be
+appended to sampled ids: the sampled part is never decoded and encoded again. Where a template
+would rewrite earlier text (some drop earlier thoughts once a user speaks), `extension` returns
+None, and the caller starts a new segment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .parsing import ToolFormat
 
 
 class Tokenizer(Protocol):
-    """What is used of a transformers tokenizer."""
+    """The part of a transformers tokenizer that ludus uses."""
 
     eos_token: Any
     eos_token_id: Any
@@ -40,26 +40,28 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 CACHED_BYTES, CACHED = 512, 4096
-"""What short messages are encoded as is kept: episodes repeat them, and templates are slow."""
+"""Encodings of messages up to `CACHED_BYTES` are cached, at most `CACHED` of them, because episodes
+repeat short messages and templates are slow.
+"""
 
 TOOL_TAGS = (
     "<tool_response>", "</tool_response>", "<tool_call>", "</tool_call>", "<think>", "</think>"
 )  # fmt: skip
-"""What templates put around calls, results and thoughts."""
+"""Tags that templates put around calls, results and thoughts."""
 
 
 class ChatFormat:
-    """A tokenizer's chat template, with the tool format the model was trained on.
+    """A tokenizer's chat template together with the tool format that the model was trained on.
 
     Args:
-        tokenizer: with a chat template.
-        tool_format: how calls are written.
+        tokenizer: a tokenizer with a chat template.
+        tool_format: how the model writes tool calls.
         stop_ids: tokens that end a turn besides the template's own and the tokenizer's
-            `eos_token`: those of the model's generation config.
+            `eos_token`, such as those of the model's generation config.
 
     Raises:
-        ConfigError: the template ends an assistant's turn with no token of its own, so that a
-            sampled one could never end.
+        ConfigError: the template ends an assistant's turn without a special token, so that a
+            sampled turn could never end.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class ChatFormat:
         )
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
-        """The ids of a conversation up to where the policy speaks."""
+        """Return the ids of a conversation up to the point where the policy speaks."""
         key = b"" if tools else msgspec.msgpack.encode(messages)
         if not 0 < len(key) <= CACHED_BYTES:
             return self._encode(self._render(messages, tools, prompt=True))
@@ -94,15 +96,16 @@ class ChatFormat:
     def extension(
         self, new: Sequence[Message], *, ended: bool, thought: bool = False
     ) -> list[int] | None:
-        """The ids to append after a sampled turn, so that the policy may answer `new`.
+        """Return the ids to append after a sampled turn so that the policy can answer `new`.
 
         Args:
             new: the messages since that turn.
-            ended: whether the sampled ids end with the end-of-turn token; if not, it is appended.
-            thought: whether that turn holds thoughts, which templates may keep or drop.
+            ended: whether the sampled ids end with the end-of-turn token; if not, the token is
+                prepended here.
+            thought: whether that turn contains thoughts, which templates may keep or drop.
 
         Returns:
-            The ids, or None where the template does not extend what came before.
+            The ids, or None if the template would rewrite the earlier text instead of extending it.
         """
         key = msgspec.msgpack.encode((ended, thought, new))
         if key in self._extensions:
@@ -115,12 +118,16 @@ class ChatFormat:
         return made
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
-        """Whether sampled ids end the way the template ends a turn, not by another stop token."""
+        """Return whether sampled ids end with the template's end-of-turn token rather than another
+        stop token.
+        """
         return bool(ids) and ids[-1] == self.end_of_turn_id
 
     def answer(self, message: Message, tools: Sequence[ToolSpec] = ()) -> list[int]:
-        """The ids a policy would sample to say `message` where `tools` are on offer, the
-        end-of-turn token included.
+        """Return the ids that a policy would sample to say `message`, including the end-of-turn
+        token.
+
+        `tools` are the tools on offer, which some formats need for writing calls.
         """
         parts = [message.text, self.tool_format.render(message.tool_calls, tools=tools)]
         return self._encode("\n".join(part for part in parts if part) + self.end_of_turn)
@@ -134,17 +141,17 @@ class ChatFormat:
         tools: Sequence[ToolSpec] = (),
         marks: bool = True,
     ) -> Message:
-        """Read sampled ids as a message.
+        """Convert sampled ids to a message.
 
         Args:
-            ids: as sampled.
-            complete: whether the turn ended; a call in one that was cut carries an error instead of
-                being executed.
-            calls: whether to look for tool calls. Where no tool was offered what looks like one is
-                text, so that nothing a policy says is hidden from the environment.
-            tools: those on offer.
-            marks: whether special tokens are part of the text; where it is shown again as somebody
-                else's words they must not be.
+            ids: the ids as sampled.
+            complete: whether the turn ended. In a turn that was cut off, the last call carries an
+                error instead of being executed.
+            calls: whether to look for tool calls. Where no tool was offered, text that looks like a
+                call stays text, so that nothing a policy says is hidden from the environment.
+            tools: the tools on offer.
+            marks: whether special tokens stay in the text. They must not where the text is shown
+                again as somebody else's words.
         """
         kept = [token for token in ids if token not in self.stop_token_ids]
         text = self.tokenizer.decode(kept, skip_special_tokens=not marks)
@@ -153,8 +160,9 @@ class ChatFormat:
         return self.tool_format.parse(text, complete=complete, tools=tools)
 
     def _find_end_of_turn(self) -> str:
-        """The token the template writes after an assistant's words; not always `eos_token` (Gemma
-        ends turns with `<end_of_turn>`).
+        """Return the token that the template writes after an assistant's words.
+
+        This is not always `eos_token`: Gemma ends turns with `<end_of_turn>`.
         """
         after = self._stub.rpartition(_STUB_ANSWER.text)[2]
         added = [str(token) for token in self.tokenizer.added_tokens_decoder.values()]
@@ -170,7 +178,9 @@ class ChatFormat:
         return found
 
     def _suffix(self, new: Sequence[Message], said: Message) -> str | None:
-        """The text after the end-of-turn token of the turn `said` that `new` follows."""
+        """Return the text between the end-of-turn token of `said` and the next answer, or None if
+        the template rewrites `said`.
+        """
         full = self._render([_STUB_QUESTION, said, *new], [], prompt=True)
         for before in self._befores(said):
             if full.startswith(before):
@@ -178,8 +188,10 @@ class ChatFormat:
         return None
 
     def _befores(self, said: Message) -> list[str]:
-        """What may stand before what is new: the policy's turn as it was sampled, or as templates
-        show one without thoughts.
+        """Return the texts that may precede the new messages.
+
+        The policy's turn stands there either as sampled or, in templates that drop thoughts,
+        without them.
         """
         head = self._opening.rstrip().removesuffix("<think>")
         begun = len(head) < len(self._opening.rstrip())  # the template opens the thoughts
@@ -201,8 +213,11 @@ class ChatFormat:
         return rendered
 
     def _row(self, message: Message) -> dict[str, Any]:
-        """A message for the template. What the policy did not say cannot contain marks of the
-        format: a tool that echoes `<|im_end|>` must not end a turn, nor `</tool_response>` itself.
+        """Return a message for the template, with format marks broken up in text that the policy
+        did not write.
+
+        A tool that echoes `<|im_end|>` must not end a turn, nor `</tool_response>` the result: a
+        zero-width space inside the mark keeps the tokenizer from producing the special token.
         """
         row = as_template_message(message)
         if message.role != Role.ASSISTANT:
@@ -231,13 +246,13 @@ def _keep(known: dict[K, V], key: K, value: V) -> None:
 
 
 def _special_marks(tokenizer: Tokenizer) -> list[str]:
-    """The texts that encode to special tokens, longest first."""
+    """Return the texts that encode to special tokens, longest first."""
     added = tokenizer.added_tokens_decoder.values()
     return sorted({str(token) for token in added if token.special}, key=len, reverse=True)
 
 
 def as_template_message(message: Message) -> dict[str, Any]:
-    """A message in the form chat templates read."""
+    """Return a message in the form that chat templates read."""
     row: dict[str, Any] = {"role": str(message.role), "content": message.text}
     if message.tool_calls:
         row["tool_calls"] = [_as_template_call(call) for call in message.tool_calls]

@@ -1,9 +1,8 @@
-"""One episode in messages, with a model behind a server: windows of the conversation, cut where the
-context manager says.
+"""An episode with a model behind a server: windows of messages, cut by the context manager.
 
-What `TokenPlayer` does with token ids is done here with messages, so that the same managers serve
-both. How long a window is, the server tells after each answer; what was added since is estimated
-from its letters, by the ratio the last answers showed.
+`TokenPlayer` does the same with token ids, so that the same context managers serve both. The
+server reports a window's length after each answer; the length of newer messages is estimated
+from characters, with the ratio seen in earlier answers.
 """
 
 from __future__ import annotations
@@ -30,23 +29,27 @@ from .context import (
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 
 LETTERS_PER_TOKEN = 3.0
-"""Until a server has counted: fewer than most texts have, so that a window is rather cut early."""
+"""Characters per token until a server has reported a count. The value is lower than for most texts,
+so that a window is cut too early rather than too late.
+"""
 MOST_LETTERS_PER_TOKEN = 8.0
-"""A server that counts fewer tokens than that leaves some out, such as those it had cached."""
+"""The largest credible ratio. A server that reports fewer tokens leaves some out, such as cached
+ones.
+"""
 LETTERS_PER_MESSAGE = 16
-"""Role and marks of a message, in letters."""
+"""The cost of a message's role and marks, in characters."""
 MIN_ANSWER_TOKENS = 16
-"""A window with less room than this is full."""
+"""A window with less room than this counts as full."""
 ANSWER_FOLLOWS = "(the answer follows after the summary)"
 
 
 class Asks(Protocol):
-    """Sends a conversation to the model."""
+    """Sends a conversation to the model; `ChatPolicy` does."""
 
     async def ask(
         self, messages: Sequence[Message], offer: list[dict[str, Any]], seed: int, **fields: Any
     ) -> Completion:
-        """Its answer.
+        """Return the model's answer.
 
         Raises:
             ContextTooLong: the conversation does not fit.
@@ -55,28 +58,28 @@ class Asks(Protocol):
 
 
 def letters_of(messages: Sequence[Message]) -> int:
-    """The letters of a conversation, calls and marks included."""
+    """Return the length of a conversation in characters, including calls and message marks."""
     calls = sum(len(msgspec.json.encode(call)) for one in messages for call in one.tool_calls)
     texts = sum(len(message.text) for message in messages)
     return texts + calls + LETTERS_PER_MESSAGE * len(messages)
 
 
 class Ruler:
-    """Estimates tokens by letters, and learns from what a server counts."""
+    """Estimates token counts from characters, and learns the ratio from the server's counts."""
 
     def __init__(self) -> None:
         self.letters_per_token = LETTERS_PER_TOKEN
 
     def tokens(self, messages: Sequence[Message]) -> int:
-        """About how many tokens `messages` have."""
+        """Return an estimate of the number of tokens in `messages`."""
         return round(letters_of(messages) / self.letters_per_token)
 
     def prompt(self, messages: Sequence[Message], offer: list[dict[str, Any]]) -> int:
-        """About how many tokens a request has."""
+        """Return an estimate of the number of tokens in a request, including the tools on offer."""
         return round(_letters_of_request(messages, offer) / self.letters_per_token)
 
     def learn(self, messages: Sequence[Message], offer: list[dict[str, Any]], tokens: int) -> None:
-        """A request had so many tokens."""
+        """Update the ratio from a request whose token count the server has reported."""
         ratio = _letters_of_request(messages, offer) / tokens
         self.letters_per_token = min(max(ratio, 0.5), MOST_LETTERS_PER_TOKEN)
 
@@ -87,7 +90,7 @@ def _letters_of_request(messages: Sequence[Message], offer: list[dict[str, Any]]
 
 @dataclass(slots=True)
 class _Measured:
-    """The last request: how many messages of the window it showed, and their tokens with its
+    """The last request: how many messages of the window were shown, and the tokens including the
     answer.
     """
 
@@ -96,14 +99,14 @@ class _Measured:
 
 
 class ChatPlayer:
-    """Plays one episode.
+    """Plays an episode with a model behind a server.
 
     Args:
-        model: who is asked.
-        wire: how tools are offered and calls read.
-        context: what happens when the window is full.
-        window: W in tokens; None leaves it to the server to refuse what is too long.
-        max_tokens: of one action, as far as that is known.
+        model: sends requests to the model.
+        wire: how tools are offered and calls are read.
+        context: decides how to continue when the window is full.
+        window: W in tokens; None leaves refusing long conversations to the server.
+        max_tokens: the most tokens of one action, as far as known.
         ruler: estimates tokens; shared by the episodes of a policy.
         seed: of the sampling.
     """
@@ -124,16 +127,16 @@ class ChatPlayer:
         self._window, self._max_tokens, self._ruler = window, max_tokens, ruler
         self._seed, self._asked = seed, 0
         self._base: list[Message] = []
-        """What the window showed before messages[since:]."""
+        """The messages that the window shows before messages[since:]."""
         self._since = 0
         self._seen = 0
-        """Messages that are in some turn's `observation`."""
+        """How many messages are part of some turn's `observation`."""
         self._actions: list[int] = []
-        """Where in the conversation each action stands."""
+        """Indices of the actions in the conversation."""
         self._summaries = 0
         self._next: Reopen | None = None
         self._unread: list[Message] = []
-        """Answers of the context manager that are in no turn's `observation`."""
+        """Answers of the context manager that are not yet part of a turn's `observation`."""
         self._last = _Measured()
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
@@ -173,7 +176,9 @@ class ChatPlayer:
         return length >= limit or self._window - length < MIN_ANSWER_TOKENS
 
     def _length(self, view: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
-        """Of a window: what the server counted, and an estimate of what came after that."""
+        """Return the length of a window in tokens: the server's last count plus an estimate for
+        newer messages.
+        """
         if self._last.tokens:
             return self._last.tokens + self._ruler.tokens(view[self._last.shown :])
         return self._ruler.prompt(*self._wire.request(view, tools))
@@ -181,7 +186,7 @@ class ChatPlayer:
     async def _say(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, fresh: bool
     ) -> Turn:
-        """An action, or a call of one of the manager's tools."""
+        """Ask for an action, or for a call of a tool of the context manager."""
         view = self._view(messages)
         new = [*self._unread, *messages[self._seen :]]
         turn = Turn(observation=view if fresh else new)
@@ -190,7 +195,9 @@ class ChatPlayer:
         return turn
 
     def _room(self, view: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-        """A bound on the answer, where the window has less room than an answer may take."""
+        """Return a bound on the answer's length where the window has less room than an answer may
+        take.
+        """
         if self._window is None:
             return {}
         room = self._window - self._length(view, tools)
@@ -204,7 +211,7 @@ class ChatPlayer:
         tools: Sequence[ToolSpec],
         fields: dict[str, Any],
     ) -> None:
-        """Have the model go on from `view`, and note the turn."""
+        """Let the model continue from `view`, and record the turn."""
         shown, offer = self._wire.request(view, tools)
         if offer and turn.kind is TurnKind.SUMMARY:
             fields = {**fields, "tool_choice": "none"}
@@ -224,7 +231,9 @@ class ChatPlayer:
         self._last = _Measured(len(view) + 1, tokens)
 
     def _after(self, turn: Turn, view: list[Message], said_at: int) -> None:
-        """Note an action, and let the context manager answer it if it was meant for that."""
+        """Record an action, and let the context manager answer if the action called a context
+        tool.
+        """
         assert turn.message is not None
         handled = self._context.handle(turn.message, view)
         self._unread = []
@@ -243,7 +252,7 @@ class ChatPlayer:
     async def _summarize(
         self, step: WriteSummary, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> Turn | Stop:
-        """Have the summary written at the end of this window, and plan the next one."""
+        """Request a summary at the end of this window, and plan the next window."""
         segment = self.segments[-1]
         if step.drop_last and len(segment.turns) <= 1:
             return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
@@ -265,7 +274,7 @@ class ChatPlayer:
 
     @staticmethod
     def _without_last(view: list[Message], segment: Segment) -> list[Message]:
-        """A window without its last action and what came after it."""
+        """Return a window without the last action and everything after."""
         segment.discarded.append(segment.turns.pop())
         ends = [at for at, one in enumerate(view) if one.role is Role.ASSISTANT]
         return view[: ends[-1]]
@@ -273,7 +282,7 @@ class ChatPlayer:
     def _before_summary(
         self, step: WriteSummary, messages: Sequence[Message], segment: Segment
     ) -> list[Message]:
-        """What is summed up."""
+        """Return the messages that the summary covers."""
         last = self._actions[-1]
         self._seen = len(messages)
         if step.drop_last:
@@ -287,7 +296,7 @@ class ChatPlayer:
         return [*self._base, *messages[self._since : last + 1], *stubs]
 
     def _open(self, window: Reopen, since: int) -> None:
-        """Begin a window."""
+        """Begin a window with the messages of `window`."""
         if self.segments:
             self.segments[-1].break_reason = window.reason
         self.segments.append(Segment())
@@ -295,5 +304,5 @@ class ChatPlayer:
         self._next, self._last = None, _Measured()
 
     def _view(self, messages: Sequence[Message]) -> list[Message]:
-        """What the running window shows."""
+        """Return the messages that the current window shows."""
         return [*self._base, *messages[self._since :]]

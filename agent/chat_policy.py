@@ -1,7 +1,8 @@
-"""Any model behind an OpenAI-compatible server as a policy: for evaluation, never for training.
+"""A policy that asks a model behind an OpenAI-compatible server: for evaluation, never for
+training.
 
-Such a server gives text, not the tokens it sampled, so its turns carry none and the trainer refuses
-it.
+Such a server returns text and not the sampled tokens, so the turns carry no tokens and the
+trainer refuses this policy.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from .context import ContextManager, History, KeepEverything, Sizes, WriteSummar
 from .parsing import tool_format as find_format
 
 ANSWER_TOKENS = 256
-"""Room for one action where a window is checked and `max_tokens` says nothing."""
+"""Tokens assumed for one action when a window is checked and `max_tokens` is not given."""
 
 
 class ChatPolicy:
-    """Asks a model for each action.
+    """Asks a model behind a server for each action.
 
     Args:
-        base_url: up to and with `/v1`.
-        model: as the server calls it.
-        temperature: of the sampling; None leaves it to the server.
-        max_tokens: of one answer; None leaves it to the server.
+        base_url: the server's address including `/v1`.
+        model: the model's name on the server.
+        temperature: of the sampling; None leaves the choice to the server.
+        max_tokens: of one answer; None leaves the choice to the server.
         send_seed: False for servers that refuse the field `seed`.
         sampling: further fields of the request, such as `top_p`.
-        tool_format: how the model writes calls into its text, such as `hermes`, where its server
-            knows no tools; empty leaves tools and calls to the server.
-        window: the working context in tokens, about; None is what the server takes.
-        context: what happens when the window is full; by default the episode ends.
-        client: one to share; then `base_url`, `model` and `client_options` are not used.
+        tool_format: how the model writes calls into its text, such as `hermes`, for servers without
+            tool support; empty leaves tools and calls to the server.
+        window: the working context in tokens, approximately; None uses what the server accepts.
+        context: decides how to continue when the window is full; by default the episode ends.
+        client: a client to share; `base_url`, `model` and `client_options` are then ignored.
         client_options: of `ChatClient`: api_key, patience, concurrency, cache, budget.
 
     Raises:
-        ConfigError: a context manager without a window it could keep to.
+        ConfigError: a context manager that needs a window was given none.
     """
 
     trainable = False
@@ -76,7 +77,9 @@ class ChatPolicy:
         self._ruler = Ruler()
 
     def begin(self, *, seed: int = 0) -> ChatPlayer:
-        """A player whose requests carry `seed`, so that samples differ and can be repeated."""
+        """Return a player whose requests carry `seed`, so that samples differ and can be
+        repeated.
+        """
         return ChatPlayer(
             self,
             self._wire(),
@@ -96,8 +99,7 @@ class ChatPolicy:
         )
 
     def check(self, opening: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
-        """Refuse settings that cannot work with episodes that open like this one; lengths are
-        estimates.
+        """Refuse settings that cannot work for episodes with this opening; lengths are estimates.
 
         Raises:
             ConfigError: no window would hold a step, or a summary would not fit.
@@ -132,7 +134,9 @@ class ChatPolicy:
         return given if isinstance(given, int) else None
 
     def _fields(self, over: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a request; a bound on its answer goes where this server's stands."""
+        """Return the fields of a request; a bound on the answer uses the field name that this
+        server knows.
+        """
         fields = dict(over)
         if "max_tokens" in fields and "max_completion_tokens" in self.sampling:
             fields["max_completion_tokens"] = fields.pop("max_tokens")

@@ -1,5 +1,7 @@
-"""How a model behind a server is offered tools and how its calls are read: by the server, in the
-`tools` and `tool_calls` of the OpenAI chat format, or as text where a server knows no tools.
+"""Tools for models behind a server: how tools are offered and how calls are read.
+
+Either the server handles both, in the `tools` and `tool_calls` of the OpenAI chat format, or
+tools and calls are written as text for servers without tool support.
 """
 
 from __future__ import annotations
@@ -20,24 +22,24 @@ Offer = list[dict[str, Any]]
 
 
 class ToolWire(Protocol):
-    """Puts tools into a request, and reads calls out of the answer."""
+    """Puts tools into a request, and reads calls from the answer."""
 
     def request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[list[Message], Offer]:
-        """The conversation as the server gets it, and its `tools` field."""
+        """Return the conversation as sent to the server, and the request's `tools` field."""
         ...
 
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
-        """The answer as a message."""
+        """Return the server's answer as a message."""
         ...
 
 
 class ServerTools:
-    """The server's own: `tools` out, `tool_calls` in.
+    """Uses the server's tool support: `tools` in the request, `tool_calls` in the answer.
 
-    Servers take names of letters, digits, `_` and `-` alone, so that others (`math.sqrt`) are
-    renamed on the way out and back.
+    Servers accept only letters, digits, `_` and `-` in names, so that other names (`math.sqrt`)
+    are replaced in the request and restored in the answer.
     """
 
     def request(
@@ -59,7 +61,8 @@ _LONGEST_NAME = 64
 
 
 def wire_names(names: Sequence[str]) -> dict[str, str]:
-    """Each name as servers take it, no two alike.
+    """Return a distinct name for each tool with only the characters that servers accept.
+
 
     >>> wire_names(["math.sqrt", "math_sqrt"])
     {'math.sqrt': 'math_sqrt_2', 'math_sqrt': 'math_sqrt'}
@@ -96,15 +99,17 @@ RESULT_OPEN, RESULT_CLOSE = "<tool_response>", "</tool_response>"
 
 
 class TextTools:
-    """Tools in the text: described in the system message, called in one of our tool formats.
+    """Describes tools in the system message and reads calls from the text in a tool format of
+    ludus.
 
-    What a model wrote is shown to it again as it wrote it, calls that could not be read too.
+    Text that the model wrote is sent back exactly as written, including calls that could not be
+    read.
     """
 
     def __init__(self, tool_format: ToolFormat) -> None:
         self.format = tool_format
         self._written: dict[int, tuple[Message, str]] = {}
-        """Answers by identity, with the text they were read from."""
+        """Answers by identity, each with the text that the model wrote."""
 
     def request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -127,7 +132,7 @@ class TextTools:
         return made
 
     def offer(self, tools: Sequence[ToolSpec]) -> str:
-        """The tools, and how one is called."""
+        """Return the text that describes the tools and shows an example call."""
         lines = [msgspec.json.encode(tool).decode() for tool in tools]
         first = tools[0]
         arguments = dict.fromkeys(first.parameters.get("properties", {}), "...")
@@ -135,7 +140,7 @@ class TextTools:
         return OFFER.format(tools="\n".join(lines), example=example)
 
     def _show(self, message: Message, shown: list[Message], tools: Sequence[ToolSpec]) -> None:
-        """Append `message` in plain roles."""
+        """Append `message` to `shown`, using only roles that every server knows."""
         if message.role is Role.TOOL:
             text = message.text.replace(RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}")
             result = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}"
@@ -156,7 +161,9 @@ class TextTools:
 
 
 def _with_system(messages: list[Message], text: str) -> list[Message]:
-    """`messages` with `text` at the end of the system message."""
+    """Return `messages` with `text` appended to the system message, which is added where none
+    exists.
+    """
     if messages and messages[0].role is Role.SYSTEM:
         said = f"{messages[0].text}\n\n{text}"
         return [Message(role=Role.SYSTEM, content=said), *messages[1:]]

@@ -1,6 +1,6 @@
-"""What a policy samples from: token ids in, token ids and their log-probabilities out.
+"""The interface of sampling engines: token ids in, token ids and log-probabilities out.
 
-Implementations live in `ludus.trainer.engines`; this page is all that the agent knows of them.
+Implementations live in `ludus.trainer.engines`; the agent knows nothing else about engines.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from .trajectory import Finish
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How to sample."""
+    """Sampling parameters of a request."""
 
     max_tokens: int = 256
     temperature: float = 1.0
-    """0 is greedy."""
+    """Softmax temperature; 0 is greedy."""
     top_p: float = 1.0
     top_k: int = -1
-    """-1 is all."""
+    """How many of the most likely tokens may be sampled; -1 means all."""
     seed: int = 0
-    """Of this request alone: the same seed, ids and weights sample the same tokens in any batch."""
+    """Seed of this request. The same seed, ids and weights sample the same tokens in any batch."""
     stop_token_ids: tuple[int, ...] = ()
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """What was sampled."""
+    """The sampled continuation of a request."""
 
     ids: list[int]
-    """With the stop token, if one was met."""
+    """The sampled ids, including the stop token if the model produced any."""
     logprobs: list[float]
-    """Natural log-probability of each id at the sampling temperature (at 1 when greedy), over
-    all tokens.
+    """Natural log-probability of each id at the sampling temperature (at 1 when greedy), over all
+    tokens.
     """
     finish: Finish
     versions: list[int]
-    """The weight version behind each id."""
+    """The weight version that sampled each id."""
 
 
 def refuse_broken(generation: Generation, budget: int) -> None:
-    """Refuse an answer that no training row can be made from.
+    """Refuse a generation that cannot become a training row.
 
     Args:
-        generation: of an engine.
-        budget: tokens that were asked for.
+        generation: the engine's answer.
+        budget: how many tokens were requested.
 
     Raises:
-        BrokenGeneration: ids, log-probabilities and versions do not go together, a log-probability
-            is not finite, or the answer was cut though tokens were left.
+        BrokenGeneration: ids, log-probabilities and versions differ in length, a log-probability
+            is not finite, or the answer was cut although tokens were left.
     """
     ids, logprobs = len(generation.ids), len(generation.logprobs)
     if ids != logprobs or ids != len(generation.versions):
@@ -75,44 +75,42 @@ def refuse_broken(generation: Generation, budget: int) -> None:
 
 
 class Engine(Protocol):
-    """Samples tokens from a model whose weights move."""
+    """Samples tokens from a model whose weights are updated during the run."""
 
     @property
     def version(self) -> int:
-        """Of the weights now in use; counts up with each `set_weights`."""
+        """The version of the current weights, set by the last `set_weights`."""
         ...
 
     @property
     def max_length(self) -> int:
-        """Most tokens of prompt and answer together."""
+        """The most tokens of prompt and answer together."""
         ...
 
     async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
-        """Continue `ids`."""
+        """Sample a continuation of `ids`."""
         ...
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
-        """Log-probability of each of `ids` given those before it; the first has none and
-        reads 0.
-        """
+        """Return the log-probability of each of `ids` given the ids before; the first is 0."""
         ...
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
-        """Put new weights in place; running requests go on with them."""
+        """Install new weights; running requests continue with the new weights."""
         ...
 
     async def pause(self) -> None:
-        """Hold sampling; requests wait."""
+        """Stop sampling; requests wait until `resume`."""
         ...
 
     async def resume(self) -> None:
-        """Go on."""
+        """Continue the sampling that `pause` stopped."""
         ...
 
     async def abort(self) -> None:
-        """Drop every request; each answers with what it has and finish `abort`."""
+        """End every request; each returns the tokens sampled so far with finish `abort`."""
         ...
 
     async def close(self) -> None:
-        """Release the model."""
+        """Release the model and free the memory."""
         ...

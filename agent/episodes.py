@@ -1,6 +1,4 @@
-"""Episodes on disk: one JSON object a line, as `ludus eval --out` and the runs of the trainer write
-them.
-"""
+"""Episodes on disk: JSON lines, as written by `ludus eval --out` and by training runs."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ from .trajectory import Episode
 
 
 def read_episodes(path: Path, *, most: int | None = None) -> list[Episode]:
-    """The first `most` episodes of a file, or all.
+    """Read the first `most` episodes of a file, or all.
 
-    A last line that was never finished (whoever wrote it was killed) is left out.
+    An unfinished last line, left by a writer that was killed, is skipped.
 
     Raises:
-        ConfigError: the file cannot be read, or a line of it is no episode; the message names it.
+        ConfigError: the file cannot be read, or a line is not an episode; the message names it.
     """
     return list(itertools.islice(_episodes(path), most))
 
@@ -39,7 +37,7 @@ def _episodes(path: Path) -> Iterator[Episode]:
 
 
 class _Unfinished(Exception):
-    """A line without its end."""
+    """A line without a line end, which the writer did not complete."""
 
 
 def _episode(line: bytes, where: str) -> Episode:

@@ -1,7 +1,8 @@
-"""Measure a policy on an environment: every task sampled k times, failures told apart.
+"""Measurement of a policy on an environment: every task is sampled k times, and failures are
+counted apart.
 
 An episode that failed through no fault of the policy (a lost server, a reward that could not be
-computed) is counted by itself. It is never a zero.
+computed) is never counted as a zero.
 """
 
 from __future__ import annotations
@@ -26,36 +27,38 @@ from .trajectory import Episode, Stop
 logger = logging.getLogger(__name__)
 PAGE = 500
 LOOKED = 16
-"""Tasks that are looked at for each that is wanted, where a set repeats its problems."""
+"""How many tasks are examined per requested task, for sets that repeat problems."""
 CLOSE_TIMEOUT_S = 5.0
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured."""
+    """The figures of an evaluation."""
 
     episodes: int
     failed: int
-    """Episodes that are in no number below."""
+    """How many episodes failed; these are in no number below."""
     failures: dict[str, int]
-    """Why they failed: stop and detail, with how often."""
+    """Stop and detail of failed episodes, with their counts."""
     tasks: int
-    """Tasks with at least one episode that counts."""
+    """How many tasks have at least one valid episode."""
     reward: Estimate | None = None
     """Mean return over tasks; None if every episode failed."""
     pass_at: dict[int, Estimate] = {}
-    """k -> pass@k, over the tasks with at least k episodes that count."""
+    """k -> pass@k, over the tasks with at least k valid episodes."""
     turns: float = 0.0
-    """Mean turns of an episode."""
+    """Mean number of turns of an episode."""
     stops: dict[str, int] = {}
 
 
 async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
-    """The first `count` tasks of a split that are different problems, or all. Fewer than `count`
-    are told by a warning: a set without end is looked through as far as `LOOKED` times `count`.
+    """Return the first `count` tasks of a split that are different problems, or all.
+
+    A warning reports if fewer than `count` were found. In an endless set, at most `LOOKED` times
+    `count` tasks are examined.
 
     Raises:
         UnknownTask: no such split.
-        ConfigError: it has no tasks.
+        ConfigError: the split has no tasks.
     """
     tasks: list[Task] = []
     seen: set[str] = set()
@@ -75,7 +78,8 @@ async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
 
 
 def too_few(env_id: str, split: str, *, wanted: int, found: int, looked: int) -> str:
-    """What is told where fewer tasks are played than were asked for.
+    """Return the warning for a split with fewer tasks than requested.
+
 
     >>> too_few("a-v0", "test", wanted=8, found=3, looked=3)
     "split 'test' of a-v0 has 3 tasks, and 8 were asked for: each is played once"
@@ -104,16 +108,16 @@ async def evaluate(
     """Play each of the first `tasks` different problems `samples` times.
 
     Args:
-        open_session: a new session; each of the `concurrency` players has its own.
-        policy_for: the policy that plays on a session.
+        open_session: opens a new session; each of the `concurrency` players gets a session.
+        policy_for: returns the policy that plays on a session.
         split: of the tasks.
-        tasks: how many, or all there are.
-        samples: episodes per task. They share the environment's seed and differ in the policy's.
+        tasks: how many tasks, or all of a smaller split.
+        samples: episodes per task. These share the environment's seed and differ in the policy's.
         concurrency: episodes at once.
         seed: of environment and policy.
         limits: of one episode.
-        on_start: called with the number of episodes to come.
-        on_episode: called with each episode when it is over.
+        on_start: called with the number of episodes to be played.
+        on_episode: called with each episode when finished.
 
     Returns:
         The episodes by task, then sample.
@@ -135,7 +139,7 @@ async def _scouted(
     split: str,
     tasks: int,
 ) -> list[Task]:
-    """The tasks; a policy that cannot play here says so before anything is played."""
+    """Return the tasks; a policy that cannot play here raises before anything is played."""
     scout = open_session()
     try:
         policy_for(scout)
@@ -145,7 +149,7 @@ async def _scouted(
 
 
 class _Table:
-    """Where players sit: each takes the next job until none is left."""
+    """The shared work list: each player takes the next job until none is left."""
 
     def __init__(
         self,
@@ -163,7 +167,7 @@ class _Table:
     async def seat(
         self, open_session: Callable[[], Playable], policy_for: Callable[[Playable], Policy]
     ) -> None:
-        """Play on one session until no job is left."""
+        """Play on a single session until no job is left."""
         session = open_session()
         policy = policy_for(session)
         try:
@@ -188,7 +192,7 @@ class _Table:
 
 
 async def _leave(session: Playable) -> None:
-    """Close a session that may be stuck."""
+    """Close a session that may be stuck, and log a failure to close."""
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT_S):
             await session.close()
@@ -197,10 +201,10 @@ async def _leave(session: Playable) -> None:
 
 
 def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluation:
-    """What the episodes say.
+    """Compute the figures of a set of episodes.
 
     Args:
-        episodes: of `evaluate`.
+        episodes: the result of `evaluate`.
         passing: the return from which an episode passes.
     """
     counted = [e for e in episodes if not _has_failed(e)]
@@ -223,7 +227,7 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
 
 
 def _pass_at(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Estimate]:
-    """pass@k for k = 1, 2, 4 ... as far as some task has that many episodes."""
+    """Return pass@k for k = 1, 2, 4 ... up to the largest number of episodes of a task."""
     passed = [(len(one), sum(value >= passing for value in one)) for one in returns]
     most = max((n for n, _ in passed), default=0)
     estimates: dict[int, Estimate] = {}
@@ -234,7 +238,9 @@ def _pass_at(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Es
 
 
 def _rate(values: Sequence[float]) -> Estimate:
-    """The mean of one rate per task. Where each is 0 or 1, a task is one trial of a binomial."""
+    """Return the mean of a rate over tasks. If every rate is 0 or 1, the tasks are trials of a
+    binomial and the interval is Wilson's.
+    """
     if set(values) <= {0.0, 1.0}:
         return wilson(round(sum(values)), len(values))
     mean = mean_over_tasks(values)

@@ -1,4 +1,5 @@
-"""A person as a policy: text is an answer, a line that begins with `/` calls a tool.
+"""A person as a policy: text is an answer, and a line that begins with `/` calls a tool.
+
 
 /calculator 1+1                      a tool with one argument takes the rest of the line
 /search query="red fox" limit=3      several are named
@@ -21,13 +22,13 @@ from ludus.messages import Message, ToolCall, assistant
 from .trajectory import Segment, Stop, Turn
 
 Ask = Callable[[Sequence[Message], Sequence[ToolSpec], str], str]
-"""Shows the new messages, the tools and what was wrong with the last line; returns a line. Raises
-EOFError where the person leaves.
+"""Shows the new messages, the tools and the error of the last line; returns the next line. Raises
+EOFError when the person leaves.
 """
 
 
 class HumanPolicy:
-    """Asks a person for each action. `ask` may block: nobody else plays meanwhile."""
+    """Asks a person for each action. `ask` may block, which also blocks every other player."""
 
     trainable = False
 
@@ -35,12 +36,12 @@ class HumanPolicy:
         self.ask = ask
 
     def begin(self, *, seed: int = 0) -> HumanPlayer:
-        """A player; a person has no sampling seed."""
+        """Return a player; a person has no sampling seed."""
         return HumanPlayer(self.ask)
 
 
 class HumanPlayer:
-    """Plays one episode at the terminal."""
+    """Plays an episode at the terminal."""
 
     def __init__(self, ask: Ask) -> None:
         self.segments: list[Segment] = [Segment()]
@@ -48,7 +49,7 @@ class HumanPlayer:
         self._seen = 0
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
-        """Ask until the line can be read; a stop if the person leaves."""
+        """Ask until the line can be read; returns a stop if the person leaves."""
         new = list(messages[self._seen :])
         shown: list[Message] = new
         complaint = ""
@@ -69,13 +70,13 @@ class HumanPlayer:
 
 
 def read_line(line: str, tools: Sequence[ToolSpec]) -> Message:
-    """Read what a person typed.
+    """Convert a typed line to a message.
 
     >>> read_line("42", []).text
     '42'
 
     Raises:
-        ToolError: a call of no tool there is, or with arguments that cannot be read.
+        ToolError: a call of an unknown tool, or arguments that cannot be read.
     """
     if not line.startswith("/") or line.startswith("//"):
         return assistant(line.removeprefix("/") if line.startswith("//") else line)
@@ -116,7 +117,7 @@ def _from_json(text: str, tool: ToolSpec) -> dict[str, Any]:
 
 
 def _named(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
-    """`a=1 b="x y"` as arguments; None if the line is not of that form."""
+    """Parse `a=1 b="x y"` as arguments; None for a line of another form."""
     try:
         words = [word.partition("=") for word in shlex.split(text)]
     except ValueError:
@@ -127,13 +128,15 @@ def _named(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _the_one(tool: ToolSpec, properties: Mapping[str, Any]) -> str | None:
-    """The argument that the rest of the line is: the only one, or the only one required."""
+    """Return the argument that takes the rest of the line: the only argument, or the only required
+    argument.
+    """
     names = list(properties) if len(properties) == 1 else list(tool.parameters.get("required", []))
     return names[0] if len(names) == 1 else None
 
 
 def _value(text: str, schema: Any) -> Any:
-    """Text where the schema says so, else JSON where it is JSON."""
+    """Return text where the schema says string, else the JSON value where the text is JSON."""
     if isinstance(schema, dict) and schema.get("type") == "string":
         return text
     try:
@@ -143,7 +146,7 @@ def _value(text: str, schema: Any) -> Any:
 
 
 def usage(tool: ToolSpec) -> str:
-    """How a call of `tool` is typed, `/search query=... [limit=...]`."""
+    """Return how a call of `tool` is typed: `/search query=... [limit=...]`."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
     if len(properties) == 1:

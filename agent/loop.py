@@ -1,7 +1,7 @@
-"""One policy playing one environment: the multi-turn loop.
+"""The multi-turn loop: a policy plays an environment.
 
-A broken episode is data: whatever goes wrong outside the policy becomes a trajectory with a verdict
-that is not ok, which the trainer leaves out of the loss and of the group baseline.
+A broken episode is data: any failure outside the policy becomes a trajectory with a verdict that
+is not ok, which the trainer leaves out of the loss and of the group baseline.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ logger = logging.getLogger(__name__)
 
 
 MOST_SPANS = 256
-"""Of an episode that neither the caller nor the environment bounds."""
+"""The most sampled spans of an episode that neither the caller nor the environment bounds."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on one episode, besides the environment's own."""
+    """Bounds on an episode in addition to the environment's own."""
 
     max_turns: int = 0
-    """Sampled spans, summaries of the context included: H. 0 leaves it to the environment: where it
-    bounds its episodes, as many again may be summaries and folds; where it does not, 256.
+    """H: how many spans are sampled at most, including summaries of the context. With 0 the
+    environment decides: where it bounds its episodes, the same number again may be summaries and
+    folds; where it does not, 256.
     """
     max_idle_turns: int = 10
-    """Turns in a row without a call that could be run, where there are tools; 0 sets no bound."""
+    """The most consecutive turns without an executable call, in environments with tools; 0 means no
+    bound.
+    """
     episode_timeout_s: float = 600.0
 
 
@@ -64,18 +67,18 @@ async def play(
     options: Mapping[str, Any] | None = None,
     role: str = "policy",
 ) -> Episode:
-    """Play one episode to its end, whatever that is.
+    """Play an episode to the end, however the episode ends.
 
     Args:
         env: a session, local or remote; reset here, closed by the caller.
-        policy: who plays.
+        policy: the policy that plays.
         task: an id; None lets the environment pick by `seed`.
         split: of the task.
         seed: of the environment; rollouts of a group share it.
         sampling_seed: of the policy; rollouts of a group differ in it.
         limits: bounds on turns and time.
-        options: reset options the environment declares.
-        role: whose part the trajectory is, where several play.
+        options: reset options that the environment declares.
+        role: the role that this policy plays, in episodes with several.
     """
     started = time.perf_counter()
     bounds = limits or Limits()
@@ -107,7 +110,7 @@ class _PolicyFailed(Exception):
 
 
 def _why(error: Exception) -> tuple[Stop, Verdict]:
-    """How an episode that broke is recorded."""
+    """Return the stop and the verdict of an episode that broke."""
     if isinstance(error, _PolicyFailed):
         return Stop.POLICY_ERROR, Verdict.unavailable(str(error))
     if isinstance(error, RewardUnavailable):
@@ -119,19 +122,23 @@ def _why(error: Exception) -> tuple[Stop, Verdict]:
 
 
 def _level(error: Exception) -> int:
-    """What somebody has to repair is an error; what may pass is a warning."""
+    """Return the log level: error if somebody has to repair something, warning if the fault may
+    pass.
+    """
     passing = (_PolicyFailed, RewardUnavailable, RemoteError)
     return logging.WARNING if isinstance(error, passing) else logging.ERROR
 
 
 def _unforeseen(error: Exception) -> Exception | None:
-    """What needs a traceback to be understood: not what ludus raised on purpose."""
+    """Return the exception if a traceback is needed for understanding, None for errors that ludus
+    raised on purpose.
+    """
     raised = error.__cause__ if isinstance(error, _PolicyFailed) else error
     return None if isinstance(raised, LudusError) else error
 
 
 class _Game:
-    """The state of one episode."""
+    """The state of an episode while being played."""
 
     def __init__(self, env: Playable, player: Player, limits: Limits) -> None:
         self.env = env
@@ -145,7 +152,7 @@ class _Game:
         self.idle = 0
 
     async def run(self, options: dict[str, Any], seed: int) -> Stop:
-        """Play until somebody ends it."""
+        """Play until the environment, the policy or a limit ends the episode."""
         observation, info = await self.env.reset(seed=seed, options=options)
         self.task = str(info.get("task", ""))
         briefing: Briefing = info["briefing"]
@@ -174,14 +181,16 @@ class _Game:
         return Stop.MAX_TURNS
 
     async def _act(self, messages: list[Message], briefing: Briefing) -> Turn | Stop:
-        """Ask the policy; what it raises is told apart from what the environment raises."""
+        """Ask the policy; exceptions are marked as the policy's, to be told from the
+        environment's.
+        """
         try:
             return await self.player.act(messages, briefing.tools)
         except Exception as error:
             raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
 
     def _read_on(self, messages: list[Message], briefing: Briefing) -> None:
-        """Have the state kept that the episode is cut in."""
+        """Let the player keep the final state of an episode that was cut by a limit."""
         if not isinstance(self.player, ReadsOn):
             return
         try:
@@ -190,12 +199,12 @@ class _Game:
             raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
 
     def fail(self, stop: Stop, verdict: Verdict) -> Stop:
-        """Record what went wrong."""
+        """Record the verdict of a failure, and return `stop`."""
         self.verdict = verdict
         return stop
 
     def trajectory(self, stop: Stop) -> Trajectory:
-        """What is left of the episode."""
+        """Return the trajectory of the episode so far."""
         made = Trajectory(
             verdict=Verdict.of(0.0),
             terminated=self.terminated,
@@ -236,7 +245,7 @@ class _Game:
                 self.metrics[name] = self.metrics.get(name, 0.0) + count
 
     def _is_idle(self, action: Message, info: Info, briefing: Briefing) -> bool:
-        """Whether too many turns have passed without a call that could be run."""
+        """Return whether too many turns have passed without an executable call."""
         called = any(not call.error for call in action.tool_calls)
         called = called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
         self.idle = 0 if called or not briefing.tools else self.idle + 1
@@ -244,12 +253,12 @@ class _Game:
 
 
 def _spans(briefing: Briefing) -> int:
-    """The most spans of an episode nobody gave a bound for."""
+    """Return the most spans of an episode without an explicit bound."""
     return MOST_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
 
 
 def _context_counts(made: Trajectory) -> dict[str, float]:
-    """What the context manager did, where it did anything."""
+    """Return counts of the context manager's actions, without zeros."""
     written = [turn for turn in made.turns if turn.kind is TurnKind.SUMMARY]
     said = [turn.message for turn in written if turn.message is not None]
     counts = {
@@ -265,7 +274,7 @@ def _context_counts(made: Trajectory) -> dict[str, float]:
 
 
 def opening_of(briefing: Briefing, observation: Observation) -> list[Message]:
-    """What a policy is shown before its first action: s_1."""
+    """Return the messages that a policy sees before the first action: s_1."""
     text = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
     return [*([system(text)] if text else []), *as_messages(observation)]
 

@@ -1,4 +1,5 @@
-"""Who plays: a `Policy` begins an episode as a `Player`, and the player acts.
+"""The interfaces of players: a `Policy` begins an episode as a `Player`, and the player acts.
+
 
 TokenPolicy(engine, chat_format)    samples tokens; what is trained
 ChatPolicy(base_url, model)         any OpenAI-compatible model; evaluation only
@@ -19,17 +20,17 @@ from .trajectory import Segment, Stop, Turn
 
 
 class Player(Protocol):
-    """Plays one episode."""
+    """Plays a single episode; a policy makes a player for each."""
 
     segments: list[Segment]
-    """What it has written so far, one per context window."""
+    """The segments written so far, one per context window."""
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
-        """Answer the conversation `messages`, which grows by each action and what came back.
+        """Answer the conversation `messages`, which grows by each action and the results.
 
         Returns:
-            The turn, which is also the last of `segments[-1].turns`. One that is no action (a
-            summary of the context) is not for the environment: the next call gets the same
+            The turn, which is also the last of `segments[-1].turns`. A turn that is not an action
+            (a summary of the context) is not sent to the environment: the next call gets the same
             messages. A `Stop` if the context leaves no room to answer.
         """
         ...
@@ -37,28 +38,30 @@ class Player(Protocol):
 
 @runtime_checkable
 class ReadsOn(Protocol):
-    """A player that keeps the state an episode was cut in, for whoever estimates its value."""
+    """A player that keeps the state at which an episode was cut, for estimating that state's
+    value.
+    """
 
     state_ids: list[int]
-    """The window it would have answered next, as far as a row may go; see
+    """The window that would have been answered next, up to the length of a row; see
     `Trajectory.state_ids`.
     """
 
     def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
-        """Take in what came after the last turn, without answering."""
+        """Read the messages after the last turn without answering."""
         ...
 
 
 class Policy(Protocol):
-    """Begins episodes."""
+    """Begins episodes by making players."""
 
     @property
     def trainable(self) -> bool:
-        """Whether its turns carry token ids and log-probabilities."""
+        """Whether turns carry token ids and log-probabilities."""
         ...
 
     def begin(self, *, seed: int = 0) -> Player:
-        """A player for one episode; `seed` is of its sampling."""
+        """Return a player for an episode; `seed` fixes the sampling."""
         ...
 
 
@@ -74,7 +77,7 @@ class ScriptedPolicy:
         self.script = script
 
     def begin(self, *, seed: int = 0) -> TextPlayer:
-        """A player that asks the function."""
+        """Return a player that calls the function."""
         return TextPlayer(self._answer)
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
@@ -86,7 +89,9 @@ Answer = Callable[[Sequence[Message], Sequence[ToolSpec]], Awaitable[Message]]
 
 
 class TextPlayer:
-    """A player without tokens: keeps the conversation in turns, asks `answer` for each action."""
+    """A player without tokens: records the conversation as turns and calls `answer` for each
+    action.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self.segments: list[Segment] = [Segment()]
@@ -94,7 +99,7 @@ class TextPlayer:
         self._seen = 0
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn:
-        """Ask for an action."""
+        """Call `answer` for an action, and record the turn."""
         message = await self._answer(messages, tools)
         turn = Turn(observation=list(messages[self._seen :]), message=message)
         self._seen = len(messages) + 1

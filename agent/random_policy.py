@@ -1,4 +1,4 @@
-"""Random text and random tool calls: the floor every policy should stand above."""
+"""Random text and random tool calls: the baseline that every policy should beat."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CALL_RATE = 0.5
 
 
 class RandomPolicy:
-    """Says random text; where there are tools, half of the time it calls one with random text."""
+    """Says random text, or, where tools exist, calls a tool half of the time."""
 
     trainable = False
 
     def begin(self, *, seed: int = 0) -> TextPlayer:
-        """A player whose choices are fixed by `seed`."""
+        """Return a player whose choices are fixed by `seed`."""
         rng, space = random.Random(seed), TextSpace(seed)
 
         async def answer(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:

@@ -1,7 +1,8 @@
-"""One episode in token space: segments that only grow, cut where the context manager says.
+"""An episode in token space: segments that only grow, cut by the context manager.
 
-Who writes the spans is a `Speaker`: an engine that samples, or an environment's expert. Everything
-else is the same for both, so a warm start shows a policy the windows it will meet.
+Spans are written by a `Speaker`: an engine that samples, or an environment's expert. Everything
+else is the same for both, so that a supervised warm start shows a policy the same windows as
+later training.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 
 MIN_ANSWER_TOKENS = 4
-"""A window with less room than this is full."""
+"""A window with less room than this counts as full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is to be written next."""
+    """A request for the next span."""
 
     kind: TurnKind
     max_tokens: int
     seed: int
     shows_newest: bool = True
-    """Of a summary: whether the window shows what the environment said last."""
+    """Whether the window shows the environment's latest answer; only used for summaries."""
 
 
 class Speaker(Protocol):
-    """Writes spans."""
+    """Writes spans: samples tokens, or encodes an expert's action."""
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
-        """Continue `ids`."""
+        """Return a continuation of `ids`."""
         ...
 
 
 class TokenPlayer:
-    """Plays one episode.
+    """Plays an episode as token ids.
 
     Args:
         chat_format: how messages become ids and back.
-        speaker: who writes.
-        context: what happens when the window is full.
+        speaker: writes the spans.
+        context: decides how to continue when the window is full.
         window: W in tokens.
-        row: most tokens of a segment; a summary may run past the window up to here.
+        row: the most tokens of a segment; a summary may exceed the window up to this length.
         max_tokens: of one action.
         seed: of the sampling.
     """
@@ -79,16 +80,16 @@ class TokenPlayer:
         self._sampled = 0
         self._summaries = 0
         self._ids: list[int] = []
-        """Of the running segment."""
+        """All ids of the current segment."""
         self._base: list[Message] = []
-        """What the window showed before messages[since:]."""
+        """The messages that the window shows before messages[since:]."""
         self._since = 0
         self._seen = 0
-        """Messages of the environment that are in some turn's `observation`."""
+        """How many messages of the environment are part of some turn's `observation`."""
         self._unread: list[Message] = []
-        """Answers of the context manager that are not in the ids yet."""
+        """Answers of the context manager that are not yet part of the ids."""
         self._actions: list[int] = []
-        """Where in the conversation each action stands."""
+        """Indices of the actions in the conversation."""
         self._next: Reopen | None = None
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
@@ -99,7 +100,7 @@ class TokenPlayer:
         return turn
 
     def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
-        """Take in what came after the last turn, without answering; see `ReadsOn`."""
+        """Read the messages after the last turn without answering; see `ReadsOn`."""
         offered = [*tools, *self._context.tools]
         if self._next is not None:
             ids = self._format.prompt(self._next.messages, offered)
@@ -140,7 +141,9 @@ class TokenPlayer:
         return length >= self._limit or self._window - length < MIN_ANSWER_TOKENS
 
     def _after(self, turn: Turn, messages: Sequence[Message]) -> None:
-        """Note an action, and let the context manager answer it if it was meant for that."""
+        """Record an action, and let the context manager answer if the action called a context
+        tool.
+        """
         assert turn.message is not None
         handled = self._context.handle(turn.message, self._view(messages))
         self._unread = []
@@ -163,7 +166,7 @@ class TokenPlayer:
         observation: list[Message],
         tools: Sequence[ToolSpec],
     ) -> Turn | Stop:
-        """Have the summary written at the end of this window, and plan the next one."""
+        """Request a summary at the end of this window, and plan the next window."""
         if step.drop_last and len(self.segments[-1].turns) == 1:
             return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
         shown, end = self._before_summary(step, messages, observation)
@@ -184,8 +187,10 @@ class TokenPlayer:
     def _before_summary(
         self, step: WriteSummary, messages: Sequence[Message], observation: list[Message]
     ) -> tuple[list[Message], int]:
-        """Cut the window to what is summed up: messages to show before the instruction, and where
-        in the conversation the window ends.
+        """Cut the window to what the summary covers.
+
+        Returns the messages to show before the instruction, and the index in the conversation
+        where the window ends.
         """
         segment, last = self.segments[-1], self._actions[-1]
         self._ids = segment.ids()
@@ -199,7 +204,9 @@ class TokenPlayer:
         return [], last + 1
 
     def _drop_last(self, segment: Segment) -> list[Message]:
-        """Take the last turn out of its segment; what it was an answer to."""
+        """Move the last turn of a segment to the discarded turns, and return that turn's
+        observation.
+        """
         if not segment.turns:  # it is in an earlier one, closed by a drift
             return []
         dropped = segment.turns.pop()
@@ -216,19 +223,23 @@ class TokenPlayer:
         self.segments.append(Segment(prompt_ids=list(self._ids)))
 
     def _close(self, reason: str) -> None:
-        """End the running segment; tokens after its last turn were never answered."""
+        """End the current segment, noting the reason. Tokens after the last turn were never
+        answered.
+        """
         self.segments[-1].break_reason = reason
 
     def _extend(
         self, messages: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[int]:
-        """Bring `_ids` up to where the policy speaks; what was appended to the segment."""
+        """Extend `_ids` to where the policy speaks, and return the appended ids."""
         return self._append(new, self._view(messages), tools)
 
     def _append(
         self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[int]:
-        """Append `new`, or begin a segment that renders all of `view` where that cannot be."""
+        """Append `new`, or start a segment that renders all of `view` if the template cannot extend
+        the ids.
+        """
         added = self._extension(new)
         if added is not None:
             self._ids += added
@@ -239,7 +250,9 @@ class TokenPlayer:
         return []
 
     def _extension(self, new: Sequence[Message]) -> list[int] | None:
-        """The ids that append `new` to the running segment; None where the template cannot."""
+        """Return the ids that append `new` to the current segment, or None if the template
+        cannot.
+        """
         turns = self.segments[-1].turns if self.segments else []
         if not turns:
             return None
@@ -268,10 +281,10 @@ class TokenPlayer:
         self._sampled += len(generation.ids)
 
     def _view(self, messages: Sequence[Message]) -> list[Message]:
-        """What the running window shows, as messages."""
+        """Return the messages that the current window shows."""
         return [*self._base, *messages[self._since :]]
 
 
 def _thought(turn: Turn) -> bool:
-    """Whether a turn holds thoughts that ended."""
+    """Return whether a turn contains finished thoughts."""
     return turn.message is not None and THOUGHTS_END in turn.message.text

@@ -1,8 +1,8 @@
 """The trainable policy: token ids in, token ids out.
 
 The ids of a segment only ever grow. After each turn the new messages are rendered alone and
-appended to the ids as they were sampled. If the template cannot extend them, the whole conversation
-is rendered afresh as a new segment (a drift). A window that is full is cut by the context manager.
+appended to the sampled ids. If the template cannot extend the ids, the whole conversation is
+rendered afresh as a new segment (a drift). The context manager cuts a full window.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class TokenPolicy:
     """Samples from an engine in a chat format.
 
     Args:
-        engine: what samples.
+        engine: the sampling engine.
         chat_format: how messages become ids and back.
         sampling: `max_tokens` is per turn; the seed is replaced for each episode and turn.
-        window: the working context in tokens, prompt and answers: W; None is the engine's own.
-        context: what happens when the window is full; by default the episode ends. A summary may
-            run past the window, up to what the engine takes.
+        window: W, the working context in tokens for prompt and answers; None means the engine's.
+        context: decides how to continue when the window is full; by default the episode ends. A
+            summary may exceed the window, up to the engine's limit.
     """
 
     trainable = True
@@ -50,7 +50,7 @@ class TokenPolicy:
         self.context: ContextManager = context or KeepEverything()
 
     def begin(self, *, seed: int = 0) -> TokenPlayer:
-        """A player whose sampling is fixed by `seed`."""
+        """Return a player whose sampling is fixed by `seed`."""
         return TokenPlayer(
             self.chat_format,
             self,
@@ -72,7 +72,7 @@ class TokenPolicy:
         return await self.engine.generate(ids, sampling)
 
     def check(self, opening: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
-        """Refuse settings that cannot work with episodes that open like this one.
+        """Refuse settings that cannot work for episodes with this opening.
 
         Raises:
             ConfigError: no window would hold a step, or a summary would not fit.
@@ -100,7 +100,7 @@ def context_sizes(
     row: int,
     answer: int,
 ) -> Sizes:
-    """Measure what a context manager is checked with."""
+    """Measure the lengths in tokens that `ContextManager.check` needs."""
     every = [*tools, *context.tools]
     reopened, instruction = list(opening), 0
     step = context.when_full(History(tuple(opening)))

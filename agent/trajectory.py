@@ -1,14 +1,14 @@
-"""What one episode leaves behind: the token-level record a trainer learns from and a person reads.
+"""The record of an episode: tokens for the trainer, and messages for people.
 
     Episode            one task, one seed, one group
-      Trajectory       one role's part in it, with its verdict
+      Trajectory       one role's part of the episode, with its verdict
         Segment        one context window: one training row
           Turn         one sampled span: an action or a context summary
 
 Tokens are the source of truth. Sampled ids are kept as sampled and never re-encoded; within a
 segment each request's prompt is exactly the ids so far. When that would not hold (a summary, a
-template that rewrites history), a new segment starts. Every sampled token is trained in at most one
-segment.
+template that rewrites history), a new segment starts. Every sampled token is trained in at most
+one segment.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ludus.verdict import Verdict
 
 
 class TurnKind(StrEnum):
-    """What a sampled span is."""
+    """The purpose of a sampled span."""
 
     ACT = "act"
     """An action, sent to the environment."""
     SUMMARY = "summary"
     """A summary of the context, written by the policy and trained like an action."""
     FOLD = "fold"
-    """A call that the context manager answers: a branch begun or returned from."""
+    """A call that the context manager answers, to begin a branch or return from a branch."""
 
 
 class Finish(StrEnum):
-    """Why sampling stopped."""
+    """Why the sampling of a span stopped."""
 
     STOP = "stop"
     """The policy ended its turn."""
@@ -46,12 +46,12 @@ class Finish(StrEnum):
 
 
 class Stop(StrEnum):
-    """Why a trajectory ended."""
+    """The reason why a trajectory ended."""
 
     TERMINATED = "terminated"
-    """The environment said so."""
+    """The environment ended the episode."""
     MAX_TURNS = "max_turns"
-    """The environment truncated it, or the agent's own limit was reached."""
+    """The environment truncated the episode, or the agent's own limit was reached."""
     CONTEXT_FULL = "context_full"
     """The next prompt would not leave room to answer."""
     MAX_SUMMARIES = "max_summaries"
@@ -59,9 +59,9 @@ class Stop(StrEnum):
     LENGTH = "length"
     """The last answer was cut by the token budget, and the environment ended on it."""
     NO_CALLS = "no_calls"
-    """Too many turns in a row without a call the environment could use."""
+    """Too many consecutive turns without a call that the environment could use."""
     TIMEOUT = "timeout"
-    """The episode's time is up."""
+    """The time for the episode is used up."""
     REWARD_UNAVAILABLE = "reward_unavailable"
     """The environment could not compute its reward."""
     ENV_ERROR = "env_error"
@@ -71,13 +71,15 @@ class Stop(StrEnum):
 
 
 FAILURES = frozenset({Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.ENV_ERROR, Stop.POLICY_ERROR})
-"""Ends that are nobody's answer: out of the loss and out of the group baseline."""
+"""Stops that are no fault of the policy: such trajectories leave the loss and the group
+baseline.
+"""
 TRUNCATED = frozenset({Stop.MAX_TURNS, Stop.CONTEXT_FULL, Stop.MAX_SUMMARIES})
-"""Ends by a limit before the environment had ended the episode: there is a state after them."""
+"""Stops by a limit before the environment had ended the episode, so that a next state exists."""
 
 
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One sampled span, and what the policy was shown before it."""
+    """A sampled span, and the input that the policy saw before."""
 
     kind: TurnKind = TurnKind.ACT
     obs_ids: list[int] = []
@@ -87,42 +89,42 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     out_ids: list[int] = []
     """The sampled tokens, the end-of-turn token included."""
     logprobs: list[float] = []
-    """Of each sampled token, as the engine sampled it, in nats."""
+    """Log-probability in nats of each sampled token, as reported by the engine."""
     versions: list[int] = []
-    """Of the weights that sampled each token."""
+    """Version of the weights that sampled each token."""
     finish: Finish = Finish.STOP
     reward: float = 0.0
-    """What the environment gave for this action."""
+    """The environment's reward for this action."""
     anchor: str = ""
-    """A digest of the observation acted on, equal where two rollouts stood in the same place
-    (GiGPO).
+    """A digest of the observation before the action; equal in two rollouts that reached the same
+    state (GiGPO).
     """
     observation: list[Message] = []
     """The messages behind `obs_ids`, for people."""
     message: Message | None = None
-    """The sampled span as it was parsed, for people."""
+    """The sampled span as parsed, for people."""
     trained: bool = True
-    """False leaves its tokens out of the loss."""
+    """Whether the sampled tokens count in the loss."""
 
 
 class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One context window: `prompt_ids`, then the turns' `obs_ids` and `out_ids` in order."""
+    """A context window: `prompt_ids`, then the turns' `obs_ids` and `out_ids` in order."""
 
     prompt_ids: list[int] = []
     turns: list[Turn] = []
     attachments: list[str] = []
     """Digests of images and other inputs that are not tokens."""
     break_reason: str = ""
-    """Why the next segment began: summary, keep_last_k, discard, drift, fold; empty in the last
-    one.
+    """Why the next segment began: summary, keep_last_k, discard, drift or fold; empty in the last
+    segment.
     """
     discarded: list[Turn] = []
-    """Actions that the environment executed and that left this window before its summary: not in
-    `ids()` and not trained, but what they earned is part of the return.
+    """Actions that the environment executed but that left this window before the summary. These are
+    not in `ids()` and not trained, but their rewards are part of the return.
     """
 
     def ids(self) -> list[int]:
-        """All tokens of the row."""
+        """Return all tokens of the row."""
         row = list(self.prompt_ids)
         for turn in self.turns:
             row += turn.obs_ids
@@ -130,7 +132,7 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
         return row
 
     def spans(self) -> Iterator[tuple[int, Turn]]:
-        """Each turn with the index of its first sampled token in `ids()`."""
+        """Yield each turn with the index of the first sampled token in `ids()`."""
         start = len(self.prompt_ids)
         for turn in self.turns:
             start += len(turn.obs_ids)
@@ -139,7 +141,7 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One role's part in an episode."""
+    """The part of a single role in an episode."""
 
     role: str = "policy"
     verdict: Verdict
@@ -149,12 +151,12 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     exclude_from_loss: bool = False
     exclude_from_baseline: bool = False
     state_ids: list[int] = []
-    """The window that the policy would have read before its next turn, where a limit cut the
-    episode short: the state after truncation, which a value head can judge. Empty where the
-    environment ended the episode, and for policies without tokens.
+    """The window that the policy would have read next, where a limit cut the episode: the state
+    after truncation, which a value head can judge. Empty where the environment ended the
+    episode, and for policies without tokens.
     """
     gold: Any = None
-    """What the environment says the answer is, once the episode is over; for verifiers."""
+    """The answer according to the environment, known once the episode is over; for verifiers."""
     metrics: dict[str, float] = {}
     """Counts of this trajectory: tool_calls, tool_errors, parse_errors, summaries ..."""
 
@@ -165,12 +167,14 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def discarded(self) -> list[Turn]:
-        """The turns that left their window before its summary."""
+        """The turns that left the window before the summary was written."""
         return [turn for segment in self.segments for turn in segment.discarded]
 
     @property
     def ret(self) -> float:
-        """The return: the sum of the turns' rewards (undiscounted), the discarded ones' too."""
+        """The return: the undiscounted sum of the rewards of all turns, including discarded
+        turns.
+        """
         return sum(turn.reward for turn in [*self.turns, *self.discarded])
 
     @property
@@ -180,15 +184,15 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One task played once."""
+    """A task played to an end, by all roles."""
 
     task: str
     group: str = ""
-    """Rollouts of one group share task and environment seed."""
+    """Rollouts of one group share the task and the environment seed."""
     seed: int = 0
     trajectories: list[Trajectory] = []
-    """One per role."""
+    """One trajectory per role."""
     index: int = 0
-    """Which rollout of its group this is; it decides the sampling seed."""
+    """The index of the rollout within the group, which decides the sampling seed."""
     split: str = "train"
     wall_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What happens when an episode outgrows its context window: managers behind one small protocol."""
+"""Context managers: how an episode continues after outgrowing the context window."""
 
 from .fold import Fold
 from .keep import Discard, KeepEverything, KeepLast

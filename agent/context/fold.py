@@ -1,11 +1,12 @@
-"""`fold`: the policy opens a branch for a sub-task and folds it away when it returns.
+"""The manager `fold`: the policy opens a branch for a sub-task, and the branch is folded away on
+return.
 
     main       ... branch(prompt)                       | result of the branch ...
     branch                        work ... return(message)
 
-After "Scaling Long-Horizon LLM Agent via Context-Folding" (arXiv 2510.11967): what was said inside
-a branch leaves the window when it returns; the call that opened it and the message it came back
-with stay. Each return begins a new segment. Branches do not nest.
+After "Scaling Long-Horizon LLM Agent via Context-Folding" (arXiv 2510.11967): the content of a
+branch leaves the window on return; the call that opened the branch and the returned message
+stay. Each return begins a new segment. Branches do not nest.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ RETURN = _spec(
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Branch and return.
+    """Lets the policy open branches and return.
 
     Args:
-        max_branches: branches an episode may open.
+        max_branches: how many branches an episode may open.
     """
 
     max_branches: int = 7
@@ -54,19 +55,19 @@ class Fold:
     tools: Sequence[ToolSpec] = (BRANCH, RETURN)
 
     def limit(self, window: int) -> int:
-        """The whole window: folding is the policy's own decision."""
+        """Return the whole window: folding is the policy's own decision."""
         return window
 
     def when_full(self, history: History) -> Stop:
-        """End: whoever does not fold in time has lost."""
+        """End the episode, since the policy did not fold in time."""
         return Stop.CONTEXT_FULL
 
     def check(self, sizes: Sizes) -> None:
-        """Only the first prompt has to fit."""
+        """Require that the first prompt fits."""
         KeepEverything().check(sizes)
 
     def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Open or close a branch; a call that cannot be followed is answered with why."""
+        """Open or close a branch; a call that cannot be followed is answered with the reason."""
         own = [call for call in action.tool_calls if call.name in (BRANCH.name, RETURN.name)]
         if not own:
             return None
@@ -98,7 +99,7 @@ def _return(call: ToolCall, view: Sequence[Message]) -> Handled:
 
 
 def _is_result(message: Message) -> bool:
-    """Whether it is what a branch that was opened, or has returned, stands for."""
+    """Return whether the message answers a `branch` call that was executed, open or returned."""
     return (
         message.role is Role.TOOL
         and message.name == BRANCH.name
@@ -107,7 +108,7 @@ def _is_result(message: Message) -> bool:
 
 
 def _open_branch(view: Sequence[Message]) -> int | None:
-    """Where the answer that opened the running branch stands; None in the main thread."""
+    """Return the index of the answer that opened the current branch, or None outside a branch."""
     for index, message in enumerate(view):
         if _is_result(message) and message.text == OPENED:
             return index

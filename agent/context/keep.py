@@ -1,6 +1,6 @@
-"""Managers that forget: nothing, all but the last exchanges, or everything.
+"""Managers that forget: everything but the last exchanges, or everything but the opening.
 
-None of them writes anything, so what falls out of the window is gone.
+None of these writes anything, so what leaves the window is lost.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .protocol import Handled, History, Reopen, Sizes, require_room_to_act
 
 @dataclass(frozen=True, slots=True)
 class KeepEverything:
-    """`none`: the window is all there is; an episode that outgrows it ends."""
+    """The manager `none`: an episode that outgrows the window ends."""
 
     name: str = "none"
     tools: Sequence[ToolSpec] = ()
 
     def limit(self, window: int) -> int:
-        """The whole window."""
+        """Return the whole window as the limit."""
         return window
 
     def when_full(self, history: History) -> Stop:
-        """End."""
+        """End the episode, since nothing may be dropped."""
         return Stop.CONTEXT_FULL
 
     def check(self, sizes: Sizes) -> None:
-        """Only the first prompt has to fit."""
+        """Require that the first prompt fits."""
         if sizes.opening >= sizes.window:
             raise ConfigError(
                 f"the first prompt has {sizes.opening} tokens, the window {sizes.window}: make "
@@ -40,17 +40,18 @@ class KeepEverything:
             )
 
     def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Everything is the environment's."""
+        """Leave every action to the environment."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class KeepLast:
-    """`keep_last_k`: a new window of the opening and the last `keep` exchanges, as they were.
+    """The manager `keep_last_k`: a new window with the opening and the last `keep` exchanges,
+    unchanged.
 
     Args:
-        keep: exchanges kept, the newest included; at least 1.
-        threshold: the share of the window from which on it counts as full.
+        keep: how many exchanges are kept, the newest included; at least 1.
+        threshold: the share of the window from which the window counts as full.
     """
 
     keep: int = 4
@@ -65,30 +66,34 @@ class KeepLast:
             )
 
     def limit(self, window: int) -> int:
-        """`threshold` of the window."""
+        """Return `threshold` times the window."""
         return int(self.threshold * window)
 
     def when_full(self, history: History) -> Reopen:
-        """Keep the last exchanges."""
+        """Start a window with the last exchanges."""
         return Reopen(last_exchanges(history, self.keep), self.name)
 
     def check(self, sizes: Sizes) -> None:
-        """The opening must leave room; how long the kept exchanges are is known only later."""
+        """Require that the opening leaves room; the length of the kept exchanges is unknown
+        beforehand.
+        """
         require_room_to_act(
             self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
         )
 
     def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Everything is the environment's."""
+        """Leave every action to the environment."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """`discard`: a new window of the opening alone, and the newest exchange if `carry`.
+    """The manager `discard`: a new window with the opening alone, plus the newest exchange if
+    `carry`.
 
-    Without `carry` the policy starts over in front of its first prompt: right where it fetches what
-    it needs, wrong where the environment waits for an answer to what it said last.
+    Without `carry` the policy starts over from the first prompt. That suits a policy that can
+    fetch what it needs again, and fails where the environment waits for an answer to its last
+    message.
     """
 
     carry: bool = True
@@ -97,24 +102,24 @@ class Discard:
     tools: Sequence[ToolSpec] = ()
 
     def limit(self, window: int) -> int:
-        """`threshold` of the window."""
+        """Return `threshold` times the window."""
         return int(self.threshold * window)
 
     def when_full(self, history: History) -> Reopen:
-        """Start over."""
+        """Start over with the opening."""
         return Reopen(last_exchanges(history, int(self.carry)), self.name)
 
     def check(self, sizes: Sizes) -> None:
-        """The opening must leave room."""
+        """Require that the opening leaves room to act."""
         require_room_to_act(
             self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
         )
 
     def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Everything is the environment's."""
+        """Leave every action to the environment."""
         return None
 
 
 def last_exchanges(history: History, count: int) -> list[Message]:
-    """The opening and the last `count` exchanges."""
+    """Return the opening and the last `count` exchanges."""
     return [*history.opening, *history.last(count)]

@@ -1,12 +1,12 @@
-"""What a context manager does: it is asked when the window is full, and says how to go on.
+"""The interface of context managers, which decide how to continue when the window is full.
 
     history  ->  Reopen(messages)        a new window opens with these messages
                  WriteSummary(...)       the policy writes a summary first, then a window opens
                  Stop                    the episode ends
 
-A manager keeps nothing between calls: what it decides is a function of the history, so the same
-rollout is cut the same way each time. Tokens are not its business: `TokenPlayer` measures, renders
-and cuts.
+A manager keeps no state between calls: every decision is a function of the history, so that the
+same rollout is always cut in the same way. Managers know nothing of tokens: `TokenPlayer`
+measures, renders and cuts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..trajectory import Stop
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One action and what came back."""
+    """An action and the messages that answered."""
 
     action: Message
     answer: list[Message]
@@ -32,24 +32,25 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """An episode so far, whichever windows it was seen in. Cut only where it is looked at: episodes
-    are long, and managers mostly want the end of them.
+    """An episode so far, across all windows.
+
+    Exchanges are computed on access: episodes are long, and most managers look at the end only.
     """
 
     messages: tuple[Message, ...]
     actions: tuple[int, ...] = ()
-    """Where in `messages` the policy acted."""
+    """Indices of the policy's actions in `messages`."""
     summaries: int = 0
-    """Written so far."""
+    """How many summaries have been written so far."""
 
     @property
     def opening(self) -> list[Message]:
-        """What came before the first action: s_1."""
+        """The messages before the first action: s_1."""
         return list(self.messages[: self.actions[0]] if self.actions else self.messages)
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """Every action with what came back."""
+        """Every action with the messages that answered."""
         ends = [*self.actions[1:], len(self.messages)]
         return [
             Exchange(self.messages[start], list(self.messages[start + 1 : end]))
@@ -57,24 +58,24 @@ class History:
         ]
 
     def last(self, count: int) -> list[Message]:
-        """The last `count` exchanges, or as many as there are, as they were said."""
+        """Return the messages of the last `count` exchanges, or of all if fewer exist."""
         kept = self.actions[max(0, len(self.actions) - count) :]
         return list(self.messages[kept[0] :]) if kept else []
 
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """Go on in a new window."""
+    """A decision to continue in a new window."""
 
     messages: list[Message]
     """The new window's prompt; the policy speaks next."""
     reason: str
-    """For `Segment.break_reason`."""
+    """The value for `Segment.break_reason`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSummary:
-    """Have the policy write a summary at the end of the running window."""
+    """A decision to let the policy write a summary at the end of the current window."""
 
     instruction: Message
     max_tokens: int
@@ -84,48 +85,48 @@ class WriteSummary:
     """Whether the newest answer is shown before the instruction."""
     trained: bool
     resume: Callable[[str], Reopen]
-    """The window that follows, given the summary's text."""
+    """Returns the window that follows, given the summary's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """An action that was meant for the manager, not for the environment."""
+    """The answer to an action that was meant for the manager and not for the environment."""
 
     messages: list[Message]
-    """Its answer, to be shown to the policy; of a `Reopen`, those of the new window."""
+    """The manager's answer to the policy; with `reopen`, the messages of the new window."""
     reopen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Lengths in tokens that a configuration is checked with."""
+    """Lengths in tokens that a configuration is checked against."""
 
     window: int
     row: int
-    """Most tokens the engine takes in all."""
+    """The most tokens that the engine accepts in all."""
     opening: int
     """s_1 as a prompt."""
     reopened: int
-    """The shortest window the manager can open: with an empty summary."""
+    """The shortest window that the manager can open, with an empty summary."""
     instruction: int
     answer: int
-    """Most tokens of one action."""
+    """The most tokens of one action."""
 
 
 class ContextManager(Protocol):
-    """Decides what the policy sees once it cannot see everything."""
+    """Decides what the policy sees once the whole episode no longer fits."""
 
     @property
     def name(self) -> str:
-        """As settings call it."""
+        """The manager's name in settings."""
         ...
 
     def limit(self, window: int) -> int:
-        """The length in tokens from which on the window counts as full: L."""
+        """Return L, the length in tokens from which the window counts as full."""
         ...
 
     def when_full(self, history: History) -> Reopen | WriteSummary | Stop:
-        """The window is full and the newest exchange is answered: how to go on."""
+        """Decide how to continue. The window is full and the newest exchange is complete."""
         ...
 
     def check(self, sizes: Sizes) -> None:
@@ -138,23 +139,23 @@ class ContextManager(Protocol):
 
     @property
     def tools(self) -> Sequence[ToolSpec]:
-        """Tools the policy is offered beside the environment's; calls of them come to `handle`."""
+        """Tools offered to the policy besides the environment's; calls go to `handle`."""
         ...
 
     def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Answer an action that calls one of `tools`; None leaves it to the environment.
+        """Answer an action that calls any of `tools`; None leaves the action to the environment.
 
         Args:
-            action: what the policy just said.
-            view: what is in the window before it.
+            action: the policy's latest message.
+            view: the messages in the window before that.
         """
         ...
 
 
 def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
-    """`messages` with `text` at the end of their last user message, or as one of its own.
+    """Return `messages` with `text` appended to the last user message, or as a new user message.
 
-    Templates of some models refuse two user messages in a row.
+    The templates of some models refuse two user messages in a row.
     """
     last = messages[-1] if messages else None
     if last is None or last.role is not Role.USER or not isinstance(last.content, str):
@@ -164,7 +165,11 @@ def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
 
 
 def require_room_to_act(name: str, sizes: Sizes, limit: int, opened: int, made_of: str) -> None:
-    """Refuse windows that are full as soon as they open: they would be cut forever."""
+    """Refuse windows that would be full on opening, and would be cut forever.
+
+    Raises:
+        ConfigError: with the lengths, and what to change.
+    """
     if opened + sizes.answer >= limit:
         raise ConfigError(
             f"context manager {name!r} acts from {limit} tokens on (window {sizes.window}), but a "

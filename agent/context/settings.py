@@ -1,4 +1,4 @@
-"""Settings of the context manager, as a run's `[context]` section holds them."""
+"""Settings of the context manager, as in a run's `[context]` section."""
 
 from __future__ import annotations
 
@@ -18,28 +18,32 @@ ManagerName = Literal["none", "keep_last_k", "discard", "summarize", "fold"]
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """What happens when an episode outgrows the window."""
+    """How an episode continues after outgrowing the window."""
 
     manager: ManagerName = "none"
     threshold: float = 0.95
-    """Share of the window from which on it counts as full; none uses all of it."""
+    """The share of the window from which the window counts as full; `none` uses the whole
+    window.
+    """
     keep: int = 4
-    """Exchanges keep_last_k keeps."""
+    """How many exchanges keep_last_k keeps."""
     carry: bool = True
     """Whether discard shows the newest exchange again."""
     max_summaries: int = 7
-    """Summaries an episode, of summarize; branches of fold."""
+    """The most summaries of an episode, for summarize; the most branches, for fold."""
     summary_tokens: int = 256
-    """Most sampled tokens of a summary."""
+    """The most sampled tokens of a summary."""
     last_pair: LastPair = "discard"
-    """What summarize does with the last action and observation: discard (SUPO), carry, keep."""
+    """What summarize does with the last action and observation: discard (as in SUPO), carry or
+    keep.
+    """
     train_summaries: bool = True
-    """False leaves the summaries out of the loss."""
+    """Whether summaries count in the loss."""
     instruction: str = ""
-    """What asks for a summary; empty is the built-in text."""
+    """The text that asks for a summary; empty means the built-in text."""
     continuation: str = ""
-    """What follows the first prompt after a summary, with {summary} in it; empty is the built-in
-    text.
+    """The text after the first prompt that follows a summary, containing {summary}; empty means the
+    built-in text.
     """
 
     def __post_init__(self) -> None:
@@ -69,11 +73,11 @@ MANAGERS: dict[str, Callable[[ContextSettings], ContextManager]] = {
 
 
 def make_context(settings: ContextSettings) -> ContextManager:
-    """The manager that `settings` describe.
+    """Return the context manager that `settings` describe.
 
     Raises:
         UnknownName: no manager has that name.
-        ConfigError: its fields cannot work.
+        ConfigError: the settings cannot work.
     """
     if settings.manager not in MANAGERS:
         raise UnknownName.near(settings.manager, MANAGERS, hint="context managers")

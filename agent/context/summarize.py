@@ -1,15 +1,15 @@
-"""`summarize`: the policy writes down what it needs and goes on from that (SUPO).
+"""The manager `summarize`: the policy writes a summary and continues from that text (SUPO).
 
     s_t full  ->  s_t, instruction -> summary         ends this segment; trained like an action
               ->  s_1 + summary                       the prompt of the next
 
-After "Scaling LLM Multi-turn RL with End-to-end Summarization-based Context Management"
-(arXiv 2510.06727): L = 0.95 of the window; the last action and its observation are dropped before
-the instruction, so that one long observation cannot crowd out the summary. The environment has
+After "Scaling LLM Multi-turn RL with End-to-end Summarization-based Context Management" (arXiv
+2510.06727): L = 0.95 of the window; the last action and its observation are dropped before the
+instruction, so that one long observation cannot crowd out the summary. The environment has
 executed that action all the same and is not rolled back.
 
-Dropping suits environments whose observations can be fetched again. `last_pair` says what else may
-become of the pair:
+Dropping suits environments whose observations can be fetched again. `last_pair` offers two
+alternatives:
 
     discard   gone from this window and from the next; the action is not trained (the paper)
     carry     the action ends this segment and is trained; both are shown again after the summary
@@ -50,16 +50,16 @@ CONTINUATION = "Your summary of the work so far:\n{summary}"
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """Summaries written, and trained, by the policy.
+    """Summaries of the context that the policy writes and is trained on.
 
     Args:
-        threshold: the share of the window from which on it counts as full; L = threshold * W.
-        max_summaries: S; once they are used, a full window ends the episode (overlong).
-        summary_tokens: most sampled tokens of a summary.
-        last_pair: what becomes of the last action and its observation.
+        threshold: the share of the window from which the window counts as full; L = threshold * W.
+        max_summaries: S; after S summaries a full window ends the episode (overlong).
+        summary_tokens: the most sampled tokens of a summary.
+        last_pair: what happens to the last action and its observation.
         train_summaries: False leaves the summaries out of the loss: an ablation.
-        instruction: what asks for a summary.
-        continuation: what is added to the first prompt after one; holds `{summary}`.
+        instruction: the text that asks for a summary.
+        continuation: the text added to the first prompt after a summary; contains `{summary}`.
     """
 
     threshold: float = 0.95
@@ -84,11 +84,11 @@ class Summarize:
             )
 
     def limit(self, window: int) -> int:
-        """L."""
+        """Return L, `threshold` times the window."""
         return int(self.threshold * window)
 
     def when_full(self, history: History) -> WriteSummary | Stop:
-        """Ask for a summary, if one is left."""
+        """Ask for a summary, or stop if all summaries are used."""
         if history.summaries >= self.max_summaries:
             return Stop.MAX_SUMMARIES
         return WriteSummary(
@@ -101,7 +101,9 @@ class Summarize:
         )
 
     def check(self, sizes: Sizes) -> None:
-        """A window must hold a step after the longest summary, and the summary must fit."""
+        """Require that a window holds a step after the longest summary, and that the summary
+        fits.
+        """
         limit = self.limit(sizes.window)
         opened = sizes.reopened + self.summary_tokens
         made_of = (
@@ -120,7 +122,7 @@ class Summarize:
             )
 
     def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Everything is the environment's."""
+        """Leave every action to the environment."""
         return None
 
     def _resume(self, history: History, summary: str) -> Reopen:
@@ -134,7 +136,9 @@ _THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 
 
 def read_summary(text: str) -> str:
-    """The summary in what the policy wrote: the last tagged one, else all but its thoughts.
+    """Return the summary in the policy's text: the last tagged summary, else everything but
+    thoughts.
+
 
     >>> read_summary("<think>hm</think> <summary>a=5</summary>")
     'a=5'

@@ -1,4 +1,4 @@
-"""Tool calls in a model's own text, by format."""
+"""Parsers of tool calls in a model's text, a parser per format."""
 
 from .hermes import HermesFormat
 from .llama3 import Llama3JsonFormat

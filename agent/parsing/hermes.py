@@ -1,12 +1,12 @@
-"""The Hermes format, which Qwen 2.5 and 3 use: a JSON object between `<tool_call>` tags.
+"""The Hermes format of Qwen 2.5 and 3: a JSON object between `<tool_call>` tags.
 
     <tool_call>
     {"name": "calculator", "arguments": {"expression": "1+1"}}
     </tool_call>
 
-The object is read by a JSON decoder from the opening tag on, not by searching the closing tag: that
-may stand inside a string argument. Several objects, or a list of them, between two tags are several
-calls.
+A JSON decoder reads the object from the opening tag on. Searching for the closing tag would be
+wrong, since that may occur inside a string argument. Several objects, or a list, between two
+tags are several calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
 class HermesFormat:
-    """JSON between `<tool_call>` tags."""
+    """Calls as JSON between `<tool_call>` tags."""
 
     name = "hermes"
 
@@ -43,7 +43,7 @@ def _find(text: str, start: int) -> int:
 
 
 def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list[ToolCall], int]:
-    """The calls between the tags that begin at `start`, and where to read on."""
+    """Return the calls between the tags that begin at `start`, and the position to continue at."""
     decoded, end, fault = _objects(text, start + len(OPEN))
     closing = text.find(CLOSE, end)
     if not fault and text.startswith(OPEN, end):  # the next call begins: this one is whole
@@ -57,7 +57,9 @@ def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list
 
 
 def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
-    """The JSON values from `start` on, where they end, and why they cannot be read."""
+    """Return the JSON values from `start` on, the position after the last, and an error ("" if
+    none).
+    """
     values: list[Any] = []
     position = after_space(text, start)
     while len(values) <= MOST_CALLS:

@@ -1,4 +1,4 @@
-"""A call as a JSON object: its name and its arguments."""
+"""Tool calls as JSON objects with a name and arguments."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ABOUT_A_CALL = frozenset({"name", "type", "id", "index"})
 
 
 def after_space(text: str, start: int) -> int:
-    """The first position from `start` on that is not white space."""
+    """Return the first position from `start` on that is not white space."""
     match = _SPACE.match(text, start)
     return match.end() if match else start
 
 
 def as_json(call: ToolCall, arguments: str = "arguments") -> str:
-    """A call as an object of its name and its arguments."""
+    """Return a call as a JSON object with name and arguments."""
     return json.dumps({"name": call.name, arguments: call.arguments}, ensure_ascii=False)
 
 
 def as_call(decoded: Any, identity: str) -> ToolCall:
-    """Read an object with a name and arguments; what is wrong with it is in `error`.
+    """Convert an object to a call; the field `error` tells what is wrong with an unusable object.
 
     Arguments may stand under `parameters`, and both inside an object `function`.
     """
@@ -48,5 +48,5 @@ def as_call(decoded: Any, identity: str) -> ToolCall:
 
 
 def given_arguments(decoded: Any) -> bool:
-    """Whether an object says that it has arguments: what a call has and few other objects do."""
+    """Return whether an object has arguments, which calls do and few other objects."""
     return isinstance(decoded, dict) and any(key in decoded for key in _ARGUMENTS)

@@ -1,4 +1,6 @@
-"""Python's way to write values, which models fall into: parsed, never run."""
+"""Values in Python syntax, which models sometimes write instead of JSON: parsed, never
+evaluated.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,18 @@ import warnings
 from typing import Any
 
 MAX_PYTHON_CHARS = 1 << 17
-"""Longer text is refused unread: Python's parser needs far more memory than the text."""
+"""The longest text that is parsed. Python's parser needs far more memory than the text."""
 
 
 class Unreadable(ValueError):
-    """Why a text is no literal, or no list of calls."""
+    """The text is not a literal, or not a list of calls; the message gives the reason."""
 
 
 def expression(text: str) -> ast.expr:
-    """The syntax tree of one expression.
+    """Return the syntax tree of an expression.
 
     Raises:
-        Unreadable: it is none, or too long.
+        Unreadable: the text is not an expression, or is too long.
     """
     if len(text) > MAX_PYTHON_CHARS:
         raise Unreadable(f"{len(text)} characters; at most {MAX_PYTHON_CHARS} are read")
@@ -32,13 +34,13 @@ def expression(text: str) -> ast.expr:
 
 
 def read_literal(text: str) -> Any:
-    """The value of a literal that JSON can carry.
+    """Return the value of a literal that JSON can represent.
 
     >>> read_literal("{'a': (1, None), 'b': True}")
     {'a': [1, None], 'b': True}
 
     Raises:
-        Unreadable: it is none.
+        Unreadable: the text is not such a literal.
     """
     return literal(expression(text))
 
@@ -47,10 +49,10 @@ _NAMES = {"true": True, "false": False, "null": None}
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal that JSON can carry; tuples are lists.
+    """Return the value of a syntax tree that is a literal JSON can represent; tuples become lists.
 
     Raises:
-        Unreadable: it is none.
+        Unreadable: the tree is not such a literal.
     """
     match node:
         case ast.Constant(value=None | bool() | str() as value):

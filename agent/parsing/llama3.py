@@ -1,11 +1,11 @@
-"""The calls of Llama 3 in JSON: objects as the whole turn.
+"""The JSON calls of Llama 3: objects that form the whole turn.
 
     <|python_tag|>{"name": "f", "parameters": {"a": 1}}; {"name": "g", "parameters": {}}
     <function=f>{"a": 1}</function>
 
-The second way is that of Llama 3.1 for functions told in the prompt. Both are read only where the
-turn, or what follows the tag, begins with one: prose that holds braces is prose, and so is an
-object that is no call. A fence around the whole turn counts for nothing.
+The second form is that of Llama 3.1 for functions described in the prompt. Both are read only if
+the turn, or the text after the tag, begins with a call: prose that contains braces stays prose,
+and so does an object that is no call. A code fence around the whole turn is ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .whole_turn import PYTHON_TAG, TAG, after_thoughts, announced, body_of
 
 
 class Llama3JsonFormat:
-    """A JSON object, or several: in a list, or with `;` between them."""
+    """A JSON object, or several in a list or separated by `;`."""
 
     name = "llama3_json"
 
@@ -48,7 +48,10 @@ def _all_whole(calls: Sequence[ToolCall] | None) -> bool:
 
 
 def _find(text: str, start: int, names: frozenset[str]) -> tuple[int, list[ToolCall] | None]:
-    """Where from `start` on the calls begin, or else what is announced by a tag; and what it is."""
+    """Return the position from `start` on where calls begin, and the calls.
+
+    If the text at `start` is no call, the position is that of a tag which announces calls later.
+    """
     calls = _calls_of(text[start:], names)
     if calls is not None:
         return start, calls
@@ -57,7 +60,7 @@ def _find(text: str, start: int, names: frozenset[str]) -> tuple[int, list[ToolC
 
 
 def _calls_of(said: str, names: frozenset[str]) -> list[ToolCall] | None:
-    """The calls a turn consists of; None if it is text."""
+    """Return the calls that a turn consists of, or None for text."""
     body = body_of(said)
     objects, fault = _read_objects(body.text)
     meant = _is_call(objects[0], names) if objects else bool(_BEGINNING.match(body.text))
@@ -76,12 +79,14 @@ _BEGINNING = re.compile(
     r"""|(?:name|function|function_name|arguments|parameters)["']\s*:)"""
     r"|<function="
 )
-"""How an object that cannot be read begins if it was going to be a call."""
+"""How an unreadable object begins that was meant as a call."""
 _ANNOUNCED = re.compile(rf"{TAG}\s*(?:[\[{{]|<function=)")
 
 
 def _is_call(decoded: Any, names: frozenset[str]) -> bool:
-    """Whether an object is meant as a call: it has arguments, or nothing but the name of a tool."""
+    """Return whether an object is meant as a call, with arguments, or nothing but the name of a
+    tool.
+    """
     if not isinstance(decoded, dict):
         return False
     inner = decoded.get("function")
@@ -93,9 +98,10 @@ def _is_call(decoded: Any, names: frozenset[str]) -> bool:
 
 
 def _read_objects(text: str) -> tuple[list[Any], str]:
-    """The objects `text` consists of, and why what follows them cannot be read.
+    """Return the objects that `text` consists of, and why later text cannot be read ("" if
+    it can).
 
-    Text after the last object makes that one doubtful: it is left out.
+    Text after the last object makes that object doubtful, so that it is left out.
     """
     objects: list[Any] = []
     position = 0
@@ -125,10 +131,10 @@ def _named(text: str, position: int) -> bool:
 
 
 def _read_object(text: str, position: int) -> tuple[Any, int]:
-    """The JSON value at `position`, as a call where a tag names one, and where it ends.
+    """Return the JSON value at `position` (as a call if a tag names a function) and the end.
 
     Raises:
-        ValueError: it is not JSON, or the tag is not closed.
+        ValueError: the text is not JSON, or the tag is not closed.
     """
     named = _NAMED.match(text, position)
     decoded, end = decoder.raw_decode(text, named.end() if named is not None else position)

@@ -1,7 +1,7 @@
-"""One call a turn, for models and environments that go call by call.
+"""A limit of a single call per turn, for models and environments that work call by call.
 
-Frameworks differ in which of several calls they run: Search-R1 the first, CodeGym the last. Here it
-is the first, unless asked. The others come back to the model as calls that were not run.
+Frameworks differ in which of several calls they run: Search-R1 the first, CodeGym the last. Here
+the first is run by default. The others come back to the model as calls that were not run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Keep = Literal["first", "last"]
 
 
 class OneCall:
-    """`tool_format`, of whose calls in a turn one is run.
+    """A `tool_format` that runs a single call of each turn.
 
     Args:
         tool_format: reads the turn.
-        keep: which of several calls that could be read; one that could not is never the one.
+        keep: which of several readable calls is run; unreadable calls are never run.
     """
 
     def __init__(self, tool_format: ToolFormat, keep: Keep = "first") -> None:

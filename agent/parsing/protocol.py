@@ -1,5 +1,5 @@
-"""What a tool format does: read a model's text as a message, and write calls the way the model
-would.
+"""The interface of tool formats: reading a model's text as a message, and writing calls as the
+model would.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from ludus.messages import Message, ToolCall
 
 
 class ToolFormat(Protocol):
-    """One way models write tool calls."""
+    """A way in which models write tool calls."""
 
     name: str
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn.
+        """Read an assistant turn as a message.
 
-        Every call comes back in order. One that cannot be read carries `error` and is never
-        executed; nor is one that may have been cut: of a turn that is not `complete`, the last
-        call, unless the text closes it.
+        Every call is returned, in order. A call that cannot be read carries `error` and is never
+        executed. The same holds for a call that may have been cut: in a turn that is not
+        `complete`, that is the last call, unless the text closes it.
 
         Args:
-            text: what the model wrote.
-            complete: whether it ended its turn.
-            tools: those on offer. Formats that write every argument as text read its type there.
+            text: the model's text.
+            complete: whether the model ended its turn.
+            tools: the tools on offer. Formats that write every argument as text read types there.
         """
         ...
 
@@ -34,6 +34,7 @@ class ToolFormat(Protocol):
         """Write calls as the model would.
 
         Args:
-            tools: those on offer. A format that writes no names looks there whether it must.
+            calls: the calls to write.
+            tools: the tools on offer. A format without argument names looks up whether to add them.
         """
         ...

@@ -2,10 +2,10 @@
 
     [f(a=1), g()]
 
-Read only where the turn, or what follows the tag of Llama 4, begins with one; calls of tools on
-offer are also read without the brackets. Python is parsed, never run: arguments must be literals.
-Names that Python would not take, such as `get-weather` or the argument `from`, are read all the
-same: tools have them.
+A list is read only if the turn, or the text after the tag of Llama 4, begins with one; calls of
+tools on offer are also read without the brackets. Python is parsed, never run: arguments must be
+literals. Names that Python would not accept, such as `get-weather` or the argument `from`, are
+read all the same, because tools have such names.
 """
 
 from __future__ import annotations
@@ -55,12 +55,15 @@ def _as_python(call: ToolCall) -> str:
 
 _FIRST_CALL = re.compile(r"(\[\s*)?([A-Za-z_][\w.-]*)\s*\(")
 _NAMED_OR_NONE = re.compile(r"\s*(?:\)\s*[\],]|[\w$@.-]++\s*=)")
-"""What follows the parenthesis in a list of calls."""
+"""What may follow the parenthesis in a list of calls: its end, or a named argument."""
 _ANNOUNCED = re.compile(rf"{TAG}\s*{_FIRST_CALL.pattern}")
 
 
 def _find(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[int, Body]:
-    """Where from `start` on the list begins, or else what is announced by a tag; and what it is."""
+    """Return the position from `start` on where the list begins, and the body.
+
+    If no list begins at `start`, the position is that of a tag which announces calls later.
+    """
     body = body_of(text[start:])
     if _begins_list(body, tools):
         return start, body
@@ -69,8 +72,10 @@ def _find(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[int, Body]:
 
 
 def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
-    """Whether a turn is meant as a list of calls. Code may begin like one, and so may prose: with
-    `[Smith (2020)]`, or `search (the tool)` where the brackets are left out.
+    """Return whether a turn is meant as a list of calls.
+
+    Code may begin in the same way, and so may prose: with `[Smith (2020)]`, or with `search (the
+    tool)` where the brackets are left out.
     """
     first = _FIRST_CALL.match(body.text)
     if first is None:
@@ -84,7 +89,9 @@ def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
 
 
 def _is_list(said: str) -> bool:
-    """Whether `said` is a list of calls as it stands, or a tag announces one."""
+    """Return whether `said` is a readable list of calls, by itself or after a tag that announces
+    calls.
+    """
     body = body_of(said)
     if _FIRST_CALL.match(body.text) is None:
         body = body_of(said[announced(said, 0, _ANNOUNCED) :])
@@ -119,7 +126,9 @@ _STRING_OR_NAME = re.compile(
 
 
 def _plain(body: str) -> tuple[str, dict[str, str]]:
-    """`body` with names that Python takes, and which they stand for."""
+    """Return `body` with all names replaced by valid Python names, and a map back to the
+    originals.
+    """
     names: dict[str, str] = {}
     if len(body) > MAX_PYTHON_CHARS:  # refused unread
         return body, names
@@ -140,7 +149,9 @@ def _plain(body: str) -> tuple[str, dict[str, str]]:
 
 
 def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolCall:
-    """One call; what is wrong with it is in `error`, the others are read all the same."""
+    """Convert a list element to a call; an unusable element carries `error`, and the other elements
+    are still read.
+    """
     name = _dotted(node.func) if isinstance(node, ast.Call) else ""
     if not isinstance(node, ast.Call) or not name:
         return ToolCall(name="", id=identity, error="an element of the list is not a call")
@@ -161,7 +172,7 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
 
 
 def _dotted(node: ast.expr) -> str:
-    """A name, `a.b` for that of a method; empty if it is none."""
+    """Return a name, in the form `a.b` for a method; "" for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

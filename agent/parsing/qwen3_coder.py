@@ -1,4 +1,4 @@
-"""The XML of Qwen3-Coder and Seed-OSS: a tag a parameter, values as plain text.
+"""The XML format of Qwen3-Coder and Seed-OSS: a tag per parameter, with values as plain text.
 
     <tool_call>
     <function=write>
@@ -11,10 +11,10 @@
     </function>
     </tool_call>
 
-A value is text if the tool's schema says string, else JSON. Without a schema, what is JSON but no
-string is read as JSON. A `</parameter>` ends a value only where another parameter, or the end of
-the function, follows: values may be code that holds the tag. A function may also end with its call,
-before another or at the end of the turn.
+A value is text if the tool's schema says string, else JSON. Without a schema, JSON that is not a
+string is read as JSON. A `</parameter>` ends a value only if another parameter, or the end of
+the function, follows: values may be code that contains the tag. A function may also end with its
+call, before another call or at the end of the turn.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_FUNCTION = "a call is <function=name>, then <parameter=key>value</parameter>
 
 
 class Qwen3CoderFormat:
-    """XML-like tags."""
+    """Calls written as XML-like tags."""
 
     name = "qwen3_coder"
 
@@ -81,7 +81,7 @@ def _find(text: str, start: int) -> int:
 
 
 class _Unreadable(Exception):
-    """Why a call cannot be read, and where that was found."""
+    """A call cannot be read; holds the reason and the position of the fault."""
 
     def __init__(self, reason: str, position: int, *, unclosed: bool = False) -> None:
         super().__init__(reason)
@@ -92,7 +92,7 @@ class _Unreadable(Exception):
 def _read(
     text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
 ) -> tuple[list[ToolCall], int]:
-    """The call that begins at `start`, and where to read on."""
+    """Return the call that begins at `start`, and the position to continue at."""
     begun = _FUNCTION.match(text, start)
     name = _bare(begun[1]) if begun is not None else ""
     if begun is None or not name:
@@ -115,7 +115,7 @@ def _read(
 def _no_function(
     text: str, start: int, identity: str, *, complete: bool
 ) -> tuple[list[ToolCall], int]:
-    """A call that was begun, and holds something else or nothing."""
+    """Return the error for a call tag that contains something else or nothing."""
     begun = _BEGINNING.match(text, start)
     assert begun is not None
     closed = _ANY_END_OF_CALL.search(text, begun.end())
@@ -128,7 +128,7 @@ def _no_function(
 
 
 def _bare(name: str) -> str:
-    """A name without the quotes of an attribute's value."""
+    """Return a name without the quotes of an attribute value."""
     stripped = name.strip()
     quoted = len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "\"'"
     return stripped[1:-1] if quoted else stripped
@@ -137,7 +137,7 @@ def _bare(name: str) -> str:
 def _parameters(
     text: str, position: int, schemas: dict[str, set[str]], *, complete: bool
 ) -> tuple[dict[str, Any], int]:
-    """The arguments from `position` on, and where the function's end is passed."""
+    """Return the arguments from `position` on, and the position after the function's end."""
     arguments: dict[str, Any] = {}
     while (parameter := _PARAMETER.match(text, position)) is not None:
         key = _bare(parameter[1])
@@ -160,10 +160,11 @@ def _parameters(
 
 
 def _value_text(text: str, start: int, key: str, others: set[str]) -> tuple[str, int]:
-    """The text of a value, and where its closing tag ends.
+    """Return the text of a value, and the position after the closing tag.
 
-    A value that holds the opening tag of one of the `others`, those still missing, was not closed;
-    nor was one that holds the end of the thoughts and then a function.
+    Two kinds of values were not closed by the model: a value that contains the opening tag of
+    one of `others` (the parameters still missing), and a value that contains the end of the
+    thoughts followed by a function.
     """
     end = _END_OF_VALUE.search(text, start)
     value = text[start : len(text) if end is None else end.start()]

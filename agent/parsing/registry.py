@@ -1,4 +1,4 @@
-"""Tool formats by name."""
+"""The registry of tool formats by name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TOOL_FORMATS: dict[str, type[ToolFormat]] = {
 
 
 def tool_format(name: str) -> ToolFormat:
-    """The format called `name`.
+    """Return the format called `name`.
 
     Raises:
-        UnknownName: there is none; the message names the near miss.
+        UnknownName: no such format; the message suggests a near miss.
     """
     if name not in TOOL_FORMATS:
         raise UnknownName.near(name, TOOL_FORMATS, hint="tool formats")

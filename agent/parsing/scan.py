@@ -1,11 +1,11 @@
-"""One pass over a turn whose calls stand between tags: thoughts are skipped, calls are read, the
-rest is what was said.
+"""A single pass over a turn whose calls stand between tags: thoughts are skipped and calls are
+read.
 
     <think> ... </think> said <tool_call> ... </tool_call> said <tool_call> ... </tool_call>
 
-Tags count where they stand, not where they are quoted: one inside a call's arguments is part of the
-arguments, a call inside thoughts is a thought. Templates of some models write `<think>` themselves,
-so a closing tag that nothing opened makes everything before it a thought.
+Tags count where they stand, not where they are quoted: a tag inside a call's arguments is part
+of the arguments, and a call inside thoughts is a thought. The templates of some models write
+`<think>` themselves, so a closing tag that nothing opened makes everything before it a thought.
 """
 
 from __future__ import annotations
@@ -18,30 +18,34 @@ from ludus.messages import Message, Role, ToolCall
 from .thoughts import closing, opening, past
 
 MOST_CALLS = 128
-"""Calls of one turn that are read; those after them share one error."""
+"""The most calls of a turn that are read; the remaining calls share one error."""
 INVENTED = ("<tool_response>", "<information>")
-"""What environments write around their answers; a policy that goes on with one makes it up."""
+"""Tags that environments write around their answers; a policy that writes such a tag invents a
+result.
+"""
 AFTER_INVENTED = "not run: it follows a result that you made up; wait for the real one"
 
 Find = Callable[[str, int], int]
-"""Where, from a position on, the next call begins; -1 if nowhere."""
+"""Returns the position of the next call from a given position on, or -1."""
 Read = Callable[[str, int, str], tuple[list[ToolCall], int]]
-"""The calls that begin at a position, given the id of the first, and where to read on."""
+"""Returns the calls that begin at a position, given the id of the first, and the position to
+continue at.
+"""
 
 
 def nowhere(text: str, start: int) -> int:
-    """Finds nothing."""
+    """Return -1: a `Find` that finds nothing."""
     return -1
 
 
 def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
-    """Read an assistant turn.
+    """Read an assistant turn as a message.
 
     Args:
-        text: what the model wrote.
-        find: looks for calls.
-        read: reads them; what cannot be read comes back as a call with an error.
-        stop: looks for that after which nothing is a call.
+        text: the model's text.
+        find: finds the next call.
+        read: reads calls; an unreadable call is returned with an error.
+        stop: finds the position after which nothing is a call.
     """
     turn = _Turn(text, find, read, stop)
     turn.run()
@@ -51,7 +55,7 @@ def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
 
 
 def bounded(calls: list[ToolCall]) -> list[ToolCall]:
-    """The calls of a turn, those past `MOST_CALLS` as one error."""
+    """Return the calls of a turn, where all past `MOST_CALLS` become a single error."""
     if len(calls) < MOST_CALLS:
         return calls
     error = f"only the first {MOST_CALLS - 1} calls of a turn are read"
@@ -59,8 +63,10 @@ def bounded(calls: list[ToolCall]) -> list[ToolCall]:
 
 
 class _Next:
-    """The next place of something in a text. Searched again only once it has been passed, so that a
-    pass over the text costs one search of it, whatever it holds.
+    """The next position of something in a text.
+
+    A search runs again only once its last result has been passed, so that a pass over the text
+    costs a single search of the whole text, whatever the content.
     """
 
     def __init__(self, text: str, find: Find) -> None:
@@ -68,7 +74,7 @@ class _Next:
         self._at = find(text, 0)
 
     def after(self, position: int) -> int:
-        """The first place from `position` on; the end of the text if there is none."""
+        """Return the first match from `position` on, or the end of the text."""
         if 0 <= self._at < position:
             self._at = self._find(self._text, position)
         return len(self._text) if self._at < 0 else self._at
@@ -84,11 +90,11 @@ class _Turn:
     calls: list[ToolCall] = field(default_factory=list)
     position: int = 0
     thought: bool = False
-    """Whether thoughts have ended: a closing tag after that is text."""
+    """Whether thoughts have ended; a closing tag after that is text."""
     invented: bool = False
 
     def run(self) -> None:
-        """Go through the text, from mark to mark."""
+        """Go through the text from tag to tag."""
         call, opened = _Next(self.text, self.find), _Next(self.text, opening)
         closed, stop = _Next(self.text, closing), _Next(self.text, self.stop)
         end = len(self.text)
@@ -123,8 +129,10 @@ class _Turn:
         self.position = after
 
     def _think(self, start: int, closed: int) -> None:
-        """Skip a block of thoughts. One that is never closed is a thought to the end, but for a
-        later one: that is a tag somebody talks about.
+        """Skip a block of thoughts.
+
+        A block that is never closed reaches to the end. If thoughts have ended before, the
+        unclosed tag is only being talked about and stays text.
         """
         if closed < len(self.text):
             self._say(past(self.text, closed))
@@ -133,14 +141,14 @@ class _Turn:
             self._say(past(self.text, start) if self.thought else len(self.text))
 
     def _thoughts_end(self, closed: int) -> None:
-        """Everything so far was thought."""
+        """Treat everything so far as thoughts."""
         self.calls.clear()
         self.position = past(self.text, closed)
         self.spoken[:] = [self.text[: self.position]]
         self.thought, self.invented = True, False
 
     def _say(self, end: int) -> None:
-        """What stands before `end` was said, up to where the policy began to answer itself."""
+        """Record the text before `end` as spoken, up to where the policy began to answer itself."""
         said = self.text[self.position : end]
         self.position = end
         if self.calls and not self.invented:

@@ -1,8 +1,9 @@
-"""Tag style: `<search>query</search>`, a tag for each tool on offer, its content the argument.
+"""Tag style: `<search>query</search>`, with a tag for each tool on offer and the argument as
+content.
 
-What stands inside the tag is the tool's first parameter, as text. A tool with several may be given
-a JSON object of them. Only tools that are on offer are tags; calls after an `<answer>` that is
-closed are not made: the answer has been given. A tag that was begun and not closed is not executed.
+The content of the tag is the tool's first parameter, as text. A tool with several parameters may
+be given a JSON object. Only tools on offer are tags. Calls after a closed `<answer>` are not
+made, since the answer has been given. A tag that was opened and not closed is not executed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ANSWER, _ANSWERED = "<answer>", "</answer>"
 
 
 class TagFormat:
-    """`<name>argument</name>`."""
+    """Calls of the form `<name>argument</name>`."""
 
     name = "tags"
 
@@ -47,7 +48,9 @@ class TagFormat:
 
 
 def _answer_of(text: str) -> Find:
-    """Where an answer begins; a tag that is never closed is one somebody talks about."""
+    """Return a function that finds the answer's start; an `<answer>` that is never closed is only
+    being talked about.
+    """
     last = max(text.rfind(_ANSWERED), 0)
     return lambda text, start: text.find(_ANSWER, start, last)
 
@@ -94,7 +97,7 @@ def _read(
 
 
 def _arguments(content: str, parameters: dict[str, set[str]]) -> dict[str, Any]:
-    """The content of a tag as the tool's arguments."""
+    """Return the content of a tag as the tool's arguments."""
     if not parameters or (not content and len(parameters) > 1):
         return {}
     if len(parameters) > 1 and content.startswith("{"):

@@ -1,4 +1,4 @@
-"""Where a model thinks: calls in its thoughts are not calls. Seed-OSS thinks in `<seed:think>`."""
+"""Thought blocks in a model's text, in which calls do not count. Seed-OSS uses `<seed:think>`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ _OPENING, _CLOSING = re.compile(r"<(?:seed:)?think>"), re.compile(r"</(?:seed:)?
 
 
 def opening(text: str, start: int = 0) -> int:
-    """Where, from `start` on, thoughts begin; -1 if nowhere."""
+    """Return the position from `start` on where thoughts begin, or -1."""
     found = _OPENING.search(text, start)
     return -1 if found is None else found.start()
 
 
 def closing(text: str, start: int = 0) -> int:
-    """Where, from `start` on, a tag ends thoughts; -1 if nowhere."""
+    """Return the position from `start` on of a tag that ends thoughts, or -1."""
     found = _CLOSING.search(text, start)
     return -1 if found is None else found.start()
 
 
 def past(text: str, tag: int) -> int:
-    """The position after the tag that stands at `tag`."""
+    """Return the position after the tag at position `tag`."""
     return text.index(">", tag) + 1
 
 
 def thinks_first(text: str) -> bool:
-    """Whether `text` begins with thoughts."""
+    """Return whether `text` begins with thoughts."""
     return _OPENING.match(text.lstrip()) is not None
 
 
 def end_of_thoughts(text: str) -> int:
-    """The position after `</think>`; the end of the text if thoughts were begun and not ended.
+    """Return the position after `</think>`, or the end of the text if thoughts began and never
+    ended.
 
-    For formats whose calls are the whole turn. Templates of some models write the opening tag
-    themselves, so a closing tag alone ends thoughts. Only the first block counts: what comes after
-    it is said, even if it holds the tags again.
+    This is for formats whose calls form the whole turn. The templates of some models write the
+    opening tag themselves, so a closing tag alone ends thoughts. Only the first block counts:
+    text after that block is spoken, even if the tags occur again.
 
     >>> end_of_thoughts("<think>a</think>b")
     16

@@ -1,4 +1,4 @@
-"""Values that a format writes as plain text, read by the tool's schema."""
+"""Values that a format writes as plain text, read according to the tool's schema."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _ALIASES = {
     "dict": "object", "float": "number", "double": "number", "int": "integer", "long": "integer",
     "bool": "boolean", "str": "string", "list": "array", "tuple": "array", "any": "",
 }  # fmt: skip
-"""Names of types that are not JSON Schema's; schemas made by hand hold them."""
+"""Type names outside JSON Schema that hand-written schemas contain."""
 _WORDS = {"True": True, "False": False, "None": None}
 _WORDS_ALONE = {"true": True, "false": False, "null": None, "none": None}
-"""Where no string may stand, in any case."""
+"""Words with a JSON value, in any case, for places where no string is allowed."""
 _NUMBER = re.compile(r"[+-]?(?:\d{1,20}|\d{1,300}\.\d{0,300}|\.\d{1,300})")
-"""What Python takes for a number and JSON does not: `.5`, `+3`, `007`, `2.`."""
+"""Numbers that Python accepts and JSON does not: `.5`, `+3`, `007`, `2.`."""
 _DEEPEST = 8
 
 
 def schemas_of(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
-    """The JSON types each parameter of the tool `name` may have; an empty set is any."""
+    """Return the JSON types that each parameter of the tool `name` may have; an empty set means
+    any.
+    """
     for tool in tools:
         if tool.name == name:
             properties = tool.parameters.get("properties")
@@ -35,7 +37,8 @@ def schemas_of(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
 
 
 def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """The JSON types a schema allows; empty where it does not say.
+    """Return the JSON types that a schema allows; an empty set means that the schema does not say.
+
 
     >>> sorted(types_of({"anyOf": [{"type": "string"}, {"type": "null"}]}, {}))
     ['null', 'string']
@@ -59,7 +62,7 @@ def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
 
 
 def type_of(value: object) -> str:
-    """The JSON type of a decoded value."""
+    """Return the JSON type of a decoded value."""
     if isinstance(value, bool):
         return "boolean"
     kinds: dict[type, str] = {
@@ -71,11 +74,12 @@ def type_of(value: object) -> str:
 def read_value(text: str, types: set[str]) -> Any:
     """Read a value written as plain text.
 
-    Text that may be a string is one, unless it may be something else too and reads as that. What
-    may be no string is JSON, or as models write it a literal of Python.
+    If a string is allowed the text is a string, unless another type is allowed too and the text
+    parses as that type. Otherwise the text must be JSON or, as models sometimes write, a Python
+    literal.
 
     Raises:
-        ValueError: it may not be a string, and is not JSON.
+        ValueError: no string is allowed, and the text is not JSON.
     """
     if types == {"string"}:
         return text
@@ -94,7 +98,7 @@ def read_value(text: str, types: set[str]) -> Any:
 
 
 def _decoded(text: str, types: set[str]) -> Any:
-    """The value of JSON, also encoded twice, or of Python."""
+    """Return the value of JSON (possibly encoded twice) or of a Python word."""
     if text in _WORDS:
         return _WORDS[text]
     if not types or "string" in types:
@@ -109,10 +113,10 @@ def _decoded(text: str, types: set[str]) -> Any:
 
 
 def _as_python(text: str) -> Any:
-    """The value of a number, list or dict in Python's way to write it.
+    """Return the value of a number, list or dict in Python syntax.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is none of these.
     """
     if _NUMBER.fullmatch(text):
         return float(text) if "." in text else decoder.decode(str(int(text)))

@@ -1,4 +1,6 @@
-"""What surrounds calls that are a whole turn: thoughts, a tag, the marks of its end, a fence."""
+"""The surroundings of calls that form a whole turn: thoughts, a tag, end-of-turn marks, a code
+fence.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,20 @@ _FENCE = re.compile(r"```[a-z_]{0,16}\s")
 
 
 class Body(NamedTuple):
-    """What a turn says, and what stood around it."""
+    """The text of a turn without the surroundings, and what these were."""
 
     text: str
     tagged: bool
     """Whether a tag announced a call."""
     fenced: bool
-    """Whether it stood in a block of Markdown."""
+    """Whether the text stood in a Markdown code block."""
 
 
 def body_of(said: str) -> Body:
-    """`said` without what surrounds it.
+    r"""Return `said` without tag, end marks and code fence.
 
-    >>> body_of("```json\\n{}\\n```<|eot_id|>")
+
+    >>> body_of("```json\n{}\n```<|eot_id|>")
     Body(text='{}', tagged=False, fenced=True)
     """
     text = without_ends(said).lstrip()
@@ -41,8 +44,9 @@ def body_of(said: str) -> Body:
 
 
 def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
-    """Where the turn begins that follows the thoughts. A turn that is a call as it stands has none:
-    tags in it are part of its arguments.
+    """Return the position where the turn begins after any thoughts.
+
+    A turn that is a call as a whole has no thoughts: tags inside are part of the arguments.
     """
     if closing(text) < 0 or (not thinks_first(text) and is_call(text)):
         return 0
@@ -50,7 +54,7 @@ def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
 
 
 def announced(text: str, start: int, call: re.Pattern[str]) -> int:
-    """Where, after something was said, a tag announces a call; the end of the text if nowhere."""
+    """Return the position where a tag announces a call after some text, or the end of the text."""
     found = call.search(text, start)
     if found is None or 0 <= opening(text, start) < found.start():  # a thought
         return len(text)
@@ -58,7 +62,7 @@ def announced(text: str, start: int, call: re.Pattern[str]) -> int:
 
 
 def without_ends(text: str) -> str:
-    """`text` without the marks that end a turn and the space around them."""
+    """Return `text` without trailing end-of-turn marks and white space."""
     end = _before_space(text, len(text))
     while mark := next((one for one in _ENDS if text.endswith(one, 0, end)), ""):
         end = _before_space(text, end - len(mark))

@@ -1,4 +1,4 @@
-"""Episodes as one HTML page that opens from the file, without network."""
+"""Episodes as a self-contained HTML page that opens from the file, without network."""
 
 from .page import page_of
 from .tokens import Detokenizer, load_detokenizer

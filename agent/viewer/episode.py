@@ -1,4 +1,4 @@
-"""One episode as HTML: a line that folds open, with each role's verdict, windows and turns."""
+"""An episode as HTML: a foldable line with the verdict, windows and turns of each role."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_IMAGE_BYTES = 1 << 20
 
 
 def outcome(trajectory: Trajectory) -> str:
-    """`good`, `bad`, `between` or `lost`: the colour of an episode."""
+    """Return the colour class of an episode: `good`, `bad`, `between` or `lost`."""
     reward = trajectory.verdict.reward
     if reward is None:
         return "lost"
@@ -29,7 +29,7 @@ def outcome(trajectory: Trajectory) -> str:
 
 
 def episode_html(episode: Episode, number: int, decode: Detokenizer | None) -> str:
-    """The whole episode, folded."""
+    """Return the whole episode as HTML, folded."""
     first = episode.trajectories[0] if episode.trajectories else None
     kind = outcome(first) if first else "lost"
     roles = "".join(_trajectory(one, decode) for one in episode.trajectories)
@@ -190,7 +190,9 @@ def _call(call: ToolCall) -> str:
 
 
 def _image(image: ImagePart) -> str:
-    """An image that lies in the message; one at an address is named, never fetched."""
+    """Return HTML for an image inside the message. An image at an address is named, never
+    fetched.
+    """
     if not image.data:
         return f"<p class=dim>image at {markup(excerpt(image.url, 200))}</p>"
     if len(image.data) > MOST_IMAGE_BYTES:
@@ -206,7 +208,7 @@ def _kind_of(data: bytes) -> str:
 
 
 def as_text(value: object) -> str:
-    """Text as it is, anything else as JSON."""
+    """Return text unchanged, and anything else as JSON."""
     if isinstance(value, str):
         return value
     try:

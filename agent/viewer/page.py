@@ -1,6 +1,7 @@
-"""Episodes as one page. It opens from the file and asks for nothing: a policy of its own forbids
-every request and every script but the one in it, so that what a model wrote cannot act even if it
-came through unescaped.
+"""Episodes as a single HTML page, which opens from the file and requests nothing.
+
+A content security policy forbids every request and every script except the built-in script, so
+that text written by a model cannot act even if left unescaped by mistake.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ def page_of(
     decode: Detokenizer | None = None,
     left_out: int = 0,
 ) -> str:
-    """A whole HTML document.
+    """Return a complete HTML document.
 
     Args:
-        episodes: to show, in this order.
-        title: heading.
-        facts: shown under it, such as the model and the environment.
+        episodes: the episodes to show, in this order.
+        title: the heading.
+        facts: shown under the heading, such as the model and the environment.
         passing: the return from which an episode passes, for pass@k.
-        decode: ids to text; without it token ids are counted, not shown.
-        left_out: episodes that are not in the page, which says so.
+        decode: ids to text; without a decoder, token ids are counted and not shown.
+        left_out: how many episodes are not in the page; the page says so.
     """
     played = [episode for episode in episodes if episode.trajectories]
     numbers = _numbers(summarise(played, passing=passing)) if played else ""

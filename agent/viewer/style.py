@@ -1,4 +1,6 @@
-"""How a page of episodes looks and folds. The page needs no network: all of it stands here."""
+"""The style sheet and script of a page of episodes, kept inline because the page needs no
+network.
+"""
 
 STYLE = """
 :root { --ink: #1d1e26; --dim: #6b6d7c; --line: #dddee6; --paper: #fff; --shown: #eceef4;

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, as HTML: escaped, bounded, and with nothing invisible in it."""
+"""Untrusted text as HTML: escaped, bounded in length, and with invisible characters shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 import re
 
 MOST_CHARS = 20_000
-"""Of one message; what is longer is shown from both ends."""
+"""The most characters shown of one message; a longer message is shown from both ends."""
 
 _INVISIBLE = re.compile(
     "["
@@ -21,8 +21,10 @@ _SURROUNDED = 80
 
 
 def markup(text: str) -> str:
-    r"""Escape `text`; a character that is not seen, or that turns others around, is written as in
-    Python, in a mark of its own.
+    r"""Escape `text` for HTML.
+
+    Characters that are invisible, or that reverse the text direction, are written as Python
+    escapes inside a mark.
 
     >>> markup("<b>\x1b[2J")
     '&lt;b&gt;<mark>\\x1b</mark>[2J'
@@ -33,12 +35,12 @@ def markup(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """`text` for a quoted attribute."""
+    """Escape `text` for a quoted HTML attribute."""
     return _INVISIBLE.sub(lambda match: ascii(match[0])[1:-1], html.escape(clipped(text)))
 
 
 def clipped(text: str) -> str:
-    """`text`, or its beginning and end with the number of characters between them."""
+    """Return `text`, or the beginning and end with the number of characters left out."""
     if len(text) <= MOST_CHARS:
         return text
     half = MOST_CHARS // 2
@@ -47,9 +49,10 @@ def clipped(text: str) -> str:
 
 
 def excerpt(text: str, most: int = _SURROUNDED) -> str:
-    """`text` on one short line.
+    r"""Return `text` as a single short line.
 
-    >>> excerpt("a\\n b")
+
+    >>> excerpt("a\n b")
     'a b'
     """
     line = " ".join(text[: 8 * most].split())

@@ -1,7 +1,7 @@
-"""The tokens of a segment: which were shown, which were sampled, and which of those are trained.
+"""The tokens of a segment: shown, sampled, or sampled and trained.
 
-A strip shows a whole window at a glance, one bar a span. Where a tokenizer is at hand the tokens
-themselves are shown, each with its id, log-probability and weight version.
+A strip gives an overview of a whole window, with one bar per span. If a tokenizer is available,
+the tokens themselves are shown, each with id, log-probability and weight version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..trajectory import Segment, Turn, TurnKind
 from .text import attribute, markup
 
 Detokenizer = Callable[[Sequence[int]], str]
-"""Ids to text, special tokens included."""
+"""Converts ids to text, including special tokens."""
 
 WIDTH, HEIGHT = 1000, 14
 _UNFINISHED = "\ufffd"
@@ -24,11 +24,11 @@ _LONGEST_CHARACTER = 4
 
 
 def load_detokenizer(path: Path) -> Detokenizer:
-    """The decoder of a model folder, or of a `tokenizer.json`.
+    """Return the decoder of a model folder, or of a `tokenizer.json`.
 
     Raises:
-        MissingExtra: the library that reads it is not installed.
-        ConfigError: there is no such file, or it is no tokenizer.
+        MissingExtra: the tokenizers library is not installed.
+        ConfigError: the file does not exist, or is not a tokenizer.
     """
     try:
         from tokenizers import Tokenizer
@@ -45,14 +45,16 @@ def load_detokenizer(path: Path) -> Detokenizer:
 
 
 def class_of(turn: Turn, *, excluded: bool = False) -> str:
-    """What its sampled tokens are, as the style sheet calls it; `excluded` from the loss whole."""
+    """Return the CSS class of a turn's sampled tokens; `excluded` means that the loss ignores the
+    whole trajectory.
+    """
     if excluded or not turn.trained or not turn.out_ids:
         return "untrained"
     return "summary" if turn.kind is TurnKind.SUMMARY else "trained"
 
 
 def strip(segment: Segment, *, excluded: bool) -> str:
-    """The window as one bar per span; empty where there are no tokens."""
+    """Return the window as an SVG with a bar per span, or "" for a window without tokens."""
     spans = [(len(segment.prompt_ids), "shown", "prompt")]
     for turn in segment.turns:
         spans.append((len(turn.obs_ids), "shown", "observation"))
@@ -75,7 +77,7 @@ def strip(segment: Segment, *, excluded: bool) -> str:
 
 
 def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> str:
-    """Every token of the window."""
+    """Return every token of the window as HTML."""
     parts = [_tokens(segment.prompt_ids, [], [], "shown", decode)]
     for turn in segment.turns:
         parts.append(_tokens(turn.obs_ids, [], [], "shown", decode))
@@ -100,7 +102,7 @@ def _tokens(
 
 
 def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int, str]]:
-    """Tokens one by one, but for those that hold parts of one character."""
+    """Yield (start, end, text) of single tokens, or of several that hold parts of a character."""
     start = 0
     while start < len(ids):
         end = start + 1

@@ -1,5 +1,7 @@
-"""Length-prefixed MessagePack over a stream socket: data only, so a worker that misbehaves cannot
-run code here.
+"""Length-prefixed MessagePack over a stream socket.
+
+Messages are data only, so that a worker which misbehaves cannot run code in the process of the
+pool.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ MAX_FRAME = 64 << 20
 
 
 class ChannelClosed(ConnectionError):
-    """The other side is gone."""
+    """The other side has closed the connection or died."""
 
 
 class BadFrame(ChannelClosed):
-    """The other side sent what is no message; nothing it sends later can be told apart."""
+    """The other side sent bytes that are not a message. The stream cannot be trusted afterwards,
+    since the next frame boundary is unknown.
+    """
 
 
 def send(sock: socket.socket, message: object) -> None:
-    """Write one message.
+    """Write a message to the socket.
 
     Raises:
         OSError: the other side is gone, or did not read in time.
@@ -33,7 +37,8 @@ def send(sock: socket.socket, message: object) -> None:
 
 
 def receive(sock: socket.socket, *, deadline: float | None = None) -> object:
-    """Read one message; `deadline` is a time.monotonic() value.
+    """Read a message and return the decoded value; `deadline` is a time.monotonic() value.
+
 
     Raises:
         TimeoutError: the deadline passed.

@@ -1,4 +1,4 @@
-"""What became of a request sent to the pool, and whose fault that is."""
+"""The outcome of a request sent to the pool, and who is to blame for a failure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ludus.verdict import Status, Verdict
 class Fate(StrEnum):
     """How a request ended.
 
-    Only `LIMIT` can be laid on what was scored, because only there a limit that ludus set and
-    measured was met. Every other loss carries no reward (decision 0301).
+    Only `LIMIT` can be blamed on what was scored, because only then was a limit that ludus set
+    and measured exceeded. Every other loss carries no reward (decision 0301).
     """
 
     DONE = "done"
-    """The scorer answered."""
+    """The scorer returned a value."""
     LIMIT = "limit"
-    """The item used up the CPU time, the memory or the recursion depth that it was given."""
+    """The item exceeded the CPU time, the memory or the recursion depth that was allowed."""
     RAISED = "raised"
-    """The scorer raised an exception, or its request was not plain data: a bug."""
+    """The scorer raised an exception, or the request was not plain data: a bug."""
     CRASHED = "crashed"
-    """Two fresh workers died of the item without having met a limit: a bug in the scorer or in a
-    library below it.
+    """Two fresh workers died of the item without exceeding a limit: a bug in the scorer or in a
+    library.
     """
     KILLED = "killed"
-    """Workers got a SIGKILL that ludus did not send, most likely from the operating system for
-    want of memory, or from an operator.
+    """Workers received a SIGKILL that ludus did not send, most likely from the operating system
+    when memory ran out, or from an operator.
     """
     LATE = "late"
     """The machine was too busy to give the item its CPU time within the wall limit."""
@@ -38,7 +38,7 @@ class Fate(StrEnum):
 
 
 METRIC = "pool/"
-"""Prefix of the metric that tells the fate of a verdict's worker."""
+"""Prefix of the metric that records the fate of a verdict's worker."""
 STATUS = {
     Fate.LIMIT: Status.OK,
     Fate.RAISED: Status.ERROR,
@@ -47,11 +47,13 @@ STATUS = {
     Fate.LATE: Status.UNAVAILABLE,
     Fate.REFUSED: Status.UNAVAILABLE,
 }
-"""The status of the verdict for a request that is not done."""
+"""The status of the verdict for a request that was not completed."""
 
 
 def fates_of(verdict: Verdict) -> list[str]:
-    """How the worker that judged an answer was lost or limited; empty where none was.
+    """Return how the worker behind a verdict was lost or limited; an empty list for a normal
+    verdict.
+
 
     >>> fates_of(Outcome(Fate.KILLED, reason="signal 9").failure())
     ['killed']
@@ -61,18 +63,20 @@ def fates_of(verdict: Verdict) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A fate with the scorer's value (when done) or the reason (otherwise)."""
+    """The result of a request: a fate with the scorer's value (when done) or the reason
+    (otherwise).
+    """
 
     fate: Fate
     value: object = None
     reason: str = ""
 
     def failure(self) -> Verdict:
-        """The verdict for a request that is not done.
+        """Return the verdict for a request that was not completed.
 
-        A limit that the answer met is reward 0. Everything else has no reward: `error` where the
-        scorer is at fault, `unavailable` (worth a retry) where the machine is. The metric
-        `pool/<fate>` is 1, so that the mean over many verdicts is the rate of each fate.
+        A limit that the answer exceeded is reward 0. Everything else has no reward: `error`
+        where the scorer is at fault, `unavailable` (worth a retry) where the machine is. The
+        metric `pool/<fate>` is 1, so that the mean over many verdicts is the rate of each fate.
         """
         metrics = {f"{METRIC}{self.fate}": 1.0, "pooled": 1.0}
         status = STATUS[self.fate]

@@ -1,9 +1,10 @@
-"""The pool: threads that feed warm workers, a spare always ready, and a clear answer to whose fault
-a loss is (decision 0301).
+"""The worker pool: threads that feed warm processes, a spare always ready, and a clear attribution
+of losses.
 
-A limit counts CPU time of the item. Its wall limit is three times that, over all tries together. A
-loss is laid on the item only where a limit was seen to be met: the kernel's timer ended the worker,
-or the pool ended it at the wall limit after the item had used its CPU time.
+A limit counts CPU time of the item; the wall limit is three times that, over all tries together.
+A loss is blamed on the item only if a limit was seen to be exceeded: the kernel's timer ended
+the worker, or the pool ended the worker at the wall limit after the item had used its CPU time
+(decision 0301).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .processes import Template, Worker
 logger = logging.getLogger(__name__)
 TRIES = 2
 ENDING_S = 1.0
-"""How long a worker whose connection broke may take to be seen dead."""
+"""Seconds to wait, after a connection broke, for the worker to be seen dead."""
 KILLED = (
     "{} workers were killed by signal 9, which ludus did not send: the machine may be out of memory"
 )
@@ -37,26 +38,26 @@ KILLED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a pool may use."""
+    """The resources that a pool may use."""
 
     workers: int = 0
-    """Requests scored at once; 0 means one per CPU, at most four."""
+    """How many requests are scored at once; 0 means one per CPU, at most four."""
     cpu_s: float = 2.0
     """CPU seconds for one item."""
     wall_factor: float = 3.0
-    """Wall limit of an item, over all tries, as a multiple of its CPU seconds: how busy the machine
-    may be before an item is `late`.
+    """Wall limit of an item, over all tries, as a multiple of its CPU seconds. This sets how busy
+    the machine may be before an item counts as `late`.
     """
     memory_bytes: int = 512 << 20
-    """Memory of a worker above what the warm template uses."""
+    """Memory of a worker above that of the warm template."""
     spares: int = 1
-    """Idle warm workers kept ready to replace a lost one."""
+    """Idle warm workers kept ready to replace a lost worker."""
     recycle_after: int = 2000
-    """Items a worker scores before a fresh one takes its place."""
+    """How many items a worker scores before a fresh worker takes over."""
     chunk: int = 8
-    """Most items sent to a worker at once."""
+    """The most items sent to a worker at once."""
     queue: int = 20_000
-    """Items that may wait; past it a request is answered `unavailable` at once."""
+    """How many items may wait. Beyond that, a request is answered `unavailable` at once."""
     queue_s: float = 120.0
     """Seconds an item may wait before work on it starts."""
 
@@ -81,22 +82,23 @@ class _Job:
     future: Future[Outcome]
     queued_at: float
     wall_limit: float = 0.0
-    """The time.monotonic() at which the pool gives up; set when work first starts."""
+    """The time.monotonic() at which the pool gives up on the job; set when work first starts."""
     crashes: int = 0
-    """Fresh workers that died of this item."""
+    """How many fresh workers have died of this item."""
     kills: int = 0
-    """Workers that somebody else killed while they scored this item."""
+    """How many workers were killed by someone else while scoring this item."""
     failed_starts: int = 0
-    """Attempts at which no worker could be had."""
+    """How many attempts failed because no worker could be started."""
 
     def has_time(self) -> bool:
-        """Whether the wall limit leaves time for another try."""
+        """Return whether the wall limit leaves time for another try."""
         return not self.wall_limit or time.monotonic() < self.wall_limit
 
 
 class WorkerPool:
-    """Runs `target` ("module:function", data in, data out) in killable processes. Thread-safe;
-    started on first use.
+    """Runs `target` ("module:function", plain data in, plain data out) in killable processes.
+
+    Thread-safe. The processes start on first use.
 
     >>> pool = WorkerPool("math:sqrt", limits=Limits(workers=1))
     >>> pool.submit(16).result(timeout=60).value
@@ -116,7 +118,7 @@ class WorkerPool:
         self._closed = False
         self._owner = os.getpid()
         self.lost = 0
-        """Workers killed or crashed so far."""
+        """How many workers have been killed or have crashed so far."""
 
     @property
     def size(self) -> int:
@@ -126,7 +128,11 @@ class WorkerPool:
     # --- asking ---
 
     def submit(self, request: object, *, cpu_s: float | None = None) -> Future[Outcome]:
-        """Queue a request; the future always gets an Outcome, never an exception of the scorer."""
+        """Queue a request; the future always resolves to an Outcome, never to an exception of the
+        scorer.
+
+        `cpu_s` overrides the pool's CPU seconds for this item.
+        """
         future: Future[Outcome] = Future()
         if self._closed or self._owner != os.getpid():
             future.set_result(
@@ -152,15 +158,15 @@ class WorkerPool:
         return future
 
     async def run(self, request: object, *, cpu_s: float | None = None) -> Outcome:
-        """`submit` for coroutines."""
+        """Queue a request and wait for the outcome in a coroutine; see `submit`."""
         return await asyncio.wrap_future(self.submit(request, cpu_s=cpu_s))
 
     def warm(self) -> None:
-        """Start the template and a spare now rather than on the first request."""
+        """Start the template and a spare now instead of on the first request."""
         self._add_spares()
 
     def close(self) -> None:
-        """Kill the workers; what still waits becomes `unavailable`."""
+        """Kill the workers; requests that still wait become `unavailable`."""
         with self._changed:
             self._closed = True
             waiting, self._jobs = list(self._jobs), deque()
@@ -204,7 +210,7 @@ class WorkerPool:
             worker.close()
 
     def _take(self) -> list[_Job]:
-        """The next chunk of jobs; empty when the pool closes."""
+        """Wait for and return the next chunk of jobs; empty when the pool closes."""
         while not self._closed:
             with self._changed:
                 while not self._jobs and not self._closed:
@@ -223,7 +229,9 @@ class WorkerPool:
         return job.future.set_running_or_notify_cancel()
 
     def _exchange(self, worker: Worker, pending: deque[_Job]) -> Worker | None:
-        """Send the chunk, settle replies as they come; returns the worker if it is still good."""
+        """Send a chunk and settle the replies on arrival; returns the worker if still usable, else
+        None.
+        """
         worker.sock.settimeout(self.limits.wall_factor * self.limits.cpu_s)
         try:
             channel.send(
@@ -253,12 +261,13 @@ class WorkerPool:
         return worker
 
     def _lost(self, worker: Worker, pending: deque[_Job], error: Exception) -> None:
-        """Find out how a worker was lost; settle the item it was at, or leave it for another try.
+        """Find out how a worker was lost, and settle the current item or leave that item for
+        another try.
 
         Args:
-            worker: it died, broke its connection, or did not answer in time.
-            pending: what it had not answered; it was working on the first.
-            error: what reading its answer raised.
+            worker: the worker that died, broke its connection, or did not answer in time.
+            pending: the jobs without an answer; the worker was busy with the first.
+            error: the exception that reading the answer raised.
         """
         self.lost += 1
         late = isinstance(error, TimeoutError)
@@ -343,7 +352,7 @@ class WorkerPool:
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """What a worker says of one item."""
+    """A worker's report on an item."""
 
     cpu_s: float
     value: object = None
@@ -355,7 +364,7 @@ def _outcome(message: object, worker: Worker) -> Outcome:
     """Read a worker's reply.
 
     Raises:
-        BadFrame: it is none.
+        BadFrame: the message is not a reply.
     """
     try:
         reply = msgspec.convert(message, _Reply)

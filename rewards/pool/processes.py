@@ -1,4 +1,6 @@
-"""The owner's side of the template and its workers: start, fork, kill, learn how one died."""
+"""The pool's side of the template process and the workers: start, fork, kill, and find the cause of
+death.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ CONTROL_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Death:
-    """How a worker died."""
+    """How a worker died: the signal (0 for none) and the CPU seconds used in all."""
 
     signal: int
     cpu_s: float
@@ -32,7 +34,7 @@ class Death:
 
 
 class Worker:
-    """A forked worker and the socket to it."""
+    """A forked worker process and the socket to that process."""
 
     def __init__(self, pid: int, sock: socket.socket) -> None:
         self.pid = pid
@@ -42,7 +44,7 @@ class Worker:
         self._handle = _pidfd(pid)
 
     def kill(self) -> None:
-        """SIGKILL; a pid file descriptor makes sure that no other process with this number is
+        """Send SIGKILL. A pid file descriptor ensures that no other process with a reused number is
         hit.
         """
         try:
@@ -54,10 +56,11 @@ class Worker:
             pass
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Whether the process is dead within `timeout_s`, before anybody here kills it.
+        """Return whether the process has died within `timeout_s`, before this pool kills the
+        process.
 
-        Without pid file descriptors (no Linux 5.3) nobody can tell; a broken connection then
-        counts as its end.
+        Without pid file descriptors (before Linux 5.3) this cannot be known; a broken connection
+        then counts as the end.
         """
         if self._handle is None:
             return True
@@ -66,7 +69,7 @@ class Worker:
         return bool(ended.poll(timeout_s * 1000))
 
     def close(self) -> None:
-        """Let go of the socket (an idle worker ends by itself then)."""
+        """Close the socket; an idle worker then ends by itself."""
         self.sock.close()
         if self._handle is not None:
             os.close(self._handle)
@@ -81,7 +84,7 @@ def _pidfd(pid: int) -> int | None:
 
 
 class Template:
-    """The warm process workers are forked from. Thread-safe."""
+    """The warm process that workers are forked from. Thread-safe."""
 
     def __init__(self, target: str, memory_bytes: int) -> None:
         self._lock = threading.Lock()
@@ -102,11 +105,11 @@ class Template:
 
     @property
     def pid(self) -> int:
-        """The template's process id."""
+        """The process id of the template."""
         return self._process.pid
 
     def fork(self) -> Worker:
-        """A fresh warm worker.
+        """Return a fresh warm worker.
 
         Raises:
             ChannelClosed, OSError: the template is gone.
@@ -119,7 +122,9 @@ class Template:
         return Worker(int(str(reply["pid"])) if isinstance(reply, dict) else 0, ours)
 
     def reap(self, worker: Worker) -> Death:
-        """Wait for a dead (or killed) worker; says how it died and what CPU it used in all."""
+        """Wait for a dead (or killed) worker and return how the worker died, with all CPU time
+        used.
+        """
         with self._lock:
             self._control.settimeout(CONTROL_TIMEOUT_S)
             self._control.sendall(b"r")
@@ -131,7 +136,7 @@ class Template:
         return Death(int(str(reply["signal"])), float(str(reply["cpu_s"])))
 
     def close(self) -> None:
-        """End the template; its idle workers end when their sockets close."""
+        """End the template process; idle workers end when the sockets close."""
         with self._lock:
             self._control.close()
         try:
@@ -142,8 +147,8 @@ class Template:
 
 
 def _environment() -> dict[str, str]:
-    """The owner's environment, with this package importable and no thread pools in numeric
-    libraries.
+    """Return the owner's environment with this package importable and without thread pools in
+    numeric libraries, since forking a process with threads is unsafe.
     """
     entries = [entry for entry in sys.path if entry]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(entries), "OMP_NUM_THREADS": "1"}

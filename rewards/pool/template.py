@@ -1,9 +1,9 @@
 """The template process: imports the scorer once, then forks warm workers on demand.
 
-Started by exec (`python -m ludus.rewards.pool.template`), so it shares no thread, lock or CUDA
-context with its owner, and single-threaded, so forking it is safe. It speaks over the socket on
-file descriptor 0: "fork" comes with the worker's socket and is answered with its pid, "reap"
-waits for a dead worker and tells how it died.
+The process is started by exec (`python -m ludus.rewards.pool.template`), so that no thread, lock
+or CUDA context is shared with the owner, and stays single-threaded, so that forking is safe.
+Commands arrive on the socket at file descriptor 0: "f" (fork) comes with the worker's socket and
+is answered with the pid, "r" (reap) waits for a dead worker and reports how the worker died.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .worker import serve
 
 
 def main() -> None:
-    """Read the set-up message, warm up, then serve until the owner is gone."""
+    """Read the set-up message, warm up, then serve until the owner closes the socket."""
     control = socket.socket(fileno=0)
     setup = _mapping(channel.receive(control))
     sys.path[:] = [str(entry) for entry in _sequence(setup["path"])]
@@ -39,7 +39,9 @@ def main() -> None:
 
 
 def load(name: str) -> Callable[[object], object]:
-    """The function called `module:function`; a `warm()` beside it is called first."""
+    """Import and return the function named `module:function`; a `warm()` in the same module is
+    called first.
+    """
     module_name, _, attribute = name.partition(":")
     module = import_module(module_name)
     warm = getattr(module, "warm", None)

@@ -1,9 +1,9 @@
-"""One worker: forked from the warm template, answers chunks of requests until told to stop or
+"""The worker process: forked from the warm template, scores chunks of requests until stopped or
 killed.
 
 The CPU limit of an item is a kernel timer whose signal keeps its default action, death: unlike a
-Python handler it also ends a single long C-level operation. Memory is capped by an address-space
-limit above what the template uses.
+Python handler, the signal also ends a single long C-level operation. Memory is capped by an
+address-space limit above what the template uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ EXTRA_RECURSION = 3000
 
 
 def serve(sock: socket.socket, target: Callable[[object], object], memory_bytes: int) -> None:
-    """Answer until the owner closes the socket."""
+    """Score requests until the owner closes the socket; memory is capped at `memory_bytes` above
+    current use.
+    """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     sys.setrecursionlimit(EXTRA_RECURSION)
     _cap_memory(memory_bytes)
