@@ -1,8 +1,8 @@
 """Every policy-gradient method as pure tensor functions, exact and comparable.
 
-Two kinds of names: `*_advantages` give credit, `*_loss` return (sum, weight) to be divided once by
-`divide`; `*_weights` and `*_mask` correct and filter, `*_rewards` shape. Tensors are [B, T] with
-`mask` 0/1 over trained tokens; `groups` and `rewards` are [B].
+Names say the role: `*_advantages` assign credit; `*_loss` return (sum, weight), to be divided once
+by `divide`; `*_weights` and `*_mask` correct and filter; `*_rewards` shape rewards. Tensors are
+[B, T] with `mask` 0/1 over trained tokens; `groups` and `rewards` are [B].
 """
 
 from .advantages import (

@@ -1,5 +1,5 @@
-"""From losses per token to one number, as (sum, weight): the division happens once, by the weight
-of the whole batch.
+"""Aggregation of token losses to a scalar, as (sum, weight): the division happens once, by the
+weight of the whole batch.
 
     total, weight = 0.0, 0.0
     for part in micro_batches:
@@ -33,7 +33,7 @@ Agg = str | Aggregator
 (`functools.partial(fixed_length, length=3000)`).
 """
 Rows = Literal["live", "all"]
-"""Which rows a denominator counts: those with a trained token, or every one."""
+"""Which rows a denominator counts: those with a trained token, or every row."""
 
 
 def token_mean(losses: Tensor, mask: Tensor) -> Sum:
@@ -59,7 +59,7 @@ def token_mean(losses: Tensor, mask: Tensor) -> Sum:
 
 
 def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
-    """Mean over sequences of each one's token mean: `mean_i (sum_t l m / n_i)` (GRPO, GSPO; verl
+    """Mean over sequences of the token mean: `mean_i (sum_t l m / n_i)` (GRPO, GSPO; verl
     "seq-mean-token-mean").
 
     Args:
@@ -81,7 +81,7 @@ def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
 
 
 def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
-    """Mean over sequences of each one's token sum: `mean_i (sum_t l m)` (verl
+    """Mean over sequences of the token sum: `mean_i (sum_t l m)` (verl
     "seq-mean-token-sum").
 
     Args:
@@ -136,7 +136,7 @@ def fixed_length(
 def prompt_mean(
     losses: Tensor, mask: Tensor, *, groups: Tensor, prompt_tokens: Tensor | None = None
 ) -> Sum:
-    """Mean over prompts of the token mean over all their answers:
+    """Mean over prompts of the token mean over all answers:
     `mean_g (sum_{i in g} sum_t l m / N_g)` (ScaleRL).
 
     Args:
@@ -173,7 +173,7 @@ AGGREGATIONS: dict[str, Aggregator] = {
     "sequence_mean_all_rows": partial(sequence_mean, rows="all"),
     "sequence_sum_all_rows": partial(sequence_sum, rows="all"),
 }
-"""Those that need no option, by name."""
+"""Aggregations without options, by name."""
 
 _WITH_OPTIONS = {
     "fixed_length": "length: agg=partial(fixed_length, length=...)",
@@ -182,7 +182,7 @@ _WITH_OPTIONS = {
 
 
 def aggregator(agg: Agg) -> Aggregator:
-    """The aggregation `agg` names.
+    """Return the aggregation that `agg` names.
 
     >>> aggregator("token_mean") is token_mean
     True

@@ -1,4 +1,6 @@
-"""Entropy of the policy: from logits, as a bonus in the loss, and the controller that keeps it."""
+"""Entropy of the policy: from logits, as a bonus in the loss, and a controller that maintains a
+target.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def entropy_loss(
 def adaptive_entropy_coefficient(
     coefficient: float, entropy: float, *, target: float, step: float = 0.005, least: float = 0.0
 ) -> tuple[float, float]:
-    """Skywork's controller: (the next coefficient, the one to apply now).
+    """Skywork's controller: (the next coefficient, the coefficient to apply now).
 
     The coefficient moves up by `step` when the entropy is at or below `target`, else down, never
     below `least`; the bonus is applied only while the entropy is at or below `target`.

@@ -16,7 +16,7 @@ trainers leave it.
 
 
 class GroupStatistics(NamedTuple):
-    """One number a row, [B]: the statistics of that row's group."""
+    """Statistics of each row's group, every field [B]."""
 
     size: Tensor
     mean: Tensor
@@ -49,7 +49,7 @@ def group_index(groups: Tensor) -> Tensor:
 
 
 def first_rows(groups: Tensor) -> Tensor:
-    """The first row of each group, in ascending order of their ids, [G] int.
+    """The first row of each group, in ascending order of group ids, [G] int.
 
     >>> first_rows(torch.tensor([7, 3, 7]))
     tensor([1, 0])
@@ -122,7 +122,7 @@ def group_std(rewards: Tensor, groups: Tensor, *, ddof: int = 1) -> Tensor:
 def settle_singletons(
     advantages: Tensor, rewards: Tensor, groups: Tensor, singleton: Singleton
 ) -> Tensor:
-    """Give groups of one what `singleton` says: 0, or `rewards`.
+    """Set the advantage in groups of a single row as `singleton` says: 0, or the raw reward.
 
     >>> advantages, rewards = torch.tensor([5.0, 2.0, -2.0]), torch.tensor([7.0, 1.0, 0.0])
     >>> settle_singletons(advantages, rewards, torch.tensor([0, 1, 1]), "zero")

@@ -1,5 +1,5 @@
-"""Sums, means and whitening over trained tokens only; what stands in a masked slot never matters,
-not even a NaN.
+"""Sums, means and whitening over trained tokens only; values in masked slots never matter, not even
+a NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def blank(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean over trained tokens, 0 where there is none.
+    """The mean over trained tokens, 0 without any trained token.
 
     >>> masked_mean(torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[1, 1, 0]]))
     tensor(2.)

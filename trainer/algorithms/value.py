@@ -1,4 +1,4 @@
-"""The value head's loss."""
+"""The loss that trains the value head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advantage and baseline estimators, one file a kind of credit."""
+"""Advantage and baseline estimators, with a file for each kind of credit assignment."""
 
 from .group import (
     dr_grpo_advantages,

@@ -1,4 +1,4 @@
-"""Outcome advantages: one reward a rollout, compared within the group of rollouts that share a
+"""Outcome advantages: rewards of whole rollouts, compared within the group of rollouts that share a
 prompt. All return [B].
 """
 
@@ -28,7 +28,7 @@ def grpo_advantages(
     eps: float = 1e-6,
     singleton: Singleton = "zero",
 ) -> Tensor:
-    """GRPO: the reward in units of its group's spread.
+    """GRPO: the centred reward in units of the group's standard deviation.
 
     `A_i = (r_i - mean_g) / (std_g + eps)`; exactly 0 in a group of equal rewards.
 
@@ -53,7 +53,7 @@ def grpo_advantages(
 
 
 def dr_grpo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton = "zero") -> Tensor:
-    """Dr. GRPO: the reward minus its group's mean, not divided by the spread.
+    """Dr. GRPO: the reward minus the group's mean, not divided by the standard deviation.
 
     `A_i = r_i - mean_g`. The method's other half is the constant normaliser, `fixed_length` in
     aggregation.
@@ -73,7 +73,7 @@ def dr_grpo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton 
 
 
 def rloo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton = "zero") -> Tensor:
-    """REINFORCE leave-one-out: the reward minus the mean of the *other* rewards of the group.
+    """REINFORCE leave-one-out: the reward minus the mean of all *other* rewards in the group.
 
     `A_i = r_i - sum_{j != i} r_j / (K - 1) = K / (K - 1) (r_i - mean_g)`.
 
@@ -102,7 +102,7 @@ def lite_ppo_advantages(
     eps: float = 1e-6,
     singleton: Singleton = "zero",
 ) -> Tensor:
-    """Lite PPO: the group's mean, but the whole batch's spread.
+    """Lite PPO: the group's mean, but the whole batch's standard deviation.
 
     `A_i = (r_i - mean_g) / (std_batch + eps)`; used with the token mean.
 
@@ -217,7 +217,7 @@ def gpg_advantages(
 def pass_at_k_advantages(
     rewards: Tensor, groups: Tensor, *, normalise: bool = True, ddof: int = 1, eps: float = 1e-6
 ) -> Tensor:
-    """GRPO for pass@k: only the best rollout of a group is credited, with its lead over the second.
+    """GRPO for pass@k: only the best rollout of a group is credited, with the lead over the second.
 
     `A_best = (r_max - r_2nd) / (std_g + eps)`, 0 for all others; 0 for a tie at the top and for a
     group of one.
@@ -258,8 +258,8 @@ def supo_advantages(
     eps: float = 1e-6,
     singleton: Singleton = "zero",
 ) -> Tensor:
-    """SUPO: GRPO over rollouts, broadcast to every segment a rollout was cut into by its context
-    summaries.
+    """SUPO: GRPO over rollouts, broadcast to every segment that context summaries cut a rollout
+    into.
 
     `A_s = (r_{j(s)} - mean_g r) / (std_g r + eps)`: a rollout with many summaries counts once in
     its group.

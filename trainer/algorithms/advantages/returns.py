@@ -1,4 +1,4 @@
-"""Advantages from rewards that sit on tokens: returns-to-go, REINFORCE++ and generalised advantage
+"""Advantages from token-level rewards: returns-to-go, REINFORCE++ and generalised advantage
 estimation. All [B, T].
 
 A row may have holes: untrained slots (tool output) between trained ones. By default they are
@@ -101,7 +101,7 @@ def reinforce_pp_baseline_advantages(
     singleton: Singleton = "zero",
     rollouts: Tensor | None = None,
 ) -> Tensor:
-    """REINFORCE++-baseline: rewards centred in their group, then whitened over the batch's tokens
+    """REINFORCE++-baseline: rewards centred in each group, then whitened over the batch's tokens
     (also DLER).
 
     `A = whiten(r_i - mean_g)`; the statistics weigh tokens, so a long answer weighs more in them.
@@ -199,8 +199,8 @@ def egae_advantages(
     lam: float = 0.95,
     holes: Holes = "skip",
 ) -> tuple[Tensor, Tensor]:
-    """Extended GAE of Truncated PPO: a row cut at the end of a window is bootstrapped with its own
-    last value.
+    """Extended GAE of Truncated PPO: a row cut at the end of a window is bootstrapped with the
+    row's last value.
 
     As `gae_advantages`, with `V(s_end) := V(s_{end - 1})` in truncated rows, so that their last
     delta is `r + (gamma - 1) V`; finished rows end in value 0.

@@ -58,7 +58,7 @@ def spo_chain_segments(
 
 
 def spo_chain_advantages(boundary_values: Tensor, segments: Tensor, mask: Tensor) -> Tensor:
-    """SPO-chain: the change of value over a segment, given to each of its tokens.
+    """SPO-chain: the change of value over a segment, given to each token inside.
 
     `A_t = V(end of segment(t)) - V(its start)`.
 

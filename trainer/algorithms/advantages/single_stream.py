@@ -1,5 +1,5 @@
-"""Single-stream SPO: one rollout a prompt, its baseline a Beta posterior that remembers the
-prompt's earlier rollouts.
+"""Single-stream SPO: a single rollout per prompt, with a Beta posterior over the prompt's earlier
+rollouts as the baseline.
 
     advantages = single_stream_spo_advantages(rewards, alpha, beta)      # before the update
     rho = single_stream_spo_memory(drift)
@@ -20,7 +20,7 @@ from ..groups import floating
 def single_stream_spo_prior(
     successes: Tensor, attempts: int, *, rho_min: float = 0.875
 ) -> tuple[Tensor, Tensor]:
-    """The first (alpha, beta) from offline samples, weighing as much as the memory will.
+    """The initial (alpha, beta) from offline samples, with the weight that the memory allows.
 
     `N0 = 1 / (1 - rho_min)`, `alpha = N0 (S + 0.5) / (n + 1)`, `beta = N0 (n - S + 0.5) / (n + 1)`.
 
@@ -73,7 +73,7 @@ def single_stream_spo_advantages(
 def single_stream_spo_memory(
     drift: Tensor, *, half_life: float = 0.06, low: float = 0.875, high: float = 0.96
 ) -> Tensor:
-    """How much of the past to keep, the less the more the policy has moved:
+    """The share of the past to keep, smaller after larger policy changes:
     `clip(2^(-D / half_life), low, high)`.
 
     Args:
@@ -116,8 +116,9 @@ def single_stream_spo_update(
 def single_stream_spo_sampling_weights(
     alpha: Tensor, beta: Tensor, *, floor: float = 0.05
 ) -> Tensor:
-    """How much to prefer each prompt: the uncertain ones, `sqrt(v (1 - v)) + floor`; drawn without
-    replacement.
+    """Sampling weight of each prompt, high where success is uncertain: `sqrt(v (1 - v)) + floor`.
+
+    Prompts are to be drawn without replacement.
 
     Args:
         alpha: [N].

@@ -99,7 +99,7 @@ def otb_advantages(
 def _compacted(
     returns: Tensor, groups: Tensor, mask: Tensor, proxies: Tensor, eps: float, zero_tail: bool
 ) -> Tensor:
-    """The baseline of rows without their holes, laid back on their slots."""
+    """Compute the baseline over trained tokens only, and put the values back into the slots."""
     order = torch.argsort(mask.bool().logical_not().long(), dim=1, stable=True)
     packed = [tensor.gather(1, order) for tensor in (returns, mask, proxies)]
     found = _baseline(packed[0], groups, packed[1], packed[2], eps, zero_tail)
@@ -173,13 +173,13 @@ def _returns(rewards: Tensor, mask: Tensor) -> Tensor:
 
 
 def _column_sums(values: Tensor, groups: Tensor) -> Tensor:
-    """Sum over the rows of each group, column by column, given back to its rows: [B, T]."""
+    """Return for each row the column sums over the rows of the same group: [B, T]."""
     index = group_index(groups)
     return torch.zeros_like(values).index_add(0, index, values)[index]
 
 
 def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
-    """The second greatest length in each row's group: the greatest, where two rows have it.
+    """Return the second greatest length in each row's group, equal to the greatest in a tie.
 
     Of no meaning in a group of one.
     """

@@ -1,4 +1,4 @@
-"""Advantages in a tree of rollouts that share prefixes: a node is a segment, a leaf ends one
+"""Advantages in a tree of rollouts that share prefixes: a node is a segment, a leaf ends a
 rollout.
 
 A tree (or a forest) is `parents` [N] int: the parent of each node, -1 for a root; `rewards` [N]
@@ -34,8 +34,8 @@ def node_depths(parents: Tensor) -> Tensor:
 
 
 def tree_values(rewards: Tensor, parents: Tensor) -> Tensor:
-    """The value of each node: a leaf's reward, an inner node's mean over its children (each
-    weighing the same), [N]: `V_n = mean_{children c} V_c`.
+    """The value of each node: a leaf's reward, an inner node's unweighted mean over all children,
+    [N]: `V_n = mean_{children c} V_c`.
 
     Source: Segment policy optimization, arXiv 2505.23564; TreePO, arXiv 2508.17445.
 
@@ -54,7 +54,7 @@ def tree_values(rewards: Tensor, parents: Tensor) -> Tensor:
 def spo_tree_advantages(
     rewards: Tensor, parents: Tensor, *, normalise: bool = False, ddof: int = 0, eps: float = 1e-8
 ) -> Tensor:
-    """SPO-tree: a segment's value minus its parent's; 0 at a root.
+    """SPO-tree: the value of a segment minus that of the parent; 0 at a root.
 
     `A = V_node - V_parent`, or over `std of the siblings + eps`. The method drops segments of
     advantage 0.
@@ -89,7 +89,7 @@ def treepo_leaf_rewards(
     weigh_by: Literal["size", "one"] = "size",
     drop_constant: bool = False,
 ) -> Tensor:
-    """TreePO: a leaf's reward compared with the leaves below each of its ancestors, [N]; inner
+    """TreePO: a leaf's reward compared with the leaves below each ancestor, [N]; inner
     nodes get 0.
 
     `r_j' = sum_h w_h (r_j - mean_h) / sum_h w_h`, h running over the leaf itself (which adds 0 with
@@ -131,7 +131,7 @@ def treepo_advantages(
     drop_constant: bool = False,
     eta: float = 1.0,
 ) -> Tensor:
-    """TreePO: the value of a segment minus that of its parent, of leaf rewards compared at every
+    """TreePO: the value of a segment minus that of the parent, from leaf rewards compared at every
     level; 0 at a root.
 
     `A = R_node - eta^d R_parent`, R being `tree_values(treepo_leaf_rewards(...))` and d the depth
@@ -174,7 +174,7 @@ def _is_leaf(parents: Tensor) -> Tensor:
 
 
 def _below(values: Tensor, parents: Tensor, leaves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the leaves below each node: their number, mean reward, whether all rewards are equal."""
+    """Return for the leaves below each node: count, mean reward, whether all rewards are equal."""
     count, total = torch.zeros_like(values), torch.zeros_like(values)
     least, greatest = torch.full_like(values, torch.inf), torch.full_like(values, -torch.inf)
     ancestors = torch.where(leaves, torch.arange(len(parents), device=parents.device), -1)

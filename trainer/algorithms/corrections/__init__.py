@@ -1,4 +1,4 @@
-"""Corrections between the policy that sampled and the one that learns: weights (float) and filters
+"""Corrections between the sampling policy and the learning policy: weights (float) and filters
 (bool masks).
 """
 

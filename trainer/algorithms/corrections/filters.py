@@ -1,4 +1,4 @@
-"""Which rows or tokens to leave out of the loss, as bool masks: True is kept.
+"""Masks of rows or tokens that stay in the loss: bool tensors in which True means kept.
 
 Row filters are [B], token filters [B, T]. Apply one by multiplying the mask (the token leaves the
 denominator too: verl, slime) or the `weights` of a loss (it stays there: TRL, AReaL).
@@ -23,8 +23,8 @@ def trust_region_mask(
     threshold: float,
     statistic: Literal["max_k2", "mean_k3"] = "mean_k3",
 ) -> Tensor:
-    """Trust-region masking: drop the whole sequence when it left the sampler's neighbourhood
-    anywhere.
+    """Trust-region masking: drop the whole sequence when any token left the sampler's
+    neighbourhood.
 
     With `x = log pi - log mu` (trainer minus engine): kept when `max_t x^2 / 2 <= threshold`
     ("max_k2") or `mean_t (e^x - 1 - x) <= threshold` ("mean_k3").
@@ -53,7 +53,7 @@ def trust_region_mask(
 def trust_region_statistic(
     logp: Tensor, sampler_logp: Tensor, mask: Tensor, *, statistic: Literal["max_k2", "mean_k3"]
 ) -> Tensor:
-    """The divergence `trust_region_mask` compares with its threshold, [B]; 0 for a row without
+    """The divergence `trust_region_mask` compares with the threshold, [B]; 0 for a row without
     tokens.
 
     Source: arXiv 2512.23075.

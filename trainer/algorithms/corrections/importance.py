@@ -1,5 +1,4 @@
-"""Between the engine that sampled and the trainer that learns: importance weights, truncated (TIS)
-or masked (MIS).
+"""Importance weights between the sampling engine and the trainer, truncated (TIS) or masked (MIS).
 
 `w = old / mu`, old being the trainer's own log-probabilities of the sampled tokens before the first
 update, and mu the engine's. All weights are detached; hand them to a loss as `weights=`.
@@ -27,7 +26,7 @@ def importance_weights(
     level: Level = "token",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Tensor:
-    """Exact weights `old / mu`: per token, or one a row spread over its tokens.
+    """Exact weights `old / mu`: per token, or per row and spread over the tokens.
 
     Args:
         old_logp: [B, T], of the trainer.

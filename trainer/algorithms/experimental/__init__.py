@@ -1,5 +1,5 @@
-"""Methods known from an abstract or from memory, written as we read them: `*_as_read`, in no
-recipe, without defaults of our own. Each docstring says what is not verified.
+"""Methods known from an abstract or from memory, written as read: `*_as_read`, used in no
+recipe and without invented defaults. Each docstring says what is not verified.
 """
 
 from .advantages import (

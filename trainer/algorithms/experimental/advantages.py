@@ -1,4 +1,4 @@
-"""Advantages known from an abstract or from memory."""
+"""Advantages of methods known from an abstract or from memory only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def gigpo_advantages_as_read(
     ddof: int,
     eps: float,
 ) -> Tensor:
-    """GiGPO: the episode's advantage in its group plus the step's advantage among steps from the
+    """GiGPO: the episode's advantage in the group plus the step's advantage among steps from the
     same state.
 
     `A_s = GRPO(r)_{episode(s)} + omega GRPO(G)_s`, the second over steps that share an anchor

@@ -1,4 +1,4 @@
-"""Losses known from an abstract or from memory. Each returns (sum, weight)."""
+"""Losses of methods known from an abstract or from memory only. Each returns (sum, weight)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def aipo_loss_as_read(
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """AIPO (LlamaRL): one-sided importance weights against the sampler:
+    """AIPO (LlamaRL): importance weights with an upper bound against the sampler:
     `-sg[min(pi / mu, cap)] A log pi`.
 
     Args:
@@ -195,7 +195,7 @@ def pruned_logp_as_read(logits: Tensor, actions: Tensor, *, ratio: float) -> tup
 
 
 def rast_logits_as_read(big: Tensor, tuned: Tensor, base: Tensor, *, lam: float) -> Tensor:
-    """RAST: lay the change that RL made in a small model on a big one:
+    """RAST: add the change that RL made in a small model to a big model:
     `z_big + lam (z_tuned - z_base)`.
 
     All three [..., V], of one tokenizer.

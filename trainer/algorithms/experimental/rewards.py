@@ -1,4 +1,4 @@
-"""Reward shaping known from an abstract or from memory. All return rewards [B] unless they say
+"""Reward shaping known from an abstract or from memory. All return rewards [B] unless stated
 otherwise.
 """
 
@@ -44,7 +44,7 @@ def hapo_history_rewards_as_read(
 
 
 def hapo_history_update_as_read(shortest: float, correct: Tensor, lengths: Tensor) -> float:
-    """The shortest right answer after a step; NaN while there is none.
+    """The shortest right answer after a step; NaN before the first.
 
     >>> hapo_history_update_as_read(float("nan"), torch.tensor([1, 0]), torch.tensor([90.0, 10.0]))
     90.0
@@ -120,7 +120,7 @@ def ssp_proposer_rewards_as_read(solved: Tensor, verified: Tensor) -> Tensor:
 
 
 def urpo_referee_reward_as_read(predicted: Sequence[float], true: Sequence[float]) -> float:
-    """URPO: a grader earns its rank agreement with the truth, Kendall's tau (pairs in order minus
+    """URPO: a grader earns the rank agreement with the truth, Kendall's tau (pairs in order minus
     pairs out of it).
 
     >>> round(urpo_referee_reward_as_read([1, 2, 3], [1, 3, 2]), 6)
@@ -132,7 +132,7 @@ def urpo_referee_reward_as_read(predicted: Sequence[float], true: Sequence[float
 
 
 def tp_grpo_thoughts_as_read(labels: Sequence[int]) -> list[int]:
-    """TP-GRPO: neighbouring steps with the same label are one thought; the reward of each thought.
+    """TP-GRPO: neighbouring steps with the same label form a thought; the reward of each thought.
 
     >>> tp_grpo_thoughts_as_read([1, 1, 0])
     [1, 0]

@@ -68,7 +68,7 @@ def d3s_tokens_mask_as_read(
 
 
 def pcl_mask_as_read(values: Tensor, *, keep: int) -> Tensor:
-    """PCL: of a large pool, the `keep` prompts whose predicted success is nearest to one half.
+    """PCL: of a large pool, the `keep` prompts whose predicted success is nearest to 1/2.
 
     Args:
         values: [N], of a value model, in [0, 1].
@@ -87,7 +87,7 @@ def pcl_mask_as_read(values: Tensor, *, keep: int) -> Tensor:
 def guide_weights_as_read(
     logp: Tensor, hinted_old_logp: Tensor, mask: Tensor, *, eps_low: float, eps_high: float
 ) -> Tensor:
-    """Guide: rollouts sampled with a hint, trained without it:
+    """Guide: rollouts sampled with a hint but trained without:
     `clip(pi(y | x) / old(y | x, hint))`, detached.
 
     A prompt whose rollouts all fail is sampled again with a hint; one that still fails is dropped.

@@ -1,4 +1,6 @@
-"""Which prompts and rollouts are worth a gradient: filters, selections, budgets and curricula."""
+"""Selection of prompts and rollouts that are worth a gradient: filters, selections, budgets and
+curricula.
+"""
 
 from .budgets import (
     adaptive_pool_size,

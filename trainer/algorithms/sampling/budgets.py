@@ -1,4 +1,4 @@
-"""How many rollouts each prompt gets, and which prompts come next."""
+"""Allocation of rollouts to prompts, and the choice of the next prompts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def dars_extra_rollouts(
 def prioritised_sample(
     weights: Tensor, count: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Draw `count` prompts without replacement, with probability proportional to their weights.
+    """Draw `count` prompts without replacement, with probabilities proportional to `weights`.
 
     Args:
         weights: [N], not negative; of `single_stream_spo_sampling_weights`, for instance.

@@ -1,4 +1,4 @@
-"""Which finished groups to train on. Filters return [B] bool (True is kept), one verdict for all
+"""Filters of finished groups. Each returns [B] bool (True is kept), with the same value for all
 rows of a group.
 """
 
@@ -35,8 +35,10 @@ def dynamic_sampling_mask(
 
 
 def zero_gradient_mask(rewards: Tensor, groups: Tensor) -> Tensor:
-    """The same test, `min r < max r`, with nothing generated anew, so the batch shrinks; a group of
-    one has no gradient either.
+    """Keep groups whose rewards differ, `min r < max r`, without generating more: the batch
+    shrinks.
+
+    A group of one is dropped as well, since the gradient is 0.
 
     Args:
         rewards: [B].
@@ -89,7 +91,7 @@ def no_positive_resampling_mask(pass_rates: Tensor, *, threshold: float = 0.9) -
 
 
 def active_sampling_mask(rewards: Tensor, groups: Tensor, *, wanted: int) -> Tensor:
-    """OLMo 3's active sampling: of groups in the order they finished, the first `wanted` with
+    """OLMo 3's active sampling: of groups in order of finishing, the first `wanted` with
     different rewards.
 
     Args:

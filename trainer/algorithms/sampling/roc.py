@@ -11,7 +11,7 @@ from ..groups import floating
 def roc_penalties(
     tool_calls: Tensor, tool_errors: Tensor, answers: Tensor, turns: Tensor, malformed: Tensor
 ) -> Tensor:
-    """How untidy a rollout is: its share of failed tool calls plus a format penalty, [B].
+    """Untidiness of a rollout: the share of failed tool calls plus a format penalty, [B].
 
     `errors / calls` (0.5 without a call) `+ min((answers - 1) / turns, 1)` (1 when malformed).
 
@@ -41,7 +41,7 @@ def roc_selection_mask(
     least: int = 1,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """GRPO-RoC's choice within one oversampled group: failures uniformly, successes by lowest
+    """GRPO-RoC's choice within an oversampled group: failures uniformly, successes by lowest
     penalty.
 
     Both kinds keep their share of the group, `round(n * keep / N)`, and at least `least` of each
@@ -76,7 +76,7 @@ def roc_selection_mask(
 
 
 def _share(right: int, wrong: int, keep: int, least: int) -> int:
-    """How many of the kept ones are right, within what both kinds can give."""
+    """Return how many kept rollouts are right, limited by the supply of both kinds."""
     wanted = round(right * keep / max(right + wrong, 1))
     floor = max(keep - wrong, min(least, right, keep))
     ceiling = min(right, keep - min(least, wrong, keep)) if keep > 1 else min(right, keep)

@@ -1,4 +1,4 @@
-"""Rewards that see more than right or wrong: length, repetition, format, and the model's own
+"""Rewards for more than being right or wrong: length, repetition, format, and the model's own
 probabilities.
 """
 

@@ -43,7 +43,7 @@ def overlong_penalty_rewards(
 
 
 def dler_truncation_rewards(rewards: Tensor, truncated: Tensor) -> Tensor:
-    """DLER: an answer cut by the length limit earns 0; there is no other length penalty.
+    """DLER: an answer cut by the length limit earns 0; no other length penalty applies.
 
     `r 1[not truncated]`.
 
@@ -86,7 +86,7 @@ def l1_max_rewards(
     alpha: float = 3e-4,
     slope: Literal["paper", "repository"] = "paper",
 ) -> Tensor:
-    """L1-Max: a right answer earns the more the further it stays below the budget.
+    """L1-Max: a right answer earns more for every token below the budget.
 
     `c clip(alpha (target - L) + 0.5, 0, 1)`, or in the authors' repository
     `c max(0, (clip(alpha D, -1, 1) + 1) / 2)`: half the slope.
@@ -121,7 +121,7 @@ def cosine_rewards(
     exceeded: float = -10.0,
     margin: float = 0.0,
 ) -> Tensor:
-    """Cosine length reward: right answers earn less as they grow, wrong ones lose less.
+    """Cosine length reward: longer right answers earn less, longer wrong answers lose less.
 
     `b + (a - b) (1 + cos(pi L / Lmax)) / 2`, (a, b) the reward at lengths 0 and Lmax; `exceeded`
     from `Lmax - margin` on.
@@ -265,8 +265,7 @@ def grpo_lambda_rewards(
     share: float = 0.2,
     ddof: int = 0,
 ) -> Tensor:
-    """GRPO-lambda: a length penalty only in the groups that can afford it, the `ceil(share * G)`
-    most accurate ones.
+    """GRPO-lambda: a length penalty in the `ceil(share * G)` most accurate groups only.
 
     There a right answer earns `1 - alpha sigmoid((L - mean) / std)` over the group's right answers,
     a wrong one 0; elsewhere 1 or 0.

@@ -1,4 +1,4 @@
-"""Rewards read off the response itself: repetition, format, and the policy's probability of the
+"""Rewards computed from the response text: repetition, format, and the policy's probability of the
 reference answer.
 """
 
@@ -93,7 +93,7 @@ def rlpr_rewards(
     format_rewards: Tensor | None = None,
     format_weight: float = 0.1,
 ) -> Tensor:
-    """RLPR: how much likelier the reference answer is after the rollout than without it.
+    """RLPR: the gain in probability of the reference answer due to the rollout.
 
     `clip(mean_t p(answer_t | rollout) - mean_t p(answer_t | none), 0, 1)`, mixed with the format
     reward as `(1 - w) x + w format`. Means of probabilities, not of their logarithms.

@@ -1,4 +1,4 @@
-"""Surrogate losses: what is minimised, given advantages. Each returns (sum, weight)."""
+"""Surrogate losses, which are minimised for given advantages. Each returns (sum, weight)."""
 
 from .covariance import (
     clip_cov_mask,

@@ -1,4 +1,6 @@
-"""What drains entropy or variance, and is held back: Clip-Cov, KL-Cov, VESPO's shaped weight."""
+"""Surrogates that restrain tokens which drain entropy or raise variance: Clip-Cov, KL-Cov,
+VESPO.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def clip_cov_mask(
     eps_high: float = 0.2,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Clip-Cov: leave out a few tokens, drawn from those whose covariance is high but not extreme.
+    """Clip-Cov: leave out a few tokens, drawn where the covariance is high but not extreme.
 
     Of the trained tokens with `low < (A - mean A)(logp - mean logp) < high` that PPO does not clip
     already, `max(1, int(share * n))` are drawn, or all where there are fewer.
@@ -149,7 +151,7 @@ def vespo_loss(
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """VESPO: the score function, each sequence weighed by a smooth bump of its ratio.
+    """VESPO: the score function, each sequence weighted by a smooth bump of the sequence ratio.
 
     `l = -sg[W^k e^(lam (1 - W))] A log pi`, W the product of the row's token ratios; 1 at W = 1,
     and greatest at W = k / lam. k and lam go by the sign of the advantage.

@@ -1,4 +1,4 @@
-"""Surrogates whose coefficient is detached: every token keeps a gradient `c A`, however far its
+"""Surrogates whose coefficient is detached: every token keeps a gradient `c A`, however far the
 ratio has moved.
 
 All are `l = -sg[c] A log pi`; they differ in c. Their values contain log pi and mean little:
@@ -75,7 +75,7 @@ def minpro_loss(
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """MinPRO: the ratio of a token times the least ratio of its prefix, as a cheap bound on the
+    """MinPRO: the ratio of a token times the least ratio in the prefix, as a cheap bound on the
     prefix's product.
 
     `l = -sg[clip(m_t rho_t, 1 - eps_low, 1 + eps_high)] A log pi`, `m_t = min_{j < t} rho_j` over
@@ -119,7 +119,7 @@ def topr_loss(
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """TOPR: reinforce successes as they are, failures only as far as the policy still makes them.
+    """TOPR: reinforce successes fully, failures only as far as still likely under the policy.
 
     `l = -A log pi` for rows with r > 0, `-sg[clip(rho, 0, cap)] A log pi` for r <= 0.
 
@@ -217,7 +217,7 @@ def decoupled_ppo_loss(
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """Decoupled PPO: clip against a recent policy, correct for the one that sampled.
+    """Decoupled PPO: clip against a recent policy, correct for the sampling policy.
 
     `l = sg[old / mu] max(-A rho, -A clip(rho))`, `rho = pi / old`.
 

@@ -1,5 +1,5 @@
-"""Surrogates that fade a token's gradient out, or pull it back, instead of cutting it: SAPO,
-Lp-Reg, Kimi.
+"""Surrogates that fade out or pull back a token's gradient instead of clipping: SAPO, Lp-Reg and
+Kimi.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def lp_reg_loss(
 def low_probability_mask(
     logp: Tensor, advantages: Tensor, mask: Tensor, *, share: float = 0.01, least: int = 2
 ) -> Tensor:
-    """Lp-Reg's selection: among trained tokens with A < 0, the `int(n * share)` least likely ones.
+    """Lp-Reg's selection: among trained tokens with A < 0, the `int(n * share)` least likely.
 
     Args:
         logp: [B, T].
@@ -147,7 +147,7 @@ def low_probability_mask(
 def min_p_proxy_logp(
     logits: Tensor, actions: Tensor, *, ratio: float = 0.02, dropped: float = -1e4
 ) -> Tensor:
-    """Log-probabilities under the policy without its noise: tokens below `ratio * max p` dropped,
+    """Log-probabilities under the policy without noise: tokens below `ratio * max p` dropped,
     the rest renormalised.
 
     Args:

@@ -1,4 +1,4 @@
-"""HAPO's surrogate: how much a token may move, and how much it counts, by its entropy."""
+"""HAPO's surrogate, in which a token's clip range and weight depend on the entropy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .ratio import MAX_LOG_RATIO, policy_ratio
 def hapo_entropy_scale(
     entropy: Tensor, mask: Tensor, *, quantile: float = 0.8, least: float = 1e-8
 ) -> Tensor:
-    """How undecided each token is among those of the batch: below 0 under the quantile, above 0
-    over it, in [-1, 1].
+    """Relative entropy of each token within the batch: negative below the quantile, positive above,
+    in [-1, 1].
 
     `h = log H - quantile(log H)`, over its root mean square, then each sign divided by its greatest
     size.

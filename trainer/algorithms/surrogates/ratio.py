@@ -58,7 +58,7 @@ def clip(ratio: Tensor, eps_low: float, eps_high: float) -> Tensor:
 
 
 class RatioStatistics(NamedTuple):
-    """How far a batch has moved from its sampling policy; scalars over trained tokens."""
+    """Distance of a batch from the sampling policy; scalars over trained tokens."""
 
     ratio_mean: Tensor
     ratio_min: Tensor

@@ -26,7 +26,7 @@ def pacs_loss(
     row_weights: Tensor | None = None,
     rows: Rows = "all",
 ) -> Sum:
-    """PACS: predict whether a rollout is right from how much more likely it became, against its
+    """PACS: predict whether a rollout is right from the gain in log-probability, relative to the
     group.
 
     `s_i = beta sum_t (logp - old_logp)`, `psi_i = s_i - mean_{j != i} s_j`,
@@ -131,8 +131,8 @@ def rover_advantages(
 def drpo_length_weights(
     correct: Tensor, lengths: Tensor, groups: Tensor, *, max_length: float, lam: float = 0.1
 ) -> Tensor:
-    """DRPO's weights of right answers, the shorter the more: `softmax((1 - L / Lmax) / lam)` within
-    a group's right ones.
+    """DRPO's weights of right answers, larger for shorter answers: `softmax((1 - L / Lmax) / lam)`
+    within a group's right ones.
 
     Args:
         correct: [B] bool or 0/1.
@@ -168,8 +168,8 @@ def drpo_loss(
     lam: float = 0.1,
     tau: float = 10.0,
 ) -> Sum:
-    """DRPO: raise the scores of right answers, short ones first, and lower the likeliest wrong
-    ones.
+    """DRPO: raise the scores of right answers, mostly of short ones, and lower the scores of wrong
+    answers, mostly of likely ones.
 
     Per group with both kinds, with `score_i = mean_t logp`:
     `-(sum_right w_i score_i - tau log mean_wrong exp(score / tau))`; the mean over such groups. The

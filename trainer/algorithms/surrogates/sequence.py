@@ -1,4 +1,4 @@
-"""Surrogates with one ratio a sequence: `s_i = (pi(y_i) / old(y_i))^(1 / n_i)`, the geometric mean
+"""Surrogates with a ratio per sequence: `s_i = (pi(y_i) / old(y_i))^(1 / n_i)`, the geometric mean
 of the token ratios.
 
 The loss of a row is laid on each of its tokens, so the aggregation still decides: "sequence_mean"
@@ -130,7 +130,7 @@ def luspo_loss(
     agg: Agg = "sequence_sum_all_rows",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """LUSPO: GSPO with each sequence's loss multiplied by its length: `mean_B (n_i l_i)`.
+    """LUSPO: GSPO with each sequence's loss multiplied by the length: `mean_B (n_i l_i)`.
 
     Args:
         logp: [B, T].
@@ -165,7 +165,7 @@ def gmpo_loss(
     agg: Agg = "sequence_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """GMPO: the geometric mean of token ratios that were clipped one by one, in log space.
+    """GMPO: the geometric mean of individually clipped token ratios, in log space.
 
     `x' = sgn min(sgn x, sgn clip(x, -eps_low, eps_high))`, sgn the sign of A and x the log ratio
     (so one-sided: only the side the advantage asks for); `l_i = -A exp(mean_t x')`.
