@@ -1,6 +1,6 @@
-"""What runs inside a slot: standard library only, so that the interpreter every program is forked
-from stays small.
+"""The code that runs inside a slot, as the guest.
 
-The slot's interpreter imports this folder as the top-level package `inside`; everyone else sees
-`ludus.sandboxes.inside`.
+It uses the standard library only, so that the interpreter from which every program is forked stays
+small. The slot's interpreter imports this folder as the top-level package `inside`; everyone else
+sees `ludus.sandboxes.inside`.
 """

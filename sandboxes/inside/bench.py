@@ -1,6 +1,4 @@
-"""Runs tests against the solution: fetches the names they use, sets up what they need, runs them
-one by one.
-"""
+"""Runs tests against the solution: fetches names, sets up the surroundings, runs each test."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ from .traceless import ALIASES, MODULE_NAMES
 __all__ = ["PLAIN", "Bench", "Job", "UnusableTests", "all_names", "describe", "plain"]
 
 PLAIN = "_ludus_plain"
-"""The name under which generated tests find `plain`; no solution has a use for it."""
+"""The name under which generated tests find `plain`; no solution would use such a name."""
 
 _DETAIL_LETTERS = 300
 
 _STATEMENTS = ("class ", "with ", "match ", "except ")
-"""Statements that may use the solution in ways that cannot be judged."""
+"""Statements in which tests may use the solution in ways that cannot be judged."""
 
 _TRUSTED_FUNCTIONS = {
     "isclose": "math",
@@ -33,30 +31,31 @@ _TRUSTED_FUNCTIONS = {
     "approx": "pytest",
     "allclose": "numpy",
 }
-"""Names tests judge by: taken from here even if the solution offers its own."""
+"""Functions by which tests judge -> the module to import from, whatever the solution offers."""
 
 
 class Bench(TestsLine):
-    """The tests' names, and their line to the solution."""
+    """The names of the tests, and the line to the solution."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._failure = ""
         self._absent: dict[str, str] = {}
-        """Names the tests judge by whose module is not installed here, and that module."""
+        """Trusted functions and modules that could not be imported -> the missing module."""
         self._cases: set[object] = set()
         self.names[PLAIN] = plain
 
     # --- preparing --------------------------------------------------------------
 
     def begin(self, job: Job, words: set[str]) -> None:
-        """Take the job; carry over what its tests want to be the same on both sides.
+        """Take a job, and prepare what its tests want to be the same on both sides.
 
         Args:
-            words: the names and attributes the tests use.
+            job: the tests and how to run them.
+            words: the names and attributes that the tests use.
 
         Raises:
-            UnusableTests: they cannot be judged here.
+            UnusableTests: the tests cannot be judged here.
         """
         self._job = job
         from_module = str(job.get("module", "solution"))
@@ -86,14 +85,14 @@ class Bench(TestsLine):
             return None  # told when the tests ask for something
 
     def _meet(self) -> None:
-        """Join the solution on its core."""
+        """Move to the core of the solution's process."""
         try:
             one_core.join(self.line.hear_core())
         except peer.Gone:
             return  # the first request will say so
 
     def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
-        """Fetch the names the tests use from the solution; returns the tests as they are to run.
+        """Fetch the names that the tests use from the solution; return the tests, ready to run.
 
         Raises:
             UnusableTests: the prelude cannot be run, or the tests cannot be judged.
@@ -121,7 +120,7 @@ class Bench(TestsLine):
         return self._marked() if classes else tests
 
     def _marked(self) -> list[CodeType]:
-        """The tests with the places marked where objects under test are meant."""
+        """Return the tests with marks where objects under test are meant."""
         from . import rewriting
         from .idioms import examine
 
@@ -133,7 +132,7 @@ class Bench(TestsLine):
 
     @staticmethod
     def mark(names: dict[str, object]) -> None:
-        """Put what decides marked places among `names`."""
+        """Add the functions behind the marks to `names`."""
         from . import rewriting
 
         names[rewriting.OPERATE] = proxies.operate
@@ -141,10 +140,12 @@ class Bench(TestsLine):
         names[rewriting.TYPE] = proxies.type_of
 
     def _check_solution(self, error: BaseException) -> None:
-        """A well-known module that the solution wants and that is not here is nobody's zero.
+        """Check whether the solution lacks a well-known module that is not installed here.
+
+        Such a solution has done nothing wrong, so its tests must not give a zero.
 
         Raises:
-            UnusableTests: that is so.
+            UnusableTests: the solution lacks such a module.
         """
         if not isinstance(error, ImportError):
             return
@@ -160,10 +161,10 @@ class Bench(TestsLine):
             raise UnusableTests(f"the prelude does not run: {describe(error)}") from error
 
     def _resolve_builtin(self, words: set[str]) -> None:
-        """The tests use no other name of the solution: then one shared with a built-in is meant.
+        """Fetch a name of the solution that is also a built-in, if the tests use no other name.
 
-        MBPP asks for a function called `sum`. With two such names it stays unclear which one is
-        under test and which one the tests judge by, and the built-ins win.
+        MBPP asks for a function called `sum`. If the tests use two such names, it stays unclear
+        which is under test and by which the tests judge, and the built-ins win.
         """
         names = sorted(words & _BUILTIN_NAMES)
         kinds = self.ask("resolve", names)
@@ -183,8 +184,9 @@ class Bench(TestsLine):
             return
 
     def _modules_used(self) -> set[str]:
-        """Names used only as `name.attribute`: a standard module, where they are called like
-        one.
+        """Return the names that are used only as `name.attribute`.
+
+        Where such a name is that of a standard module, the module is meant.
         """
         import ast
 
@@ -201,7 +203,7 @@ class Bench(TestsLine):
     # --- names ------------------------------------------------------------------
 
     def resolve(self, names: list[str]) -> None:
-        """Ask the solution what these names are, and define what it has."""
+        """Ask the solution what these names are, and define those it has."""
         kinds = self.ask("resolve", names)
         if not isinstance(kinds, dict):
             raise wire.Malformed("names")
@@ -232,7 +234,7 @@ class Bench(TestsLine):
             self.names[name] = self._values[name] = detail[0]
 
     def _callable(self, name: str, token: str, *, is_class: bool) -> object:
-        """What stands for a function or class; it decides what becomes of a call."""
+        """Return the proxy of a function or class, which decides what a call may do."""
         self._check(token)
         if not is_class:
             made: Handle = FunctionHandle(self, token, name)
@@ -249,14 +251,16 @@ class Bench(TestsLine):
         return capital or name in self.interface.classes
 
     def exported(self, names: set[str]) -> list[str]:
-        """What `from solution import *` gives: the names the tests use and nobody else defines."""
+        """Return what `from solution import *` gives: the names that the tests use and the solution
+        has.
+        """
         self.resolve(sorted(names))
         return sorted(names & set(self.names))
 
     # --- running ----------------------------------------------------------------
 
     def results(self, tests: list[CodeType], *, stop_early: bool) -> Iterator[dict[str, object]]:
-        """Run the tests in order."""
+        """Run the tests in order and yield the result of each."""
         for number, test in enumerate(tests):
             started = time.perf_counter()
             problem = self._failure or self.run(test)
@@ -270,7 +274,7 @@ class Bench(TestsLine):
                 return
 
     def run(self, test: CodeType) -> str:
-        """Why the test failed; empty if it passed."""
+        """Run a test and return why it failed; empty if it passed."""
         problem = ""
         try:
             exec(test, self.names)
@@ -285,10 +289,10 @@ class Bench(TestsLine):
         return self.problem() or problem
 
     def check_error(self, error: BaseException) -> None:
-        """A test that used a method of a named tuple, which stayed with the solution.
+        """Check whether a test used a method of a named tuple, which stayed with the solution.
 
         Raises:
-            UnusableTests: that is so.
+            UnusableTests: the test did.
         """
         if isinstance(error, AttributeError) and error.name in rare_values.left_behind(error.obj):
             raise UnusableTests(
@@ -297,10 +301,10 @@ class Bench(TestsLine):
             )
 
     def _check_modules(self, error: BaseException) -> None:
-        """A test that lacks a module failed by itself.
+        """Check whether a test failed because a module is missing here, by the test's own fault.
 
         Raises:
-            UnusableTests: it does.
+            UnusableTests: a module is missing.
         """
         lacking: list[str] = []
         if isinstance(error, ImportError):
@@ -315,7 +319,7 @@ class Bench(TestsLine):
 
 
 class SolutionModule(ModuleType):
-    """The module the tests import; each name is asked for when it is used."""
+    """The module that the tests import; names are fetched from the solution when first used."""
 
     def __init__(self, name: str, bench: Bench) -> None:
         super().__init__(name)
@@ -335,7 +339,7 @@ class SolutionModule(ModuleType):
 
 
 def all_names(codes: list[CodeType]) -> set[str]:
-    """Every name and attribute the tests may look up, and their arguments."""
+    """Return every name and attribute that the tests may look up, and their arguments."""
     found: set[str] = set()
     waiting = list(codes)
     while waiting:
@@ -351,15 +355,16 @@ _BUILTIN_NAMES = frozenset(dir(builtins))
 
 
 def describe(error: BaseException) -> str:
-    """One line about an exception."""
+    """Describe an exception in a line."""
     if isinstance(error, AssertionError):
         return f"assertion failed {error}".strip()
     return f"{type(error).__name__}: {error}"
 
 
 def plain(value: object) -> object:
-    """Tuples as lists, at every depth, as tests written in JSON mean them; works through nesting
-    without recursion.
+    """Turn tuples into lists at every depth, since tests written in JSON know only lists.
+
+    The work is done on a stack, so that deep nesting cannot exhaust the recursion limit.
     """
     if not isinstance(value, (list, tuple, dict)):
         return value

@@ -1,8 +1,9 @@
-"""What the warden does to the processes of a session, all of it by calls made in stopped ones.
+"""What the snapshot server does to a session's processes, by system calls in stopped processes.
 
-A *holder* is a copy of a session's process that never runs again: it is stopped for good. A
-*branch* is a copy of a holder; before it runs its first instruction it has been given descriptors,
-a directory and a Landlock domain of its own, in which no other branch can be reached.
+A *holder* is a copy of a session's process that never runs again: it is stopped for good, as the
+frozen state of a snapshot. A *branch* is a copy of a holder. Before it runs its first instruction,
+it has been given descriptors, a directory and a Landlock domain of its own, in which no other
+branch can be reached.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ _OPEN, _CLOSE, _DUP2, _SOCKETPAIR, _PIPE2 = 257, 3, 33, 53, 293
 _CHDIR, _SETSID, _SIGACTION = 80, 112, 13
 _RECVMSG, _LANDLOCK_RESTRICT = 47, 446
 _CONTROL_BYTES = 24
-"""Room for the control message of one descriptor."""
+"""The size of the control message for a single descriptor."""
 _AT_FDCWD, _SIGCHLD, _SIG_IGN = -100, 17, 1
 _ANSWER = -1
-"""Stands for the address of what a call answers into."""
+"""A placeholder for the address into which a call writes its answer."""
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/etc", policy.PACKAGES)
-"""What no program can change, besides the readable places a slot is told of."""
+"""Folders that no program can change, besides the readable places of the slot's plan."""
 
 LINE = 3
-"""The descriptor of a session's line to the driver; below it are input, output and errors."""
+"""The descriptor of a session's line to the driver; below are input, output and errors."""
 
 
 class NotSnapshotable(Exception):
-    """Copies of this process would share something, or miss something."""
+    """Copies of this process would share something with each other, or would miss something."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(reason, text)
@@ -42,11 +43,12 @@ class NotSnapshotable(Exception):
 
 
 def examine(pid: int, session: int, readable: list[str]) -> None:
-    """See that a stopped process has nothing its copies would share, with each other or with the
-    session it was copied from.
+    """Check that a stopped process has nothing that its copies would share.
+
+    They must not share anything with each other, nor with the session they were copied from.
 
     Raises:
-        NotSnapshotable: it has.
+        NotSnapshotable: the process has threads, shared memory, open files or sockets.
     """
     if len(os.listdir(f"/proc/{pid}/task")) != 1:
         raise NotSnapshotable("threads", "other threads are running")
@@ -87,8 +89,9 @@ def _is_below(place: str, readable: list[str]) -> bool:
 
 
 def settle_holder(holder: Tracee) -> None:
-    """Take from it the session's line and outputs, and let the ends of its copies pass without a
-    trace: nobody will wait for them.
+    """Take the session's line and outputs away from a holder, and ignore the ends of its children.
+
+    Nobody will wait for these copies, so the kernel has to reap them.
     """
     _occupy(holder)
     _handle_child_signal(holder, _SIG_IGN)
@@ -100,11 +103,13 @@ def _handle_child_signal(process: Tracee, handler: int) -> None:
 
 
 def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
-    """Take from a stopped process every directory but `own` and what all may read, and every
-    process outside its new domain.
+    """Restrict a stopped process to the directory `own`, the readable files, and its own processes.
 
     Args:
-        root: where this process sees the root of that one.
+        process: the stopped process.
+        root: the path under which this process sees the root of the stopped process.
+        readable: files and folders that everyone may read.
+        own: the only directory that the process may write.
     """
     allowed = [
         (root + place, rights if os.path.isdir(root + place) else rights & _OF_A_FILE)
@@ -123,7 +128,7 @@ def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
 
 
 def _give(process: Tracee, descriptor: int) -> int:
-    """Hand a descriptor of this process to a stopped one; returns its number there."""
+    """Hand a descriptor of this process to a stopped process, and return its number there."""
     near, far = _two(process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
     there = os.pidfd_open(process.pid)
     try:
@@ -150,8 +155,10 @@ def _rules(readable: list[str], own: str) -> list[tuple[str, int]]:
 
 
 def settle_branch(branch: Tracee, own: str) -> list[int]:
-    """Give a new copy its own descriptors, directory, session and signals; returns the driver's
-    ends: line, output, errors.
+    """Give a new branch its own descriptors, directory, session and signals.
+
+    Returns:
+        The driver's ends: line, output, errors.
     """
     _occupy(branch)
     process = os.pidfd_open(branch.pid)
@@ -166,7 +173,7 @@ def settle_branch(branch: Tracee, own: str) -> list[int]:
 
 
 def _occupy(branch: Tracee) -> None:
-    """Have /dev/null behind all standard descriptors, so that new ones come after them."""
+    """Put /dev/null behind all standard descriptors, so that new descriptors get higher numbers."""
     null = branch.call(_OPEN, _AT_FDCWD, branch.put(b"/dev/null\0"), os.O_RDWR)
     for number in range(LINE + 1):
         branch.call(_DUP2, null, number)
@@ -196,7 +203,7 @@ def _two(branch: Tracee, call: int, *arguments: int) -> tuple[int, int]:
 
 
 def _keep(branch: Tracee, process: int, number: int, kept: int, taken: int) -> int:
-    """Leave `kept` to the branch as `number`, and take `taken` out of it."""
+    """Leave `kept` to the branch as descriptor `number`, and take `taken` out of the branch."""
     end = sc.pidfd_getfd(process, taken)
     branch.call(_DUP2, kept, number)
     branch.call(_CLOSE, kept)

@@ -1,4 +1,4 @@
-"""Test cases of `unittest` and asynchronous tests of pytest, which nobody else would run."""
+"""Runs `unittest` test cases and asynchronous pytest tests, which nothing else here would run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def run_cases(names: Mapping[str, object], seen: set[object]) -> str:
-    """Run the test cases among `names` that are not in `seen`; why one failed, empty if none did.
+    """Run the test cases among `names` that are not in `seen`; return why one failed, or "".
 
-    Skipped ones do not count as passed unless others ran: a suite that runs nothing fails.
+    Skipped tests do not count as passed unless others ran: a suite that runs nothing fails.
     """
     kinds: list[Any] = [
         kind
@@ -39,7 +39,7 @@ def run_cases(names: Mapping[str, object], seen: set[object]) -> str:
 
 
 def run_async(function: Any, arguments: dict[str, object]) -> bool:
-    """Run a test that is a coroutine function; False if it is none."""
+    """Run a test that is a coroutine function; return False for any other function."""
     if not inspect.iscoroutinefunction(function):
         return False
     asyncio.run(function(**arguments))

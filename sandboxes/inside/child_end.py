@@ -1,5 +1,6 @@
-"""Says through an epoll when one child has ended: by pidfd, or by SIGCHLD on a kernel without them
-(gVisor's).
+"""Reports through an epoll that a child has ended.
+
+The report comes from a pidfd, or from SIGCHLD on a kernel without pidfds (gVisor's).
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import signal
 
 
 class ChildEnd:
-    """What `watch` is told of the children of one slot."""
+    """Reports the end of a slot's child to the epoll `watch`."""
 
     def __init__(self, watch: select.epoll) -> None:
         self._watch = watch
         self._signals = -1 if _has_pidfds() else self._catch_signals()
 
     def expect(self, child: int) -> int:
-        """The descriptor that becomes readable when `child` (without pidfds: any child) ends."""
+        """Return the descriptor that becomes readable at the end of `child` (without pidfds: any
+        child).
+        """
         if self._signals >= 0:
             return self._signals
         ended = os.pidfd_open(child)
@@ -25,7 +28,9 @@ class ChildEnd:
         return ended
 
     def has_come(self, ended: int, child: int) -> bool:
-        """Whether `child` has ended, once `ended` was readable; it is not reaped by this."""
+        """Return whether `child` has ended, once `ended` was readable. This does not reap the
+        child.
+        """
         if self._signals < 0:
             os.close(ended)
             return True
@@ -33,7 +38,7 @@ class ChildEnd:
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def forget(self) -> None:
-        """In a child: signals mean what they mean to any program."""
+        """Restore the default meaning of signals; called in a child."""
         if self._signals >= 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -48,7 +53,7 @@ class ChildEnd:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """What the signal does besides waking the epoll."""
+    """Handle the signal by doing nothing: waking the epoll is enough."""
 
 
 def _has_pidfds() -> bool:

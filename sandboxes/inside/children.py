@@ -1,4 +1,4 @@
-"""The child of one run: lock itself down, wait for its request, do it, exit. It never returns."""
+"""The child process of a run: locks down, waits for the request, carries that out, and exits."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ MODES: dict[str, Mode] = {
     PROVE_REPOSITORY: prove_repository.run,
     REPL: repl.run,
 }
-"""mode -> what does it; returns the exit code."""
+"""Mode -> the function that carries out a request of that mode and returns the exit code."""
 
 HIGHEST_DESCRIPTOR = 1 << 20
 
 KEPT = ("peer", "report")
-"""Descriptors that stay open while the request runs, as 3 and 4."""
+"""Streams that stay open while the request runs, as descriptors 3 and 4."""
 
 
 def main(plan: Plan, requests: socket.socket, number: int) -> None:
-    """Be the child of run `number`."""
+    """Be the child of run `number`; never returns."""
     code = 70
     try:
         lock_down(plan)
@@ -83,7 +83,7 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
 
 
 def lock_down(plan: Plan) -> None:
-    """Become the program's identity for good."""
+    """Take on the program's identity and limits, for good."""
     os.setsid()
     # the slot itself handles no signal
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -108,7 +108,7 @@ def lock_down(plan: Plan) -> None:
 
 
 def place(streams: dict[str, int]) -> int:
-    """Move descriptors to where a program expects them; returns the first that nobody needs."""
+    """Move descriptors to where a program expects them; return the first unused number."""
     for number, name in enumerate(("in", "out", "err")):
         if name in streams:
             os.dup2(streams[name], number)
@@ -119,8 +119,10 @@ def place(streams: dict[str, int]) -> int:
 
 
 def kill_children() -> None:
-    """Without any wall: one sweep over this process's children. Their own are adopted (a
-    subreaper's) and come next.
+    """Kill this process's children in a single sweep, on a tier without isolation.
+
+    Their own children are then adopted by this process, which is a subreaper, and come in the next
+    sweep.
     """
     me = os.getpid()
     with open(f"/proc/{me}/task/{me}/children") as stream:

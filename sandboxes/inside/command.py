@@ -1,4 +1,4 @@
-"""Runs commands (a compiler, a shell, a simulator) in the child's place."""
+"""Runs commands (a compiler, a shell, a simulator) in the child process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NOT_FOUND = 127
 
 
 def run(request: Request) -> int:
-    """Run `options["steps"]`, a list of argument vectors; stops at the first that fails.
+    """Run `options["steps"]`, a list of argument vectors, up to the first that fails.
 
-    The last step replaces this process, so that its exit status and signals are the run's own.
+    The last step replaces this process, so that its exit status and signals are those of the run.
     """
     signal.signal(
         signal.SIGPIPE, signal.SIG_DFL

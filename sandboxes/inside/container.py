@@ -1,7 +1,8 @@
-"""The first process of a container: the slot itself, since a container has its namespaces already.
+"""The first process of a container: the slot itself, since the engine has made the namespaces.
 
-It has no parent that could stand guard and needs none: the slot ends when the driver's end of its
-control line closes, and with it, as process 1, everything else in the container.
+No supervisor stands above it, and none is needed: the slot ends when the driver's end of its
+control socket closes, and since the slot is process 1, everything else in the container ends as
+well.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from .plan import Plan
 
 
 def main(path: str) -> None:
-    """Connect to the driver's socket twice, for control and for requests, and serve; never
-    returns.
-    """
+    """Connect to the driver's socket twice, for control and for requests, and serve for ever."""
     control, requests = _connect(path), _connect(path)
     try:
         plan = Plan.decode(control.recv(1 << 18))
@@ -36,7 +35,7 @@ def _connect(path: str) -> socket.socket:
 
 
 def _with_what_there_is(plan: Plan) -> Plan:
-    """An image may lack some of the modules that are usually loaded first."""
+    """Drop the modules to preload that the image lacks."""
     if not plan.own_packages:
         return plan
     return plan._replace(preload=[name for name in plan.preload if importlib.util.find_spec(name)])

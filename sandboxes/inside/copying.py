@@ -1,5 +1,7 @@
-"""Copies a directory tree a program has filled: regular files, folders and links, whatever they are
-called; nothing is followed, and odd files are left out.
+"""Copies a directory tree that a program has filled.
+
+Regular files, folders and links are copied, whatever their names; no link is followed, and special
+files are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ _AT_ONCE_BYTES = 1 << 24
 
 
 def copy_tree(source: str, target: str) -> None:
-    """Copy what is in `source` into the empty folder `target`, with the rights of this process.
+    """Copy the content of `source` into the empty folder `target`, with the rights of this process.
 
     Raises:
         OSError: something cannot be read, or there is no room.
@@ -35,7 +37,7 @@ def copy_tree(source: str, target: str) -> None:
 
 
 def _copy_folder(here: int, there: int) -> list[tuple[int, int]]:
-    """Copy the files of one folder; returns its folders, opened on both sides."""
+    """Copy the files of a folder; return its folders, opened on both sides."""
     below: list[tuple[int, int]] = []
     for name in os.listdir(here):
         about = os.stat(name, dir_fd=here, follow_symlinks=False)

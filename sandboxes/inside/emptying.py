@@ -1,7 +1,7 @@
-"""Empties a directory a program has filled, however deep, locked or oddly named it left it.
+"""Empties a directory that a program has filled, however deep, locked or oddly named the content.
 
-Everything is done by descriptor and one level at a time: the folders of a folder are moved to the
-top before it is removed, so no path grows long, nothing recurses, and no link is followed.
+Everything is done by descriptor, level by level: the folders of a folder are moved to the top
+before it is removed, so no path grows long, nothing recurses, and no link is followed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def empty(folder: str) -> None:
 
 
 def _remove_files(top: int) -> list[str]:
-    """Unlink what is no folder; returns the names of the folders."""
+    """Unlink everything but folders; return the names of the folders."""
     folders: list[str] = []
     for name, is_folder in _entries(top):
         if is_folder:
@@ -44,7 +44,7 @@ def _remove_files(top: int) -> list[str]:
 
 
 def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
-    """Remove the folder `name` of `top`; its own folders move to `top`, named by `numbers`."""
+    """Remove the folder `name` of `top`, after moving its folders to `top` under new names."""
     below = _open_locked(name, top)
     try:
         for inner in _remove_files(below):
@@ -72,7 +72,10 @@ def _move_up(name: str, below: int, top: int, numbers: Iterator[int]) -> None:
 
 
 def _entries(folder: int) -> list[tuple[str, bool]]:
-    """Names and whether each is a folder; read through a descriptor of its own, from the start."""
+    """Return each name and whether that is a folder, through a new descriptor.
+
+    A new descriptor begins at the first entry, wherever `folder` has been read to.
+    """
     again = os.open(".", _FOLDER, dir_fd=folder)
     try:
         with os.scandir(again) as found:
@@ -82,12 +85,13 @@ def _entries(folder: int) -> list[tuple[str, bool]]:
 
 
 def empty_as(uid: int, gid: int, folders: tuple[str, ...]) -> None:
-    """Empty `folders` in a child with the identity their content belongs to.
+    """Empty `folders` in a child process with the identity that owns the content.
 
-    Root without capabilities may not enter what a program has locked; its owner may unlock it.
+    Root without capabilities may not enter a folder that a program has locked; the owner may unlock
+    the folder.
 
     Raises:
-        OSError: the child could not; it is not known what is left.
+        OSError: the child failed; what is left is unknown.
     """
     child = os.fork()
     if child == 0:

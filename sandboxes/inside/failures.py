@@ -1,8 +1,9 @@
-"""Exceptions on their way between the two sides: as plain parts, rebuilt as this side's classes.
+"""Carries exceptions between the tests and the solution: as plain parts, rebuilt with local
+classes.
 
-A built-in exception arrives as itself, and so does one of the standard library that this side has
-loaded. A class of the other side's own arrives as a stand-in of the same name and bases, with the
-same arguments, attributes and text.
+A built-in exception arrives as itself, and so does an exception of the standard library whose
+module this side has loaded. A class of the other side arrives as a stand-in of the same name and
+bases, with the same arguments, attributes and text.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from types import FunctionType
 from typing import Any
 
 own_names: Mapping[str, object] = {}
-"""Where an exception of this side's own is found again when it comes back."""
+"""Where an exception class of this side is found again when an exception comes back."""
 
 own_module = "tests"
-"""What this side's own exceptions say about where they are from."""
+"""The module name of this side's own exception classes."""
 
 _LONGEST_CHAIN = 16
 _OUTCOMES = frozenset(("unittest", "bdb", "doctest"))
-"""Modules whose exceptions tell a test runner something."""
+"""Modules whose exceptions tell a test runner something; these are never rebuilt as genuine."""
 
 _STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
 _TEXT = "_ludus_text"
 
 
 def forget() -> None:
-    """Let go of every stand-in."""
+    """Drop every stand-in class."""
     _STAND_INS.clear()
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
-    """The name of the built-in exception it is one of, and (module, name) of the classes above
-    that one, nearest first.
+    """Return the nearest built-in base, and (module, name) of each derived class, last derived
+    first.
     """
     chain: list[tuple[str, str]] = []
     for base in kind.__mro__:
@@ -47,8 +48,11 @@ def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
 
 
 def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:
-    """What makes `error` again: built-in base, chain, arguments, attributes (its own, its class's
-    and properties, where they are plain data), text (None where that follows from the others).
+    """Return the parts from which `error` can be rebuilt on the other side.
+
+    They are: the built-in base, the chain of classes, the arguments, the attributes that are plain
+    data (of the exception, its class and its properties), and the text (None where the text follows
+    from the rest).
     """
     base, chain = bases_of(type(error))
     attributes = _attributes(error) if chain else dict(vars(error))
@@ -70,7 +74,7 @@ def _attributes(error: BaseException) -> dict[str, object]:
 
 
 def build(parts: list[object]) -> BaseException:
-    """The exception on this side."""
+    """Rebuild an exception from its parts, with the classes of this side."""
     base, chain, arguments, attributes, text = parts
     if type(arguments) is not tuple or type(attributes) is not dict or type(chain) is not list:
         raise TypeError("an exception is names, arguments and attributes")
@@ -90,7 +94,7 @@ def build(parts: list[object]) -> BaseException:
 
 
 def class_of(base: object, chain: object) -> type[BaseException]:
-    """The class on this side for a chain of classes above a built-in one."""
+    """Return the class on this side for a built-in class and the classes derived from that."""
     kind: Any = getattr(builtins, str(base), RuntimeError)
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         kind = RuntimeError
@@ -105,7 +109,7 @@ def class_of(base: object, chain: object) -> type[BaseException]:
 
 
 def _known(module: str, name: str) -> type[BaseException] | None:
-    """The genuine class, where this side has it."""
+    """Return the genuine class, where this side has the class; else None."""
     found: Any = None
     root = module.partition(".")[0]
     if module == own_module:
@@ -118,7 +122,7 @@ def _known(module: str, name: str) -> type[BaseException] | None:
 
 
 def _text(error: BaseException) -> str:
-    """The text that came along, or what the built-in class would say."""
+    """Return the text that came along, or the text of the built-in class."""
     said = vars(error).get(_TEXT)
     if type(said) is str:
         return said

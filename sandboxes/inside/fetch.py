@@ -1,9 +1,8 @@
-"""Reads files back after a run, as the program's own identity and after every process of the run
-is gone.
+"""Reads files back after a run, with the program's identity and after all its processes have ended.
 
-A path is opened component by component without following links, without blocking, and only a
-regular file is read: a FIFO, a device, a socket, a link or a file that is too large is named as
-refused instead.
+A path is opened component by component without following links and without blocking, and only a
+regular file is read: a FIFO, a device, a socket, a link or a file that is too large is refused by
+name instead.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def run(request: Request) -> int:
-    """Write for each of `options["paths"]` a JSON line {path, size | refused}, then the bytes."""
+    """Write a JSON line {path, size | refused} per path in `options["paths"]`, then the bytes."""
     paths: list[str] = request.options["paths"]  # type: ignore[assignment]
     room: int = request.options["limit_bytes"]  # type: ignore[assignment]
     with os.fdopen(1, "wb", closefd=False) as out:
@@ -39,7 +38,7 @@ def run(request: Request) -> int:
 
 
 def read(path: str, room: int) -> bytes | str:
-    """The content of a regular file below the work directory, or why it is refused."""
+    """Return the content of a regular file below the work directory, or why it is refused."""
     try:
         descriptor = _open(path)
     except FileNotFoundError:

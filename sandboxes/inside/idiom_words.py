@@ -1,5 +1,6 @@
-"""Words of tests that may look at the solution's process (`idioms`); only tests that use one are
-looked at more closely.
+"""Words of tests that may look at the solution's process; see `idioms`.
+
+Only tests that use such a word are examined more closely, which saves time for all others.
 """
 
 from __future__ import annotations

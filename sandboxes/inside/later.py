@@ -1,5 +1,7 @@
-"""Modules of this package that few children need and that load large ones: their code is kept when
-the slot starts, while the package can still be read, and run where it is first imported.
+"""Defers the import of modules that few children need and that load large modules.
+
+Their code is kept when the slot starts, while the package can still be read, and is run where it is
+first imported.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class _Finder:
 
 
 def keep() -> None:
-    """Keep the code of the modules."""
+    """Keep the code of the deferred modules, and install a finder for them."""
     for name in _NAMES:
         full = f"{__package__}.{name}"
         spec = importlib.util.find_spec(full)

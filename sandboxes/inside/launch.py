@@ -1,8 +1,7 @@
-"""The process the driver starts for one slot: enter the namespaces, fork the slot, stand guard
-until either ends.
+"""The process that the driver starts for a slot: enters the namespaces, forks the slot, supervises.
 
-The guardian stays outside the slot's pid namespace. When the driver dies, however it dies, the
-guardian takes the slot with it; when the guardian dies, the kernel does (the slot asked for
+The supervisor stays outside the slot's pid namespace. When the driver dies, however it dies, the
+supervisor kills the slot; when the supervisor dies, the kernel kills the slot (which asked for
 SIGKILL at its parent's death).
 """
 
@@ -23,9 +22,7 @@ from .slot import Slot
 
 
 def main(control_descriptor: int, requests_descriptor: int) -> None:
-    """Run the guardian over the slot's control socket and its children's request socket; never
-    returns normally.
-    """
+    """Supervise a slot with the given control socket and request socket; never returns normally."""
     driver = os.pidfd_open(os.getppid())
     control = socket.socket(fileno=control_descriptor)
     requests = socket.socket(fileno=requests_descriptor)
@@ -59,10 +56,13 @@ def _guard(driver: int, slot: int) -> None:
 def be_slot(
     plan: Plan, control: socket.socket, requests: socket.socket, guardian: int = -1
 ) -> None:
-    """Wall this process in and serve; never returns.
+    """Isolate this process and serve as a slot; never returns.
 
     Args:
-        guardian: of the parent, to be closed here; -1 where its end is no concern.
+        plan: what the driver says about the slot.
+        control: the socket to the driver.
+        requests: the socket on which children receive requests.
+        guardian: a pidfd of the parent, to be closed here; -1 where the parent's end is no concern.
     """
     code = 1
     try:
@@ -81,7 +81,7 @@ def be_slot(
 
 
 def _end_with(guardian: int) -> None:
-    """End if the guardian has ended before the kernel was asked to tell: nobody else would."""
+    """Exit if the supervisor ended before this process asked the kernel for a signal at its end."""
     watch = select.poll()
     watch.register(guardian, select.POLLIN)
     if watch.poll(0):
@@ -94,7 +94,7 @@ def _own_weight() -> int:
 
 
 def _refuse(control: socket.socket, error: BaseException) -> None:
-    """Tell the driver why this slot cannot serve."""
+    """Tell the driver why this slot cannot serve, and exit."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -104,9 +104,7 @@ def _refuse(control: socket.socket, error: BaseException) -> None:
 
 
 def _warm_up(plan: Plan) -> None:
-    """Load what programs usually import and touch the pages a run needs, so that children share
-    them.
-    """
+    """Load what programs usually import and touch the pages that a run needs, to share them."""
     if plan.work:
         os.environ.update(HOME=plan.work, TMPDIR=plan.work)
     sys.path += walls.package_folders(plan)

@@ -1,7 +1,7 @@
-"""Which modules tests need that are not here: then the tests cannot run, whatever the solution did.
+"""Finds modules that tests need and that are not installed: then no solution could pass.
 
-Decided by the tests' own sources and what is installed. An exception is only the occasion to look:
-the solution may raise one that says the same.
+The decision comes from the tests' own sources and from what is installed. An exception is only the
+occasion to look, since the solution may raise an exception that says the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterable
 
 
 def missing_modules(sources: Iterable[str]) -> list[str]:
-    """The top-level modules these sources import, and do not try to do without, that are not
-    installed here.
+    """Return the top-level modules that the sources import and that are not installed here.
+
+    An import inside a `try` does not count, since those tests can do without the module.
     """
     import ast  # rarely needed, and large in every child
 
@@ -33,7 +34,7 @@ def missing_modules(sources: Iterable[str]) -> list[str]:
 
 
 def is_installed(name: str) -> bool:
-    """Whether the top-level module of `name` can be imported here."""
+    """Return whether the top-level module of `name` can be imported here."""
     top = name.partition(".")[0]
     if sys.modules.get(top) is not None:
         return True
@@ -44,7 +45,7 @@ def is_installed(name: str) -> bool:
 
 
 def not_installed(names: Iterable[str]) -> str:
-    """What to tell whoever wrote the tests."""
+    """Return the message for the author of the tests."""
     return f"the tests need {', '.join(names)}, which is not installed where they run"
 
 
@@ -60,25 +61,25 @@ WELL_KNOWN = frozenset(
     typing_extensions unidecode websockets wordcloud xarray xgboost xlrd xlsxwriter yaml zmq
     """.split()  # noqa: SIM905 - a list literal would take a line a name
 )
-"""Modules people use; a solution that wants one that is not installed has done nothing wrong, while
-any other name may be a slip of its own.
+"""Modules that people use. A solution that wants such a module, where it is not installed, has done
+nothing wrong, while any other name may be a mistake of the solution.
 """
 
 _LACKING = re.compile(r"No module named '(\w+)")
 
 
 def lacking_of(message: str) -> str:
-    """The well-known module that an import error names; empty if it names none."""
+    """Return the well-known module that an import error names; empty if it names none."""
     found = _LACKING.search(message)
     return found[1] if found and found[1] in WELL_KNOWN else ""
 
 
 def lacking(message: str) -> str:
-    """The same, if that module is not installed here."""
+    """Return the well-known module that an import error names, if it is not installed here."""
     name = lacking_of(message)
     return "" if name and is_installed(name) else name
 
 
 def not_installed_for_solution(name: str) -> str:
-    """What to tell whoever runs the sandboxes."""
+    """Return the message for the operator of the sandboxes."""
     return f"the solution needs {name}, which is not installed where programs run"

@@ -1,8 +1,7 @@
-"""Keeps the two sides of a grading on one core.
+"""Keeps the two processes of a grading on the same core.
 
-They take turns, so a second core gains them nothing, and waking a process on an idle core costs
-more than the call it is woken for: 110 us a call and side against 30, measured in a virtual
-machine.
+They take turns, so a second core gains nothing, and waking a process on an idle core costs more
+than the call itself: 110 us per call and side against 30, measured in a virtual machine.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from . import syscalls
 
 
 def stay() -> int:
-    """Stay on the core this process is on; returns its number."""
+    """Pin this process to the core on which it runs; return the number of the core."""
     core = syscalls.current_core()
     join(core)
     return core

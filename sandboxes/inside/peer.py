@@ -1,9 +1,8 @@
-"""One end of the line between the solution's process and the tests': requests, answers, and
-callbacks in between.
+"""An end of the line between the solution's process and the tests'.
 
-Both ends are alike in form and unlike in trust. The tests' end hands out nothing but callables the
-tests themselves passed as arguments; it never evaluates, compares or formats anything on the
-solution's side.
+The line carries requests, answers, and callbacks in between. Both ends are alike in form and unlike
+in trust: the tests' end hands out nothing but callables that the tests themselves passed as
+arguments, and it never evaluates, compares or formats anything on the solution's side.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from . import values, wire
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
 _DEEPEST = 64
-"""Calls back and forth within one call."""
+"""The deepest nesting of calls back and forth."""
 
 
 class Gone(BaseException):
-    """The other end has closed: nothing that runs in between may swallow this."""
+    """The other end has closed. Not an Exception, so that no code in between swallows it."""
 
 
 class Answer(Exception):
-    """What the other end raised, as `error` of this side."""
+    """The other end raised an exception, which is rebuilt in `error` as one of this side."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -33,11 +32,19 @@ class Answer(Exception):
 
 
 Serve = Callable[[str, list[object]], object]
-"""Does one request of the other end: (verb, arguments) -> value."""
+"""Carries out a request of the other end: (verb, arguments) -> value."""
 
 
 class Peer:
-    """Sends requests and serves those that arrive while it waits."""
+    """Sends requests, and serves the requests that arrive while it waits.
+
+    Args:
+        descriptor: the socket to the other end.
+        serve: carries out a request of the other end.
+        name: gives the handle token of an object that is not plain data.
+        find: gives the object or proxy of a handle token.
+        returns_changes: whether an answer carries the changes that a call made to its arguments.
+    """
 
     def __init__(
         self,
@@ -55,10 +62,12 @@ class Peer:
         self._depth = 0
 
     def request(self, verb: str, *arguments: object) -> object:
-        """Ask the other end, and wait for its answer; serves what it asks meanwhile.
+        """Send a request and wait for the answer; serve requests of the other end meanwhile.
 
         Raises:
-            Answer: it raised. Gone: it closed. wire.Malformed: it does not speak the protocol.
+            Answer: the other end raised an exception.
+            Gone: the other end closed.
+            wire.Malformed: the other end does not keep to the protocol.
         """
         encoder = wire.Encoder(self._name, tokens=["?", verb])
         for argument in arguments:
@@ -74,11 +83,11 @@ class Peer:
                 self._raise(tokens)
 
     def tell_core(self, core: int) -> None:
-        """Send where this end runs, before anything else."""
+        """Send the core of this process, before anything else."""
         self._line.sendall(_LENGTH.pack(core))
 
     def hear_core(self) -> int:
-        """Where the other end runs."""
+        """Receive the core of the other end's process."""
         (core,) = _LENGTH.unpack(self._take(_LENGTH.size))
         return int(core)
 
@@ -88,13 +97,13 @@ class Peer:
             self.answer_one()
 
     def answer_one(self) -> None:
-        """Answer the next request."""
+        """Wait for the next request and answer."""
         kind, tokens = self._receive()
         if kind == "?":
             self._answer(tokens)
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end of the line."""
         self._line.close()
 
     def _value(self, tokens: list[wire.Token], known: list[object]) -> object:
@@ -149,7 +158,7 @@ class Peer:
         return encoder.tokens
 
     def send(self, tokens: list[wire.Token]) -> None:
-        """Send one message: its kind, then tokens."""
+        """Send a message: its kind, then its tokens."""
         data = wire.dumps(tokens)
         try:
             self._line.sendall(_LENGTH.pack(len(data)) + data)
@@ -169,7 +178,7 @@ class Peer:
         return kind, tokens[1:]
 
     def _take(self, size: int) -> bytes:
-        """The next `size` bytes; what comes with them is kept for later."""
+        """Receive the next `size` bytes; surplus bytes are kept for later."""
         parts, missing = [self._unread], size - len(self._unread)
         while missing > 0:
             parts.append(self._read())

@@ -1,4 +1,4 @@
-"""The attributes that plain values have: in tests they mean a value, not an object."""
+"""The attributes of plain values: in tests, such an attribute means a value, not an object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slot is told at birth, before it enters its walls. It holds paths and numbers, never a
+"""What a slot is told at its start, before it isolates itself: paths and numbers, never a
 secret.
 """
 
@@ -15,54 +15,59 @@ UNSAFE = "unsafe"
 
 
 class Plan(NamedTuple):
-    """How one slot is walled in. (Not a dataclass: their module alone is a megabyte in every
-    child.)
+    """How a slot is isolated.
+
+    This is not a dataclass: importing `dataclasses` alone costs a megabyte in every child.
     """
 
     tier: str
-    """One of ROOT, USERNS, LANDLOCK, DOCKER, UNSAFE."""
+    """ROOT, USERNS, LANDLOCK, DOCKER or UNSAFE."""
     work: str
-    """The host directory to work in (LANDLOCK, UNSAFE), or "" where the slot mounts its own."""
+    """The host directory to work in (LANDLOCK, UNSAFE), or "" where the slot mounts a new
+    directory.
+    """
     uid: int
-    """The identity of programs; equal to the slot's own where it cannot change identity."""
+    """The user id of programs; equal to the slot's own where the slot cannot change identity."""
     gid: int
     readable: list[str]
-    """Host files and folders a program may read and execute, at the same path inside."""
+    """Host files and folders that a program may read and execute, at the same path inside."""
     packages: list[str]
-    """Site-packages entries (absolute) a program may import, apart from the standard library."""
+    """Absolute paths of site-packages entries that a program may import, besides the standard
+    library.
+    """
     preload: list[str]
-    """Modules imported once in the slot, so that programs find them loaded."""
+    """Modules that are imported once in the slot, so that programs find them loaded."""
     cgroup_procs: list[str]
-    """`cgroup.procs` files the slot joins; empty where no control group is delegated."""
+    """The `cgroup.procs` files that the slot joins; empty where no control group is delegated."""
     scoped_signals: bool = False
-    """Programs share the slot's identity: each enters a Landlock domain of its own, so that it
-    cannot signal the slot.
+    """Whether each program enters a new Landlock domain, so that it cannot signal the slot. Needed
+    where programs share the slot's identity.
     """
     disk_bytes: int = 64 << 20
     disk_inodes: int = 4096
     processes: int = 0
-    """RLIMIT_NPROC where no control group counts processes; 0 leaves it alone."""
+    """RLIMIT_NPROC, where no control group counts processes; 0 sets no limit."""
     address_space_bytes: int = 0
-    """RLIMIT_AS where no control group counts memory; 0 leaves it alone."""
+    """RLIMIT_AS, where no control group counts memory; 0 sets no limit."""
 
     network: bool = False
-    """Programs may use internet sockets in the slot's own, otherwise empty network; the one way out
-    is the driver's proxy.
+    """Whether programs may use internet sockets in the slot's own, otherwise empty network
+    namespace; the only way out is the driver's proxy.
     """
     strangers: bool = False
-    """Programs of one identity are strangers to each other (branches of a session): the calls that
-    set another's limits, priority or cores may name only the caller itself.
+    """Whether programs of the same identity must not affect each other (branches of a session): the
+    calls that set another process's limits, priority or cores may then name only the caller.
     """
     own_packages: bool = False
-    """Programs may import what the interpreter's own site-packages hold (the image's, in a
+    """Whether programs may import the interpreter's own site-packages (the image's, in a
     container).
     """
 
     def encode(self) -> bytes:
-        """As one JSON object."""
+        """Return the plan as a JSON object."""
         return json.dumps(self._asdict()).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Plan:
-        """The inverse of `encode`."""
+        """Read a plan that `encode` has written."""
         return cls(**json.loads(data))

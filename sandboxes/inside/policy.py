@@ -9,22 +9,24 @@ from . import seccomp
 from .syscall_numbers import ALLOWED
 
 PACKAGES = "/packages"
-"""Where the allowed site-packages appear in a slot that has a root of its own."""
+"""Where the allowed site-packages appear in a slot with its own root file system."""
 
 WORK = "/sandbox"
-"""The one directory a program may write; `/tmp` and `/dev/shm` are links to it."""
+"""The only directory that a program may write; `/tmp` and `/dev/shm` are links to it."""
 
 BRANCHES = "/branches"
-"""Where the files of a session's snapshots and branches are mounted; out of bounds for others."""
+"""Where the files of a session's snapshots and branches are mounted; closed to all other
+programs.
+"""
 
 FILES = "files"
-"""The directory of one branch or snapshot, below its mount."""
+"""The directory of a branch or snapshot, below its mount."""
 
 CONTAINER_FOLDERS = (WORK, "/tmp")
-"""What a program may write in a container, where `/tmp` cannot be made a link."""
+"""The folders that a program may write in a container, where `/tmp` cannot be made a link."""
 
 SHARED = "/dev/shm"
-"""A link to the work directory, too."""
+"""The folder of shared memory; also a link to the work directory."""
 
 HOSTNAME = "sandbox"
 
@@ -39,8 +41,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""The whole environment of a slot, given at `execve`: later deletions would stay readable on the
-first stack page.
+"""The whole environment of a slot, given at `execve`: a variable that is deleted later would stay
+readable on the first stack page.
 """
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -51,20 +53,22 @@ ETC_FILES = {
     "hosts": "127.0.0.1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-"""Files written into the slot's own /etc."""
+"""File name -> content of files that are written into the slot's own /etc."""
 
 ETC_FROM_HOST = ("ld.so.cache", "alternatives")
-"""What the slot's /etc borrows read-only: the loader's cache and the links of Debian's `cc` and
-`awk`.
+"""What the slot's /etc borrows read-only from the host: the loader's cache and the links of
+Debian's `cc` and `awk`.
 """
 
 DESCRIPTORS = 1024
 """RLIMIT_NOFILE of a slot, and of a program whose memory a control group counts."""
 
 DESCRIPTORS_UNCOUNTED = 256
-"""RLIMIT_NOFILE of a program elsewhere. What its sockets hold is charged by their number. It also
-bounds the descriptors on their way in messages, which the kernel counts for all processes of a user
-together: above its own bound a slot could send none.
+"""RLIMIT_NOFILE of a program whose memory nothing counts, since the memory of sockets is then
+bounded by their number.
+
+The limit also bounds the descriptors in transit in messages, which the kernel counts for all
+processes of a user together: a slot above its own bound could send none.
 """
 
 _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = 56, 435, 41, 53
@@ -74,14 +78,14 @@ _NEWEST_KNOWN = 460
 _NEW_NAMESPACES = 0x7E02_0000
 _WHOLE = 0xFFFF_FFFF
 _CONNECTED = 0b1011
-"""The bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) share."""
+"""The bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) have in common."""
 _CLONE_PARENT = 0x8000
 _OF_A_PID = (
     "prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr",
 )  # fmt: skip
 _OF_ANY_GROUP = ("setpriority", "ioprio_set")  # may name all processes of a user at once
 FIRST_TO_DIE = b"1000"
-"""The oom_score_adj of programs."""
+"""The oom_score_adj of programs: when memory runs out, the kernel kills them first."""
 
 _INOTIFY = ("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch")
 _SETSOCKOPT, _SEND_BUFFER = 54, (7, 32)  # SO_SNDBUF, SO_SNDBUFFORCE
@@ -90,12 +94,12 @@ _FCNTL = 72
 _FCNTL_UNCOUNTED = (
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 36, 1025, 1030, 1032, 1033, 1034,
 )  # fmt: skip
-"""The requests of `fcntl` where nothing counts memory: no leases and notices, no locks of open
-files (which no process can be charged for), no larger pipes.
+"""The `fcntl` requests that are allowed where nothing counts memory: no leases and notices, no
+locks of open files (which are charged to no process), no larger pipes.
 """
 
 SIGNALS_UNCOUNTED = 1024
-"""RLIMIT_SIGPENDING of a program there: timers and queued signals."""
+"""RLIMIT_SIGPENDING of a program whose memory nothing counts: timers and queued signals."""
 _MARKS = (
     "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
 )  # fmt: skip
@@ -116,25 +120,23 @@ def seccomp_program(
     shared_identity: bool = False,
     memory_counted: bool = True,
 ) -> bytes:
-    """The filter of a slot and of everything it starts.
+    """Return the system-call filter of a slot and of everything that it starts.
 
-    It is installed once per slot, so it must let through what the slot itself still does: mounting
-    a fresh work directory and changing identity. A program cannot use those: they need
-    capabilities it no longer has.
+    The filter is installed once per slot, so it must let through what the slot itself still does:
+    mounting a fresh work directory and changing identity. A program cannot use those calls, since
+    they need capabilities that it no longer has.
 
     Args:
-        mounts: the slot renews its work directory by mounting (it has a mount namespace of its
-            own).
-        named_sockets: AF_UNIX sockets may be bound and connected by name; only safe where no
-            socket file of the host
-            is visible. Without it only connected `socketpair`s are left, since a datagram pair may
-            send to a name.
-        network: IPv4 sockets are let through; only safe in a network namespace of the slot's own.
-        shared_identity: programs run as the slot's own user, or as that of others who are no
-            concern of theirs, so the calls that set limits, priority or cores of a process may name
-            only the caller itself.
-        memory_counted: a control group counts memory. Without one there is nothing that takes much
-            of it and that no limit of a process covers: memory files, watches, large socket
+        mounts: the slot renews its work directory by mounting, in its own mount namespace.
+        named_sockets: AF_UNIX sockets may be bound and connected by name; only safe where no socket
+            file of the host is visible. Otherwise only connected `socketpair`s are allowed, since a
+            datagram pair may send to a name.
+        network: IPv4 sockets are allowed; only safe in the slot's own network namespace.
+        shared_identity: programs run with the user id of the slot, or of others that they must not
+            affect, so the calls that set limits, priority or cores of a process may name only the
+            caller itself.
+        memory_counted: a control group counts memory. Otherwise everything is refused that takes
+            much memory and is covered by no limit of a process: memory files, watches, large socket
             buffers and pipes, locks that belong to no process.
     """
     filter_ = _Filter()
@@ -152,7 +154,7 @@ def seccomp_program(
 
 
 class _Filter:
-    """The filter while it is being decided on: what every program may do, less and less."""
+    """Collects the decisions about the filter; begins with what every program may do."""
 
     def __init__(self) -> None:
         # a child gives up signals by these two; rules are memory without end, and only the slot's
@@ -183,7 +185,9 @@ class _Filter:
         self.restrict(_SOCKET, 0, _WHOLE, families, errno.EACCES)
 
     def reaches_no_name(self) -> None:
-        """Landlock does not keep from watching and marking what is out of bounds either."""
+        """Refuse sockets with names, and watching or marking files: Landlock does not cover
+        these.
+        """
         self.restrict(_SOCKETPAIR, 1, _CONNECTED, (socket.SOCK_STREAM,), errno.EACCES)
         self.allowed -= {ALLOWED[name] for name in ("connect", "bind", "listen", *_MARKS)}
         self.absent |= {ALLOWED[name] for name in _INOTIFY}
@@ -199,10 +203,10 @@ class _Filter:
 
 
 def attributes_kept() -> bytes:
-    """A further filter: modes, owners, times and attributes of files stay as they are.
+    """Return a further filter that keeps modes, owners, times and attributes of files unchanged.
 
-    For programs that share the identity of the host's own files and are held by Landlock alone,
-    which leaves those calls open whatever the path.
+    It is for programs that share the identity of the host's own files and are restricted by
+    Landlock alone, which allows those calls for any path.
     """
     allowed = set(range(_NEWEST_KNOWN + 1)).difference(ALLOWED[name] for name in _ATTRIBUTES)
     requests = seccomp.ArgumentRule(

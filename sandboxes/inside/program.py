@@ -1,4 +1,4 @@
-"""Runs a Python program the way `python main.py` would, in an interpreter that is already warm."""
+"""Runs a Python program as `python main.py` would, in an interpreter that is already warm."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from types import ModuleType
 from .request import MARSHAL_VERSION, PYTHON, Request
 
 NAME = "main.py"
-"""The file name a program sees in its tracebacks."""
+"""The file name that a program sees in its tracebacks."""
 
 
 def run(request: Request) -> int:
-    """Run `blobs[0]` as `__main__`; returns the exit code."""
+    """Run `blobs[0]` as `__main__`; return the exit code."""
     source = request.blobs[0]
     arguments: list[str] = request.options.get("argv", [])  # type: ignore[assignment]
     sys.argv = [NAME, *arguments]
@@ -28,7 +28,7 @@ def run(request: Request) -> int:
 
 
 def give_full_depth() -> None:
-    """Frames of ours below a program must not count against its recursion limit."""
+    """Raise the recursion limit by the frames of ours below the program, which must not count."""
     ours, frame = 0, sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None:
         ours, frame = ours + 1, frame.f_back
@@ -39,8 +39,9 @@ _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 def touch() -> None:
-    """Copy the pages every run writes to while nobody is waiting yet: a parked child starts faster
-    for it.
+    """Write to the pages that every run writes to, before the request comes.
+
+    The kernel then copies them while nobody waits, and a parked child starts faster.
     """
     marshal.loads(_SAMPLE_REQUEST)
     execute(_SAMPLE, fresh_main().__dict__)
@@ -53,7 +54,7 @@ _SAMPLE_REQUEST = marshal.dumps((0, PYTHON, [_SAMPLE], {}, {}, ["out", "err"]), 
 
 
 def fresh_main() -> ModuleType:
-    """A new, empty `__main__`."""
+    """Make a new, empty `__main__` module."""
     module = ModuleType("__main__")
     module.__dict__.update(__file__=NAME, __builtins__=sys.modules["builtins"])
     sys.modules["__main__"] = module
@@ -61,9 +62,7 @@ def fresh_main() -> ModuleType:
 
 
 def execute(source: bytes, namespace: dict[str, object]) -> int:
-    """Execute `source`; an uncaught exception is printed as Python prints it. Returns the exit
-    code.
-    """
+    """Execute `source`; print an uncaught exception as Python does. Return the exit code."""
     try:
         exec(compile(source, NAME, "exec", dont_inherit=True), namespace)
     except SystemExit as stop:
@@ -75,7 +74,7 @@ def execute(source: bytes, namespace: dict[str, object]) -> int:
 
 
 def report(error: BaseException, source: bytes) -> None:
-    """Print `error` with the lines of the program, without the frame of this file."""
+    """Print `error` with the lines of the program, without the frames of this package."""
     lines = source.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[NAME] = (len(source), None, lines, NAME)
     frames = error.__traceback__
@@ -97,8 +96,9 @@ def _exit_status(stop: SystemExit) -> int:
 
 
 def finish(code: int) -> int:
-    """What the interpreter does at the end: wait for threads, exit handlers, let go of globals,
-    flush.
+    """Do what the interpreter does at the end, then return `code`.
+
+    That is: wait for threads, run exit handlers, clear globals, and flush.
     """
     try:
         if threading := sys.modules.get("threading"):
@@ -116,7 +116,7 @@ def finish(code: int) -> int:
 
 
 def flush(stream: object) -> None:
-    """Flush `stream`, if the program has left one that can be."""
+    """Flush `stream`, if the program has left a stream there."""
     try:
         stream.flush()  # type: ignore[attr-defined]
     except BaseException:

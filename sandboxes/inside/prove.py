@@ -1,8 +1,7 @@
-"""The tests' side of a grading: run each test against proxies of the solution, and report on a
-descriptor of its own.
+"""The tests' side of a grading: runs each test against proxies of the solution, and reports.
 
-The solution is another process in another slot. What it can send is data; what passes is decided
-here.
+The solution is another process in another slot. All it can send is data; what is accepted is
+decided here. The report goes to a descriptor that the solution cannot reach.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .request import Request
 __all__ = ["PEER", "PLAIN", "REPORT", "Bench", "Job", "UnusableTests", "describe", "run"]
 
 PEER, REPORT = 3, 4
-"""Descriptors: the line to the solution, and the file for results."""
+"""The descriptors of the line to the solution, and of the file for results."""
 
 
 def run(request: Request) -> int:
@@ -30,10 +29,10 @@ def run(request: Request) -> int:
 
 
 def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
-    """Write a line for each row at once, and one that says how it ended.
+    """Write each row as a line at once, then a line that says how the tests ended.
 
     `{"done": true}`: all rows are there. `{"unusable": reason}`: the tests cannot be used.
-    `{"fault": reason}`: this side broke, which is ours or the tests' doing.
+    `{"fault": reason}`: this side broke, which is our fault or the tests'.
     """
     try:
         for row in rows:
@@ -55,10 +54,10 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
 
 
 def _check_calls(job: Job) -> None:
-    """Tests in functions that nobody calls would be passed by everything.
+    """Check that every test function is called; tests that nobody calls would pass any solution.
 
     Raises:
-        UnusableTests: there are some.
+        UnusableTests: a test function is never called.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     if any("def check" in source or "def test" in source for source in sources):
@@ -71,10 +70,10 @@ def _check_calls(job: Job) -> None:
 
 
 def compile_tests(job: Job) -> list[CodeType]:
-    """The tests as code.
+    """Compile the tests.
 
     Raises:
-        UnusableTests: one does not compile.
+        UnusableTests: a test does not compile.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     tests: list[CodeType] = []

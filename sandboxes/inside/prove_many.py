@@ -1,8 +1,8 @@
-"""The tests' side of one grading after another, as long as their tests leave no trace in it.
+"""The tests' side of many gradings in the same process, for tests that leave no trace in it.
 
-For each job the driver hears one word when it is known what kind of tests they are, and, if they
-are begun here, a second one when they are over. Names, objects and the line to the solution are
-those of one job alone.
+For each job the driver receives a word when it is known what kind of tests they are, and, if they
+are started here, a second word when they are over. Names, objects and the line to the solution
+belong to a single job.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from .request import Request, receive
 from .traceless import leave_no_trace
 
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
-"""Begun here; a process of their own is needed; over (the report says how)."""
+"""The words to the driver: the tests run here; they need a fresh process; they are over."""
 
 MOST_JOBS = 1000
 _MOST_GROWN_KIB = 128 << 10
-"""After as many jobs, or grown by this much, the process ends: a new one is cheap."""
+"""After `MOST_JOBS` jobs, or when memory has grown by so many KiB, the process ends: a new process
+is cheap.
+"""
 
 
 def run(request: Request) -> int:
-    """Take jobs from the driver's line until it closes."""
+    """Take jobs from the driver's socket until it closes."""
     line = socket.socket(fileno=PEER)
     gc.enable()
     before = _peak_kib()
@@ -55,7 +57,7 @@ def _do(job: Job, streams: dict[str, int], line: socket.socket) -> None:
 
 
 def _traceless(job: Job) -> list[CodeType] | None:
-    """The tests as code, or None if they need a process of their own (or are no Python at all)."""
+    """Return the compiled tests; None if they need a fresh process, or are not Python."""
     import ast  # large in every child; only those that grade many times load it
 
     sources: list[str] = job["tests"]  # type: ignore[assignment]
@@ -69,7 +71,7 @@ def _traceless(job: Job) -> list[CodeType] | None:
 
 
 def _may_be_uncalled(sources: list[str]) -> bool:
-    """Whether they define tests that nobody might call, which is found out elsewhere."""
+    """Return whether the tests define functions that nobody may call; `prove` checks such tests."""
     return any(
         ("def check" in source and "\ncheck(" not in source) or "def test" in source
         for source in sources

@@ -1,6 +1,6 @@
 """Runs a hidden pytest file against proxies: `import solution` is the line to the other process.
 
-pytest itself runs here, with no plugin, ini or conftest but its own; what the solution raises
+pytest itself runs here, without any plugin, ini file or conftest but ours. What the solution raises
 arrives as a built-in exception, so it cannot skip a test.
 """
 
@@ -22,7 +22,7 @@ _DETAIL_LETTERS = 300
 
 
 class _Results:
-    """Collects one result a test: its worst phase."""
+    """A pytest plugin that collects a result per test: that of the worst phase."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -51,7 +51,7 @@ class _Results:
         return run_async(pyfuncitem.obj, given) or None
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        """Look at what a test raised before it is turned into text."""
+        """Examine the exception of a test before pytest turns it into text."""
         if call.excinfo is not None:
             try:
                 self._bench.check_error(call.excinfo.value)
@@ -76,16 +76,14 @@ class _Results:
         self.found[report.nodeid] = passed, detail, seconds + report.duration
 
     def all(self) -> Iterator[tuple[bool, str, float]]:
-        """One result for each test there is, whether or not it was come to; skipped ones left
-        out.
-        """
+        """Yield a result for every test that was not skipped, whether or not it ran."""
         for name in dict.fromkeys([*self._collected, *self.found]):
             if name not in self.skipped:
                 yield self.found.get(name, (False, "it did not run", 0.0))
 
 
 def run(request: Request) -> int:
-    """Run the file in `request.options` (tests, module, stop_early); write a line for each test."""
+    """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
     with os.fdopen(REPORT, "w") as report:
         write_rows(report, _rows(request.options))
     return 0
@@ -122,10 +120,10 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
 
 
 def _prepared(job: Job, bench: Bench) -> str:
-    """The file to run, with the places marked where objects under test are meant.
+    """Return the file to run, with marks where objects under test are meant.
 
     Raises:
-        UnusableTests: it does not compile, or cannot be judged.
+        UnusableTests: the file does not compile, or cannot be judged.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     source = "\n\n".join(sources)
@@ -146,10 +144,10 @@ def _prepared(job: Job, bench: Bench) -> str:
 
 
 def _check_modules(job: Job, results: _Results) -> None:
-    """Tests that lack a module failed by themselves.
+    """Check whether tests failed because a module is missing here, which is their own fault.
 
     Raises:
-        UnusableTests: they do.
+        UnusableTests: a module is missing.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     said = [results.problem, *(detail for _, detail, _ in results.found.values())]

@@ -1,9 +1,9 @@
 """Runs hidden tests of a whole repository in the repository's own process.
 
-What is graded can reach the tests here; that is the price of `in_process`, and its verdicts say so.
-What can be done is: a supervisor that runs nothing of the repository alone holds the report, tests
-are read by a pytest that was loaded before the repository could be, and whatever the repository
-brought to configure pytest has been left out by the driver.
+The graded code can reach the tests here; that is the price of `in_process`, and the verdicts say
+so. What can be done is done: only a supervisor that runs no code of the repository has the report,
+the pytest that reads the tests was loaded before the repository could be, and the driver has left
+out whatever configuration for pytest the repository brought.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _DETAIL_LETTERS = 300
 def run(request: Request) -> int:
     """Write `options["tests"]` (path -> source) over the uploaded files, run them, and report.
 
-    One JSON line a result {id, passed, detail, seconds}, then {"ended": exit status}.
+    The report has a JSON line per result {id, passed, detail, seconds}, then {"ended": exit
+    status}.
     """
     sys.path[:] = [place for place in sys.path if place]
     import pytest  # before anything of the repository can be imported in its place
@@ -49,7 +50,7 @@ def run(request: Request) -> int:
 
 
 def _hidden(descriptor: int) -> int:
-    """The same descriptor under a number nobody expects."""
+    """Move a descriptor to a random number that the repository cannot guess."""
     number = random.SystemRandom().randrange(100, 900)
     os.dup2(descriptor, number, inheritable=False)
     os.close(descriptor)
@@ -67,7 +68,7 @@ def _supervise(reader: int, worker: int) -> None:
 
 
 def _rows(data: bytes) -> list[dict[str, object]]:
-    """What the worker says, as far as it has the shape of results."""
+    """Return the worker's lines that have the shape of a result."""
     rows: list[dict[str, object]] = []
     for line in data.splitlines():
         try:
@@ -81,7 +82,7 @@ def _rows(data: bytes) -> list[dict[str, object]]:
 
 
 def _work(pytest: Any, options: Mapping[str, object], writer: int) -> None:
-    """Be the process of the repository; never returns."""
+    """Run the tests in the repository's process; never returns."""
     code = 1
     try:
         here = os.getcwd()
@@ -103,7 +104,7 @@ _ARGUMENTS = (
 
 
 class _Results:
-    """Says how each test ended, once it has."""
+    """A pytest plugin that writes the result of each test as soon as the test has ended."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

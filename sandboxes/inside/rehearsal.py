@@ -1,7 +1,7 @@
 """Does in the slot, before it serves, what each child will do.
 
-The interpreter specialises its bytecode, fills its caches and touches its pages on the first
-calls. Done here once, the children share the result; left to them, each would copy those pages
+On the first calls the interpreter specialises its bytecode, fills its caches and touches its pages.
+If this is done once here, the children share the result; otherwise each would copy those pages
 again (about half the cost of a run).
 """
 
@@ -26,7 +26,7 @@ print('warm', f(1), x)
 
 
 def run() -> None:
-    """Rehearse; standard output must be /dev/null."""
+    """Rehearse runs and gradings; standard output must be /dev/null."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     null = os.open("/dev/null", os.O_RDWR)
     for number in range(_TIMES):
@@ -52,7 +52,7 @@ def _rehearse(near: socket.socket, far: socket.socket, null: int, number: int) -
 
 
 def _rehearse_grading() -> None:
-    """Both ends of one line, with the answer written before the question."""
+    """Play both ends of a grading, with each answer written before the question."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     server = serve.Server(near.detach())
     server.line.tell_core(_NOWHERE)

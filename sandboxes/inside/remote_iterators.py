@@ -1,4 +1,4 @@
-"""Iterators, generators and coroutines of the solution, as the tests hold them."""
+"""Iterators, generators and coroutines of the solution, as the tests see them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any, Protocol
 from . import wire
 
 MAX_ITEMS = 1_000_000
-"""An endless iterator of the solution is stopped here."""
+"""The most items of an iterator, so that an endless iterator of the solution is stopped."""
 
 
 class Asks(Protocol):
-    """What they need of the connection."""
+    """What the iterators need of the connection."""
 
     def ask(self, verb: str, *arguments: object) -> object:
-        """Ask the solution; raises here what it raised there."""
+        """Send a request to the solution; raise here what was raised there."""
         ...
 
 
 class RemoteIterator(Iterator[object]):
-    """An iterator of the solution, drawn lazily: one item first, then more at a time."""
+    """An iterator of the solution that is drawn lazily: first a single item, then more at a
+    time.
+    """
 
     def __init__(self, line: Asks, token: str) -> None:
         self._line, self.number = line, int(token[1:])
@@ -70,8 +72,10 @@ class RemoteAsyncIterator:
 
 
 def generate(line: Asks, token: str, *, ahead: bool) -> Generator[object, object, object]:
-    """A generator of the solution as one of this side; `ahead`: items may be drawn before they are
-    wanted, since nothing is sent to it or thrown into it.
+    """Represent a generator of the solution by a generator on this side.
+
+    `ahead`: items may be drawn before they are wanted, since nothing is sent or thrown into the
+    generator.
     """
     if ahead:
         yield from RemoteIterator(line, token)
@@ -94,5 +98,5 @@ def generate(line: Asks, token: str, *, ahead: bool) -> Generator[object, object
 
 
 async def awaited(line: Asks, token: str) -> object:
-    """What a coroutine of the solution comes to."""
+    """Wait for a coroutine of the solution and return its result."""
     return line.ask("await", int(token[1:]))

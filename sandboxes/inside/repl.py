@@ -1,6 +1,6 @@
-"""A session: cells run one after another in one namespace, as at the prompt.
+"""A session: runs cells one after another in the same namespace, as at the Python prompt.
 
-The line carries requests in and answers out; what a cell prints goes to the output pipes.
+A socket carries requests in and answers out; what a cell prints goes to the output pipes.
 Interrupts reach a cell, never the wait between cells.
 """
 
@@ -23,7 +23,7 @@ LENGTH = struct.Struct("<I")
 
 
 def run(request: Request) -> int:
-    """Serve the session until the driver closes the line."""
+    """Serve the session until the driver closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = socket.socket(fileno=PEER)
     namespace = program.fresh_main().__dict__
@@ -109,10 +109,10 @@ def _read(message: dict[str, object], _: dict[str, object]) -> dict[str, object]
 
 
 def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] | None:
-    """Leave a copy of this process behind, stopped.
+    """Leave a stopped copy of this process behind.
 
-    What returns from that stop is a copy of the copy: a branch, which finds another line to the
-    driver behind its descriptor, and answers nothing to a question it was not asked.
+    The process that returns from that stop is a copy of the copy, a branch: it finds a new socket
+    to the driver behind its descriptor, and must not answer the snapshot request of the original.
     """
     _reap_copies()
     try:
@@ -129,7 +129,7 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
 
 
 _copies: list[int] = []
-"""Copies of this process that may have been ended since."""
+"""Copies of this process, which may have been ended since."""
 
 
 def _reap_copies() -> None:
@@ -143,7 +143,7 @@ def _reap_copies() -> None:
 
 
 def _begin_anew() -> None:
-    """Chance and places of its own for a branch."""
+    """Give a branch its own randomness and directories."""
     for name in ("random", "numpy.random"):
         if module := sys.modules.get(name):
             module.seed()

@@ -1,9 +1,8 @@
-"""One request on its way to a parked child, as one `marshal` datagram (the driver is trusted, and
-it is fast).
+"""A request on its way to a parked child, as a `marshal` datagram.
 
-Requests go from the driver straight to the child over its own socket, never through the slot, so
-that the slot's memory (which every later child inherits) holds nothing of any run. Large ones
-travel in a memory file.
+`marshal` is fast, and the sender, the driver, is trusted. Requests go from the driver straight to
+the child over the child's socket, never through the slot, so that the slot's memory (which every
+later child inherits) holds nothing of any run. Large requests travel in a memory file.
 """
 
 from __future__ import annotations
@@ -20,27 +19,29 @@ RECEIVE_BYTES = INLINE_BYTES + 4096
 _ANCILLARY_BYTES = socket.CMSG_SPACE(8 * array.array("i").itemsize)
 
 IN_FILE = b"@"
-"""The datagram that says: the request is in the last descriptor."""
+"""The datagram that says that the request is in the last descriptor."""
 
 MARSHAL_VERSION = 2
-"""Plain values only, and the same bytes in every Python 3."""
+"""A version with plain values only, and with the same bytes in every Python 3."""
 
 PYTHON, COMMAND, FETCH, REPL = "python", "command", "fetch", "repl"
 SERVE, PROVE, PROVE_MANY, PROVE_PYTEST = "serve", "prove", "prove_many", "prove_pytest"
 PROVE_REPOSITORY = "prove_repository"
 QUIET = (SERVE, PROVE, PROVE_MANY, PROVE_PYTEST, PROVE_REPOSITORY, REPL)
-"""Modes that get no output pipes: what they print is discarded, or goes where the driver says."""
+"""Modes without output pipes: what they print is discarded, or goes where the driver says."""
 
 
 class Request:
-    """What one child is to do.
+    """What a child is to do.
 
     Args:
         mode: PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read
             `options["paths"]`. SERVE and PROVE (or PROVE_MANY, PROVE_PYTEST): the two sides of a
-            grading. PROVE_REPOSITORY: both in one. REPL: a session.
-        files: written below the work directory first, by the child itself.
-        streams: what the descriptors sent along are, in order: "out", "err", "in", "peer",
+            grading. PROVE_REPOSITORY: both sides in a single process. REPL: a session.
+        blobs: the program, for the modes that run code.
+        files: files that the child writes below the work directory first; path -> content.
+        options: the arguments of the mode.
+        streams: the names of the descriptors sent along, in order: "out", "err", "in", "peer",
             "report".
     """
 
@@ -63,13 +64,13 @@ class Request:
 
 
 def encode(request: Request, number: int) -> bytes:
-    """The request as bytes; `number` is the run it is meant for."""
+    """Encode a request for run `number`."""
     fields = number, request.mode, request.blobs, request.files, request.options, request.streams
     return marshal.dumps(fields, MARSHAL_VERSION)
 
 
 def send(channel: socket.socket, request: Request, number: int, descriptors: list[int]) -> None:
-    """Send the request of run `number` with the descriptors its `streams` name."""
+    """Send the request of run `number`, with the descriptors that its `streams` name."""
     data = encode(request, number)
     if len(data) <= INLINE_BYTES:
         _send(channel, data, descriptors)
@@ -87,7 +88,7 @@ def _send(channel: socket.socket, data: bytes, descriptors: list[int]) -> None:
 
 
 def memory_file(name: str, data: bytes) -> int:
-    """A copy of `data` behind a descriptor that stands at its start."""
+    """Copy `data` into a memory file; return a descriptor positioned at the start."""
     descriptor = os.memfd_create(name)
     view = memoryview(data)
     while view:
@@ -97,9 +98,9 @@ def memory_file(name: str, data: bytes) -> int:
 
 
 def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int]]:
-    """Wait for the request of run `number`; returns it with its descriptors by name.
+    """Wait for the request of run `number`; return it with its descriptors by name.
 
-    A request left behind by a child that was killed before it could read is dropped with its
+    A request for another run, whose child was killed before it could read, is dropped with its
     descriptors.
     """
     while True:

@@ -1,6 +1,4 @@
-"""Assembles the system-call filter as classic BPF; which calls are allowed is `policy`'s
-business.
-"""
+"""Assembles the system-call filter as classic BPF; `policy` decides which calls are allowed."""
 
 from __future__ import annotations
 
@@ -18,14 +16,12 @@ KILL = 0x8000_0000
 
 
 def refuse(error: int) -> int:
-    """The action that makes a call fail with `error`."""
+    """Return the action that makes a call fail with `error`."""
     return 0x0005_0000 | error
 
 
 class ArgumentRule:
-    """Decides one call by the lower half of one argument: refuse unless `value & mask` is one of
-    `expected`.
-    """
+    """Decides a call by the lower half of an argument: `value & mask` must be in `expected`."""
 
     def __init__(
         self, number: int, argument: int, mask: int, expected: tuple[int, ...], error: int
@@ -39,7 +35,7 @@ class ArgumentRule:
         )
 
     def code(self) -> list[tuple[int, int, int, int]]:
-        """Instructions that return an action; entered only when the call number matched."""
+        """Return the instructions that decide, to be entered only when the call number matched."""
         last = len(self.expected) - 1
         return [
             (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * self.argument),
@@ -53,11 +49,11 @@ class ArgumentRule:
 def assemble(
     allowed: Iterable[int], rules: Iterable[ArgumentRule], newest: int, absent: Iterable[int]
 ) -> bytes:
-    """The filter: calls in `allowed` pass, `rules` look at an argument, anything else is refused.
+    """Return the filter: calls in `allowed` pass, `rules` look at an argument, the rest is refused.
 
-    A foreign architecture or the x32 entry kills, since their numbers mean other calls. Calls in
-    `absent` and those above `newest` say ENOSYS, which makes a C library fall back; the rest say
-    EPERM.
+    A foreign architecture or the x32 entry kills the process, since the numbers mean other calls
+    there. Calls in `absent` and those above `newest` fail with ENOSYS, which makes a C library fall
+    back; the rest fail with EPERM.
     """
     code = [
         (_LOAD, 0, 0, _OFFSET_ARCHITECTURE),

@@ -1,6 +1,6 @@
-"""The solution's side of a grading: load it, then answer calls.
+"""The solution's side of a grading: loads the solution, then answers calls.
 
-It is given function names and arguments, and nothing else: no test, no expected value, no other
+It receives function names and arguments, and nothing else: no test, no expected value, no other
 descriptor.
 """
 
@@ -27,11 +27,11 @@ PEER = 3
 """The descriptor of the line to the tests."""
 
 _MOST_ITEMS = 64
-"""How many items of an iterator one answer carries at most."""
+"""The most items of an iterator in a single answer."""
 
 
 def run(request: Request) -> int:
-    """Load `blobs[0]` and answer until the tests' side closes."""
+    """Load `blobs[0]` and answer requests until the tests' side closes."""
     server = Server(PEER)
     failures.own_module = "solution"
     server.line.tell_core(one_core.stay())
@@ -45,7 +45,7 @@ def run(request: Request) -> int:
 
 
 class Server:
-    """The loaded solution and the objects of its that the tests hold."""
+    """The loaded solution, and its objects that the tests hold."""
 
     def __init__(self, descriptor: int) -> None:
         self._objects: list[object] = []
@@ -55,12 +55,12 @@ class Server:
         self._failure: BaseException | None = None
         self.names: dict[str, object] = {}
         self._classes: set[type] = set()
-        """Classes under test: what the tests make of them stays here whatever it derives from."""
+        """Classes under test: their objects stay here, even if they derive from a plain type."""
         self._printed: Printed | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def load(self, source: bytes) -> None:
-        """Run the solution; what it raises is raised again when it is asked for its names."""
+        """Run the solution's source; an exception is kept and raised when names are asked for."""
         main = program.fresh_main()
         main.__name__ = "solution"  # `if __name__ == "__main__"` is not for graders
         sys.modules["solution"] = main
@@ -79,7 +79,9 @@ class Server:
         return f"{self._kind_of(item)}{known}"
 
     def _kind_of(self, item: object) -> str:
-        """The letter by which the tests' side knows what it may do with it (`wire.HANDLES`)."""
+        """Return the letter by which the tests' side knows the uses of an object
+        (`wire.HANDLES`).
+        """
         kind = type(item)
         if kind is GeneratorType:
             return "g"
@@ -114,7 +116,7 @@ class Server:
         return callback
 
     def _draw(self, number: int) -> Iterator[object]:
-        """The items of an iterator the tests passed."""
+        """Yield the items of an iterator that the tests passed."""
         while True:
             try:
                 answer = self._ask("next", number)
@@ -123,7 +125,7 @@ class Server:
             yield answer[0]  # type: ignore[index]
 
     def _ask(self, verb: str, *arguments: object) -> object:
-        """Call what the tests gave us to call; raises here what it raised there."""
+        """Send a request to the tests' side; raise here what was raised there."""
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
@@ -133,7 +135,7 @@ class Server:
         return _VERBS[verb](self, *arguments)
 
     def resolve(self, names: list[str]) -> object:
-        """What each name is: (kind, detail)."""
+        """Return what each name is: (kind, detail)."""
         if self._failure is not None:
             raise self._failure
         found = {name: self._kind(self.names[name]) for name in names if name in self.names}
@@ -143,8 +145,9 @@ class Server:
         return found
 
     def _method_of_solution(self, name: str) -> Callable[..., object] | None:
-        """A method of `class Solution`, where a function of that name is asked for; each call has
-        an object of its own.
+        """Return a method of `class Solution`, where a function of that name is asked for.
+
+        Each call has a new object of the class.
         """
         kind: Any = self.names.get("Solution")
         if name.startswith("__") or not isinstance(kind, type):
@@ -167,7 +170,7 @@ class Server:
         return "value", item
 
     def declare(self, item: object) -> bool:
-        """A class under test, or an object whose class is; False for what is of the library."""
+        """Register a class, or the class of an object, as under test; False for library classes."""
         kind = item if isinstance(item, type) else type(item)
         if kind.__module__ in ("builtins", *sys.stdlib_module_names):
             return False
@@ -180,7 +183,7 @@ class Server:
         arguments: tuple[object, ...],
         named: Mapping[str, object] = MappingProxyType({}),
     ) -> object:
-        """Call an object the tests hold."""
+        """Call an object that the tests hold."""
         program.give_full_depth()
         made = target(*arguments, **named)  # type: ignore[operator]
         made_here = isinstance(target, type) and target in self._classes
@@ -193,31 +196,33 @@ class Server:
         return _OPERATIONS[name](*operands)
 
     def attribute(self, target: object, name: str) -> object:
-        """The value of an attribute; a method is named, not sent."""
+        """Return the value of an attribute; for a method, the tests get a handle."""
         return getattr(target, name)
 
     def reflect(self, target: object, name: str) -> object:
-        """What a function or class says about itself."""
+        """Return what a function or class says about itself, such as its `__name__`."""
         return getattr(target, name)
 
     def assign(self, target: object, name: str, value: object) -> None:
-        """Set an attribute."""
+        """Set an attribute of an object."""
         setattr(target, name, value)
 
     def unassign(self, target: object, name: str) -> None:
-        """Delete an attribute."""
+        """Delete an attribute of an object."""
         delattr(target, name)
 
     def enter(self, target: Any) -> object:
-        """Begin a `with`."""
+        """Enter a context manager of the solution."""
         return type(target).__enter__(target)
 
     def exit(self, target: Any) -> None:
-        """End a `with`; what it answers decides nothing."""
+        """Leave a context manager of the solution; its return value is ignored."""
         type(target).__exit__(target, None, None, None)
 
     def owns(self, target: object, name: str) -> bool:
-        """Whether the object's class has a special method of its own, and not the usual one."""
+        """Return whether the object's class defines a special method and does not use the
+        default.
+        """
         kind: Any = target if isinstance(target, type) else type(target)
         enum = sys.modules.get("enum")
         usual: list[object] = [getattr(object, name)]
@@ -225,24 +230,24 @@ class Server:
         return getattr(kind, name) not in usual if not isinstance(target, type) else False
 
     def kind(self, target: object) -> str:
-        """The name of an object's class."""
+        """Return the name of an object's class, for messages."""
         kind = type(target)
         return f"{kind.__name__} (a class)" if isinstance(target, type) else kind.__name__
 
     def class_(self, target: object) -> object:
-        """An object's class."""
+        """Return a handle of an object's class."""
         return wire.Ready(self._name(type(target)))
 
     def isinstance_(self, target: object, kind: type) -> bool:
-        """Whether the class is among those of the object."""
+        """Return whether an object is an instance of a class."""
         return kind in type(target).__mro__ or isinstance(target, kind)
 
     def issubclass_(self, target: type, kind: type) -> bool:
-        """Whether a class is one of another."""
+        """Return whether a class is a subclass of another."""
         return issubclass(target, kind)
 
     def signature(self, target: Callable[..., object]) -> object:
-        """The parameters: (name, kind, default or nothing)."""
+        """Return the parameters of a function: (name, kind, default or nothing)."""
         import inspect
 
         return [
@@ -253,7 +258,7 @@ class Server:
     # --- iterators, coroutines --------------------------------------------------
 
     def advance(self, number: int, count: int) -> object:
-        """Up to `count` items of an iterator: (items, whether there may be more)."""
+        """Return up to `count` items of an iterator: (items, whether there may be more)."""
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
         # the groups of `groupby` are empty once the next one is drawn
@@ -265,13 +270,11 @@ class Server:
         return items, False
 
     def send(self, number: int, value: object) -> object:
-        """The next item of a generator that is sent a value: (item or result, whether it goes
-        on).
-        """
+        """Send a value to a generator; return (item or result, whether more may come)."""
         return self._step(number, lambda generator: generator.send(value))
 
     def throw(self, number: int, error: BaseException) -> object:
-        """The same with an exception thrown into it."""
+        """Throw an exception into a generator; return (item or result, whether more may come)."""
         return self._step(number, lambda generator: generator.throw(error))
 
     def _step(self, number: int, act: Callable[[Any], object]) -> object:
@@ -281,16 +284,18 @@ class Server:
             return stop.value, False
 
     def close(self, number: int) -> None:
-        """Close a generator."""
+        """Close a generator of the solution."""
         generator: Any = self._objects[number]
         generator.close()
 
     def await_(self, number: int) -> object:
-        """What a coroutine comes to."""
+        """Wait for a coroutine and return its result."""
         return self._complete(self._objects[number])
 
     def anext(self, number: int) -> object:
-        """The next item of an asynchronous iterator, in a tuple; an empty one at its end."""
+        """Return the next item of an asynchronous iterator in a tuple, which is empty at the
+        end.
+        """
         iterator: Any = self._objects[number]
         try:
             return (self._complete(iterator.__anext__()),)
@@ -298,11 +303,11 @@ class Server:
             return ()
 
     def aenter(self, target: Any) -> object:
-        """Begin an `async with`."""
+        """Enter an asynchronous context manager."""
         return self._complete(type(target).__aenter__(target))
 
     def aexit(self, target: Any) -> None:
-        """End an `async with`."""
+        """Leave an asynchronous context manager."""
         self._complete(type(target).__aexit__(target, None, None, None))
 
     def _complete(self, awaitable: Any) -> object:
@@ -319,29 +324,29 @@ class Server:
     # --- what is shared with the tests' process ---------------------------------
 
     def capture(self) -> None:
-        """From now on what is printed is kept for the tests."""
+        """Keep what is printed from now on, for the tests."""
         from .surroundings import Printed
 
         self._printed = Printed()
 
     def printed(self) -> object:
-        """What was printed since the last time, to both streams."""
+        """Return what was printed to both streams since the last time."""
         return self._printed.take() if self._printed else None
 
     def lend(self, module: str, name: str, function: Callable[..., object]) -> None:
-        """A function is the tests' from now on."""
+        """Replace a function of a module by the tests' function."""
         from .surroundings import lend
 
         lend(module, name, function)
 
     def lend_stdin(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
-        """Standard input is read on the tests' side."""
+        """Read standard input on the tests' side from now on."""
         from .surroundings import LentInput
 
         sys.stdin = LentInput(line, rest)
 
     def set_chance(self, state: Any) -> None:
-        """Go on from a state of the tests' generator."""
+        """Set the state of the random generator to that of the tests."""
         import random
 
         random.setstate(state)

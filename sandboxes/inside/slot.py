@@ -1,12 +1,12 @@
-"""A slot: a warm interpreter behind walls that forks one child per run.
+"""A slot: a warm, isolated interpreter that forks a child for each run.
 
 The slot is PID 1 of its namespace where the tier has one. It never reads a program, its input or
-its output: those go by descriptor between the driver and the child. What passes through here is a
-run number and an exit status.
+its output: those go by descriptor between the driver and the child. What passes through the slot is
+a run number and an exit status.
 
-Per run: one fork, done beforehand (the child is parked, already locked down, waiting for its
-request); when it ends, everything else that still lives is killed and reaped, the status is sent,
-the work directory is renewed if anything in it changed, and the next child is parked.
+Each run takes a single fork, done beforehand: the child is parked, already locked down, waiting for
+its request. When it ends, every other process that still lives is killed and reaped, the status is
+sent, the work directory is renewed if anything in it changed, and the next child is parked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from .child_end import ChildEnd
 from .plan import DOCKER, LANDLOCK, UNSAFE, USERNS, Plan
 
 REPORT = struct.Struct("<cIiQQQI")
-"""kind (b"R"), run number, wait status, user and system microseconds, peak resident bytes,
-leftovers killed.
+"""A report to the driver: kind (b"R"), run number, wait status, user and system microseconds, peak
+resident bytes, leftover processes killed.
 """
 
 ORDER = struct.Struct("<cI")
-"""kind (b"K" kill the run, b"I" interrupt its first process, b"P" preserve its files, b"H" hold: it
-is over when it is killed, not when its first process ends), number.
+"""An order of the driver: kind and run number.
+
+The kinds are: b"K" kills the run, b"I" interrupts its first process, b"P" preserves its files, b"H"
+holds the run: it is over when it is killed, not when its first process ends.
 """
 
 READY, READY_FOR = b"ready", b"ready for run"
@@ -43,7 +45,7 @@ class Slot:
     ) -> None:
         self.plan = plan
         self.weight = weight
-        """Its own oom_score_adj, open for writing; -1 where it is left alone."""
+        """A descriptor of this process's oom_score_adj; -1 where that is left alone."""
         self.own_weight = os.pread(weight, 16, 0) if weight >= 0 else b""
         self.control = control
         self.requests = requests
@@ -51,10 +53,10 @@ class Slot:
         self.child = 0
         self.preserved: set[int] = set()
         self.held = 0
-        """The run that is not over before it is killed."""
+        """The number of the run that is over only when it is killed; 0 if there is none."""
         self.alone = plan.tier != UNSAFE
-        """Whether `kill(-1)` reaches exactly the processes of this slot: its pid namespace or
-        Landlock domain ends there.
+        """Whether `kill(-1)` reaches exactly the processes of this slot, because a pid namespace or
+        Landlock domain bounds it.
         """
         self.folders = _container_folders() if plan.tier == DOCKER else (policy.WORK,)
         self.clean_mark = self._mark()
@@ -63,7 +65,7 @@ class Slot:
         self.child_end = ChildEnd(self.watch)
 
     def serve(self) -> None:
-        """Park, wait, clean up, for ever."""
+        """Park a child, wait for its end, and clean up, for ever."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
             emptying.empty(self.plan.work)  # a slot before this one may have been killed
         self.control.send(READY)
@@ -79,15 +81,19 @@ class Slot:
             self._finish(self.child)
 
     def _weigh(self, weight: bytes) -> None:
-        """What a child is forked with: when memory runs out the kernel must take the program, even
-        if what it holds (in sockets) does not show as its own.
+        """Set the weight with which the next child is forked.
+
+        When memory runs out, the kernel must kill the program, even if what it holds (in sockets)
+        does not show as the program's own memory.
         """
         if self.weight >= 0:
             os.pwrite(self.weight, weight, 0)
 
     def _touch(self) -> None:
-        """Write now to the pages that `_finish` writes to: they are shared with the child since
-        the fork, and copying them later would keep the driver waiting.
+        """Write now to the pages that `_finish` writes to.
+
+        Since the fork they are shared with the child, and copying them later would keep the driver
+        waiting.
         """
         _reap(os.getpid(), 0)  # nobody: only the way it fails is wanted
         REPORT.pack(b"R", self.number, 0, int(0.1 * 1e6), 0, 0, 0)
@@ -106,7 +112,7 @@ class Slot:
         self._clean()
 
     def _wait(self, ended: int, child: int) -> bool:
-        """Wait for the child's end or an order; True once the child has ended."""
+        """Wait for the child's end or an order; return True once the child has ended."""
         ready = [descriptor for descriptor, _ in self.watch.poll()]
         if ready != [ended]:
             self._obey(self.control.recv(64))
@@ -129,9 +135,7 @@ class Slot:
             self.preserved.add(number)
 
     def _kill_all(self) -> None:
-        """Send SIGKILL to everything but this process, in one sweep that no fork can slip
-        through.
-        """
+        """Send SIGKILL to everything but this process, in a sweep that no fork can escape."""
         if not self.alone:
             children.kill_children()
             return
@@ -139,10 +143,10 @@ class Slot:
             os.kill(-1, signal.SIGKILL)
 
     def _kill_rest(self) -> int:
-        """Kill and reap what the run left behind; returns how many there were.
+        """Kill and reap what the run left behind; return how many processes there were.
 
-        Orphans become this process's children (it is PID 1 or a subreaper), so without children
-        nothing is left.
+        Orphans become this process's children (it is PID 1 or a subreaper), so once it has no
+        children, nothing is left.
         """
         killed = 0
         while (reaped := _reap(-1, os.WNOHANG)) is not None:
@@ -165,7 +169,7 @@ class Slot:
             self.clean_mark = self._mark()
 
     def _mark(self) -> tuple[object, ...] | None:
-        """What changes when anything in the work directory changes."""
+        """Return a value that changes when anything in the work directory changes."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
             return None
         return tuple(self._mark_of(folder) for folder in self.folders)
@@ -179,14 +183,16 @@ class Slot:
 
 
 def _container_folders() -> tuple[str, ...]:
-    """Some runtimes (gVisor) have a /dev/shm of their own whatever they are told."""
+    """Return the folders to clean; some runtimes (gVisor) have a real /dev/shm in any case."""
     if os.path.islink(policy.SHARED):
         return policy.CONTAINER_FOLDERS
     return (*policy.CONTAINER_FOLDERS, policy.SHARED)
 
 
 def _reap(which: int, options: int) -> int | None:
-    """Wait for a child: 1 if one has ended, 0 if none has yet (WNOHANG), None if there is none."""
+    """Wait for a child: 1 if a child has ended, 0 if none has so far (WNOHANG), None without
+    any.
+    """
     try:
         return int(os.waitpid(which, options)[0] > 0)
     except ChildProcessError:

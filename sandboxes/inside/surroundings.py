@@ -1,5 +1,6 @@
-"""What of the tests' process is carried over to the solution's while they run: output, chance,
-standard input, patched functions (`idioms.Needs`).
+"""Carries parts of the tests' process over to the solution's: output, randomness, stdin, patches.
+
+`idioms.Needs` says which of these the tests use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from .idioms import Needs
 
 MOST_LETTERS = 1 << 20
-"""Of what the solution prints between two answers."""
+"""The most characters that the solution may print between two answers; the rest is dropped."""
 
 # --- the tests' side ------------------------------------------------------------
 
@@ -23,7 +24,7 @@ Ask = Callable[..., object]
 
 
 class Surroundings:
-    """Set up once, before the solution is asked for anything."""
+    """What the two processes share; set up once, before the solution is asked for anything."""
 
     def __init__(self, ask: Ask, needs: Needs) -> None:
         self._ask = ask
@@ -60,7 +61,7 @@ class Surroundings:
 
 
 def _current(module: str, name: str) -> Callable[..., object]:
-    """Calls whatever is under that name at the time."""
+    """Return a function that calls whatever has that name at the time of the call."""
     place = importlib.import_module(module)
 
     def call(*arguments: object, **named: object) -> object:
@@ -82,14 +83,14 @@ def _read_rest() -> str:
 
 
 class Printed:
-    """What the solution has printed since it was last asked."""
+    """Keeps what the solution has printed since it was last asked."""
 
     def __init__(self) -> None:
         self.streams = io.StringIO(), io.StringIO()
         sys.stdout, sys.stderr = self.streams
 
     def take(self) -> tuple[str, ...]:
-        """The text of both streams, which are empty afterwards."""
+        """Return the text of both streams, which are empty afterwards."""
         found = tuple(stream.getvalue()[:MOST_LETTERS] for stream in self.streams)
         for stream in self.streams:
             stream.seek(0)
@@ -115,6 +116,6 @@ class LentInput(io.TextIOBase):
 
 
 def lend(module: str, name: str, function: Callable[..., Any]) -> None:
-    """Have the solution call the tests' function."""
+    """Replace a function of a module on the solution's side by the tests' function."""
     place: Any = builtins if module == "builtins" else importlib.import_module(module)
     setattr(place, name, function)

@@ -1,7 +1,7 @@
-"""The x86-64 numbers of every system call a sandboxed program may make, by purpose.
+"""The x86-64 numbers of every system call that a sandboxed program may make, by purpose.
 
-Numbers are kernel ABI (arch/x86/entry/syscalls/syscall_64.tbl): they never change. A call that is
-not named here is refused, so a call added by a newer kernel is refused until somebody has thought
+Numbers are kernel ABI (arch/x86/entry/syscalls/syscall_64.tbl) and never change. A call that is not
+listed here is refused, so a call that a newer kernel adds is refused until somebody has thought
 about it.
 """
 

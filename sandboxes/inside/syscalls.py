@@ -1,8 +1,7 @@
-"""The system calls Python does not wrap, one thin function each; a failure is an `OSError` that
-names the call.
+"""The system calls that Python does not wrap, each as a thin function.
 
-This is the only file that uses ctypes. It decides nothing: what is called with which arguments is
-in `policy` and `walls`.
+A failure is an `OSError` that names the call. This is the only file that uses ctypes. It decides
+nothing: `policy` and `walls` decide what is called with which arguments.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _CAPABILITY_VERSION_3 = 0x2008_0522
 
 
 def supported() -> bool:
-    """Whether the numbers in this file and in `syscall_numbers` are those of this machine."""
+    """Return whether the numbers here and in `syscall_numbers` are valid on this machine."""
     return (os.uname().sysname, os.uname().machine) == ("Linux", "x86_64")
 
 
@@ -69,22 +68,20 @@ def _check(result: int, call: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces in `flags` for new ones (a new pid namespace starts with the next
-    child).
+    """Move to new namespaces of the kinds in `flags`; a pid namespace starts with the next
+    child.
     """
     _check(_libc.unshare(flags), f"unshare({flags:#x})")
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    """Mount `source` on `target`."""
+    """Mount `source` on `target`, with the given flags and options."""
     arguments = source.encode(), target.encode(), kind.encode(), flags, options.encode()
     _check(_libc.mount(*arguments), f"mount({source} on {target}, {kind or 'bind'}, {flags:#x})")
 
 
 def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
-    """Add mount attributes (read-only, nosuid, ...) to `target`, and to all mounts below it if
-    `recursive`.
-    """
+    """Add mount attributes (read-only, nosuid, ...) to `target`, and below if `recursive`."""
     change = ctypes.create_string_buffer(struct.pack("QQQQ", attributes, 0, 0, 0))
     flags = _AT_RECURSIVE if recursive else 0
     result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, change, 32)
@@ -92,12 +89,12 @@ def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
 
 
 def unmount(target: str) -> None:
-    """Take `target` out of the tree at once, even while something in it is open."""
+    """Take `target` out of the tree at once, even while files there are open."""
     _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount2({target})")
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make `new` the root and hang the old root on `old`."""
+    """Make `new` the root and move the old root to `old`."""
     _check(_libc.syscall(_NR_PIVOT_ROOT, new.encode(), old.encode()), f"pivot_root({new})")
 
 
@@ -108,7 +105,7 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
 
 
 def current_core() -> int:
-    """The number of the core this process is running on."""
+    """Return the number of the core on which this process runs."""
     return _check(_libc.sched_getcpu(), "sched_getcpu()")
 
 
@@ -118,32 +115,32 @@ def setns(namespace: int, kind: int) -> None:
 
 
 def pidfd_getfd(process: int, descriptor: int) -> int:
-    """A copy of a descriptor of another process."""
+    """Copy a descriptor of another process."""
     taken = _libc.syscall(_NR_PIDFD_GETFD, process, descriptor, 0)
     return _check(taken, f"pidfd_getfd({descriptor})")
 
 
 def share_anything(one: int, other: int) -> bool:
-    """Whether two processes share memory, descriptors, directories or signal handlers."""
+    """Return whether two processes share memory, descriptors, directories or signal handlers."""
     kinds = (_KCMP_VM, _KCMP_FILES, _KCMP_FS, _KCMP_SIGHAND)
     compared = [_libc.syscall(_NR_KCMP, one, other, kind, 0, 0) for kind in kinds]
     return any(_check(result, "kcmp()") == 0 for result in compared)
 
 
 def ptrace(request: int, pid: int, data: int = 0) -> None:
-    """Control a process that this one traces, or begin to trace it."""
+    """Control a process that this process traces, or begin to trace a process."""
     _check(_libc.ptrace(request, pid, None, data), f"ptrace({request:#x}, {pid})")
 
 
 def ptrace_read(request: int, pid: int, size: int) -> bytes:
-    """What a request answers into memory."""
+    """Make a request that writes its answer into memory, and return the answer."""
     answer = ctypes.create_string_buffer(size)
     ptrace(request, pid, ctypes.addressof(answer))
     return answer.raw
 
 
 def ptrace_write(request: int, pid: int, data: bytes) -> None:
-    """A request that takes what it needs from memory."""
+    """Make a request that reads its argument from memory."""
     given = ctypes.create_string_buffer(data, len(data))
     ptrace(request, pid, ctypes.addressof(given))
 
@@ -157,7 +154,7 @@ def drop_capabilities() -> None:
 
 
 def drop_bounding_set() -> None:
-    """No program started from here on can gain a capability by `execve`."""
+    """Keep all programs that are started from now on from gaining a capability by `execve`."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -166,9 +163,7 @@ def drop_bounding_set() -> None:
 
 
 def install_seccomp(program: bytes) -> None:
-    """Filter every later system call of this process and its descendants by a classic BPF
-    program.
-    """
+    """Filter all later system calls of this process and its descendants by a BPF program."""
     code = ctypes.create_string_buffer(program, len(program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
@@ -177,18 +172,23 @@ def install_seccomp(program: bytes) -> None:
 
 
 def landlock_version() -> int:
-    """The Landlock ABI of this kernel; 0 where it is off."""
+    """Return the Landlock ABI of this kernel; 0 where Landlock is off."""
     return max(0, int(_libc.syscall(_NR_LANDLOCK_CREATE, None, 0, 1)))
 
 
 def landlock_ruleset(
     handled: int, allowed: list[tuple[str, int]], *, network: int = 0, scoped: int = 0
 ) -> int:
-    """A descriptor of rules that take away every access right in `handled` except those of
-    `allowed` (path, rights), for whoever restricts itself by them.
+    """Make a Landlock ruleset and return its descriptor.
+
+    A process that restricts itself by the ruleset loses every access right in `handled`, except the
+    rights in `allowed`.
 
     Args:
-        network: TCP rights taken away (bind 1, connect 2). scoped: abstract sockets 1, signals 2.
+        handled: the file access rights to take away.
+        allowed: (path, rights) that are kept, for the path and everything below.
+        network: the TCP rights to take away (bind 1, connect 2).
+        scoped: 1 cuts off abstract sockets outside the domain, 2 signals to outside.
     """
     attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, network, scoped))
     ruleset = _check(
@@ -210,7 +210,7 @@ def landlock_ruleset(
 def landlock_restrict(
     handled: int, allowed: list[tuple[str, int]], *, network: int = 0, scoped: int = 0
 ) -> None:
-    """Give up what `landlock_ruleset` describes, for good."""
+    """Give up the rights that `landlock_ruleset` describes, for good."""
     ruleset = landlock_ruleset(handled, allowed, network=network, scoped=scoped)
     try:
         _check(_libc.syscall(_NR_LANDLOCK_CREATE + 2, ruleset, 0), "landlock_restrict_self")

@@ -1,8 +1,8 @@
-"""The tests' end of the line to the solution: what is asked, what came back, and what of it failed
-the test whatever the test catches.
+"""The tests' end of the line to the solution.
 
-What crosses is plain data or an object that stays with the solution; which objects the tests may
-use, and for what, is decided here (`proxies`, `interface`).
+It keeps what was asked and what came back, and which failures fail a test even if the test catches
+exceptions. What crosses the line is plain data, or a handle of an object that stays with the
+solution; which objects the tests may use, and for what, is decided here (`proxies`, `interface`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _KIND_LETTERS = 60
 
 Job = Mapping[str, object]
-"""What is to be proved: `tests` (sources), `prelude` (source), `module`, `stop_early`, `interface`
-(name -> attributes), `entry_point`.
+"""What a test runner is given: `tests` (sources), `prelude` (source), `module`, `stop_early`,
+`interface` (name -> attributes), `entry_point`.
 """
 
 
 class UnusableTests(Exception):
-    """The tests cannot be used; that is theirs, whatever the solution does."""
+    """The tests cannot be used; that is the tests' fault, whatever the solution does."""
 
 
 class Refused(BaseException):
@@ -36,7 +36,9 @@ class Refused(BaseException):
 
 
 class TestsLine:
-    """What the tests hold of the solution, and their line to it."""
+    """The names of the tests, the solution's objects that they hold, and the line to the
+    solution.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []
@@ -52,12 +54,12 @@ class TestsLine:
         self._interface: Interface | None = None
         self._surroundings: Surroundings | None = None
         self._values: dict[str, object] = {}
-        """Globals of the solution that are plain data, as the tests know them."""
+        """Globals of the solution that are plain data, with the values that the tests know."""
         self.names: dict[str, object] = {"__name__": "tests"}
         failures.own_names = self.names
 
     def close(self) -> None:
-        """Let go of the solution's objects and of the line to it."""
+        """Drop the solution's objects and close the line."""
         self.line.close()
         rare_values.forget()
         failures.own_names = {}
@@ -67,8 +69,9 @@ class TestsLine:
     # --- asking -----------------------------------------------------------------
 
     def ask(self, verb: str, *arguments: object) -> object:
-        """Ask the solution. Once it has broken the line, every later test fails too, whatever the
-        tests catch.
+        """Send a request to the solution, and return or raise what it returned or raised.
+
+        Once the solution has broken the line, every later test fails too, whatever the tests catch.
         """
         if self._broken:
             raise peer.Gone(self._broken)
@@ -87,7 +90,7 @@ class TestsLine:
                 self._follow(verb)
 
     def _follow(self, verb: str) -> None:
-        """See what else the solution did: what it printed, which of its globals changed."""
+        """Fetch what the solution has printed, and which of its globals have changed."""
         if self._broken or verb in ("printed", "resolve"):
             return
         if self._surroundings and self._surroundings.output and verb != "capture":
@@ -105,11 +108,11 @@ class TestsLine:
             self.names[name] = self._values[name] = value
 
     def check_attribute(self, token: object, name: str) -> None:
-        """See whether the task names this attribute of objects.
+        """Check whether the task names this attribute of objects.
 
         Raises:
-            Refused: the tests use it of plain data.
-            AttributeError: the tests do not say it at all: a library looks for something.
+            Refused: the tests use the attribute of plain data.
+            AttributeError: the tests do not use the name at all: a library looks for something.
         """
         if name in self.interface.attributes:
             return
@@ -129,16 +132,16 @@ class TestsLine:
         return Refused(self._wrong)
 
     def compares_objects(self) -> bool:
-        """Whether the tests' syntax shows that they compare objects under test."""
+        """Return whether the tests' syntax shows that they compare objects under test."""
         return self.interface.compares_objects
 
     def cannot_judge(self, idiom: str) -> BaseException:
-        """Note that the tests ask the solution itself whether it is right."""
+        """Note that the tests ask the solution itself whether the solution is right."""
         self._unusable = self._unusable or f"the tests cannot be judged: they {idiom}"
         return Refused(self._unusable)
 
     def problem(self) -> str:
-        """What has failed the test for good, whatever it caught; asked once a test.
+        """Return what has failed the test for good, whatever the test caught; call once per test.
 
         Raises:
             UnusableTests: the test itself cannot be used.
@@ -150,7 +153,7 @@ class TestsLine:
 
     @property
     def interface(self) -> Interface:
-        """What the tests name as the interface of the solution; read when it is first wanted."""
+        """The interface of the solution, as the tests use it; read on first use."""
         if self._interface is None:
             from .interface import Interface
 
@@ -163,25 +166,25 @@ class TestsLine:
         return self._interface
 
     def trees(self) -> list[ast.Module]:
-        """The tests, parsed."""
+        """Return the syntax trees of the tests."""
         import ast  # rarely needed, and large in every child
 
         sources: list[str] = self._job["tests"]  # type: ignore[assignment]
         return list(map(ast.parse, sources))
 
     def adopt(self, maker: str, made: Handle) -> None:
-        """An object that a function returned: it is under test if the tests use it as one."""
+        """Register an object that a function returned as under test, if the tests use it so."""
         if maker in self.interface.makers:
             proxies.adopt(made)
 
     def own_values(self) -> set[str]:
-        """Names of the solution's globals that are data, and may change."""
+        """Return the names of the solution's globals that are data, and may change."""
         return set(self._values)
 
     # --- the line ---------------------------------------------------------------
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
-        """The solution may call what the tests gave it to call, and draw from iterators they
+        """Serve the solution: call what the tests passed, or draw from an iterator that they
         passed.
         """
         if self._surroundings and self._surroundings.output:
@@ -200,7 +203,7 @@ class TestsLine:
         raise wire.Malformed(f"no such request: {verb[:20]!r}")
 
     def _name(self, item: object) -> str:
-        """The token of an argument that is not plain."""
+        """Return the token of an argument that is not plain data."""
         if isinstance(item, Handle):
             return token_of(item)
         if isinstance(item, remote_iterators.RemoteIterator):

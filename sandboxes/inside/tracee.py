@@ -1,8 +1,8 @@
 """A stopped process in which system calls are made from outside.
 
-The process runs none of its own code meanwhile, so nothing in it can prevent, see or answer for
-what is done to it: that is why a session can be branched although it is not trusted. Linux on
-x86-64 only, like the rest of `inside`.
+Meanwhile the process runs none of its own code, so nothing in it can prevent, notice or forge what
+is done to it: that is why a session can be branched although it is not trusted. Linux on x86-64
+only, like the rest of this package.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SYSCALL_STOP = 0x85
 
 
 class TraceFault(Exception):
-    """The process cannot be traced, has ended, or a call in it failed."""
+    """The process cannot be traced, has ended, or a call in the process failed."""
 
 
 class Tracee:
-    """One traced process; stopped from `seize` until `release` or `kill`."""
+    """A traced process; stopped from `seize` until `release` or `kill`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -43,10 +43,10 @@ class Tracee:
 
     @classmethod
     def seize(cls, pid: int) -> Tracee:
-        """Begin to trace a process and stop it. It dies with this process.
+        """Begin to trace a process and stop it. The process dies when the tracer does.
 
         Raises:
-            TraceFault: it cannot be traced or does not stop.
+            TraceFault: the process cannot be traced or does not stop.
         """
         options = sc.PTRACE_O_TRACESYSGOOD | sc.PTRACE_O_TRACEFORK | sc.PTRACE_O_EXITKILL
         try:
@@ -61,7 +61,7 @@ class Tracee:
         return sc.ptrace_read(sc.PTRACE_GETREGS, self.pid, _REGISTERS.size)
 
     def call(self, number: int, *arguments: int) -> int:
-        """Make a system call in it; returns what it returns.
+        """Make a system call in the process and return its result.
 
         Raises:
             TraceFault: the call failed, or the process has ended.
@@ -91,7 +91,7 @@ class Tracee:
         sc.ptrace_write(sc.PTRACE_SETREGS, self.pid, _REGISTERS.pack(*registers))
 
     def _instruction(self) -> int:
-        """Where a `syscall` instruction is: the one it stopped behind, or one put there for now."""
+        """Return the address of the `syscall` instruction behind which the process is stopped."""
         place = self._saved[_RIP] - len(_SYSCALL)
         if os.pread(self._memory, 2, place) != _SYSCALL:
             raise TraceFault("the process is not stopped at a system call")
@@ -104,7 +104,11 @@ class Tracee:
                 return  # anything else is a signal (dropped) or a fork (asked for later)
 
     def fork(self) -> Tracee:
-        """A copy of it, traced and stopped as well; both see the call succeed."""
+        """Copy the process; the copy is traced and stopped as well.
+
+        Both find their interrupted call as it was, since the saved registers are restored on
+        release.
+        """
         tid = self._tid_address()
         flags = 0x0100_0000 | 0x0020_0000 | 17  # CHILD_SETTID, CHILD_CLEARTID, SIGCHLD
         self._enter(56, (flags, 0, 0, tid))
@@ -120,7 +124,7 @@ class Tracee:
         return copy
 
     def _tid_address(self) -> int:
-        """Where the C library remembers the number of the thread (its own copy of the kernel's)."""
+        """Return where the C library keeps the thread's number (its own copy of the kernel's)."""
         base = self._saved[_FS_BASE]
         block = os.pread(self._memory, 0x400, base)
         own = own_number(self.pid)
@@ -130,7 +134,7 @@ class Tracee:
         return int(base + 0x2D0)
 
     def put(self, data: bytes) -> int:
-        """Write `data` below its stack; returns the address. `forget` makes room again."""
+        """Write `data` below the stack; return the address. `forget` makes room again."""
         address = self._scratch + self._used
         self._used += (len(data) + 15) & ~0xF
         if self._used > _SCRATCH:
@@ -139,18 +143,18 @@ class Tracee:
         return int(address)
 
     def take(self, address: int, size: int) -> bytes:
-        """What is in its memory."""
+        """Read the memory of the process."""
         return os.pread(self._memory, size, address)
 
     def forget(self) -> None:
-        """What was put is not needed any more."""
+        """Reuse the room of all data written by `put`."""
         self._used = 0
 
     def release(self) -> None:
-        """Let it go on where it was stopped, traced no more.
+        """Let the process go on where it was stopped, and stop tracing.
 
         Raises:
-            TraceFault: it has ended.
+            TraceFault: the process has ended.
         """
         registers = list(self._saved)
         interrupted, number = _signed(registers[_RAX]), _signed(registers[_ORIG_RAX])
@@ -168,7 +172,7 @@ class Tracee:
             self._close()
 
     def kill(self) -> None:
-        """End it. Its own parent cannot see its end before this process has."""
+        """Kill the process. Its own parent cannot see its end before this process has."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, 9)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
@@ -177,7 +181,7 @@ class Tracee:
         self._close()
 
     def has_ended(self) -> bool:
-        """Whether it has been killed; its end is taken note of."""
+        """Return whether the process has ended; its end is reaped by this call."""
         try:
             found, status = os.waitpid(self.pid, os.WNOHANG | _ANY_CHILD)
             ended = bool(found) and not os.WIFSTOPPED(status)
@@ -197,7 +201,8 @@ def await_stop(pid: int) -> None:
     """Wait until a process has stopped itself.
 
     Raises:
-        TraceFault: it does not. OSError: it is gone.
+        TraceFault: the process does not stop.
+        OSError: the process is gone.
     """
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while time.monotonic() < deadline:
@@ -209,7 +214,7 @@ def await_stop(pid: int) -> None:
 
 
 def own_number(pid: int) -> int:
-    """The number the process has in its own pid namespace."""
+    """Return the pid that a process has in its own pid namespace."""
     with open(f"/proc/{pid}/status", "rb") as status:
         line = next(line for line in status if line.startswith(b"NSpid:"))
     return int(line.split()[-1])
@@ -220,10 +225,10 @@ def _signed(value: int) -> int:
 
 
 def _wait(pid: int) -> int:
-    """Wait until the process stops; returns the wait status.
+    """Wait until the process stops; return the wait status.
 
     Raises:
-        TraceFault: it ended instead, or does not stop.
+        TraceFault: the process ended instead, or does not stop.
     """
     deadline, tries = time.monotonic() + _STOP_TIMEOUT_S, 0
     while time.monotonic() < deadline:

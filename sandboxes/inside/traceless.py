@@ -1,8 +1,8 @@
-"""Which tests leave no trace in the process that runs them, so that the next may run in it too.
+"""Decides which tests leave no trace in the process that runs them, so that it can be reused.
 
-Decided by their syntax, against a list of what is allowed: assertions, plain statements and pure
-built-in functions. Whoever imports, touches a module's attributes, defines a class or calls a
-built-in that acts on anything but its arguments gets a process of their own.
+The decision comes from their syntax, against a list of what is allowed: assertions, plain
+statements and pure built-in functions. Tests that import, touch a module's attributes, define a
+class or call a built-in that acts on anything but its arguments get a fresh process.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import ast
 
 ALIASES = {"np": "numpy", "pd": "pandas"}
-"""What tests call some modules."""
+"""Usual short names of modules -> the modules."""
 
 MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
-"""Names that may come to stand for a module where tests use them."""
+"""Names that may stand for a module where tests use them."""
 
 _NODES = frozenset(
     """
@@ -48,7 +48,7 @@ _IMPURE = (frozenset(dir(builtins)) | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"ma
 
 
 def leave_no_trace(tests: list[ast.Module]) -> bool:
-    """Whether all of them are of the kind described above."""
+    """Return whether all tests are of the harmless kind."""
     import ast  # large in every child; only those that grade many times load it
 
     return all(_is_harmless(node) for test in tests for node in ast.walk(test))

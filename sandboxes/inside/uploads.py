@@ -1,4 +1,4 @@
-"""Files on their way into a slot's work directory."""
+"""Writes uploaded files into a slot's work directory."""
 
 from __future__ import annotations
 

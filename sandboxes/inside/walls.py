@@ -1,8 +1,8 @@
-"""Builds the walls around a slot, once: root file system, identity, limits, system-call filter.
+"""Isolates a slot, once: root file system, identity, limits, system-call filter.
 
-The order matters. Namespaces first (the guardian has entered them), then the root file system
-while mounting is still allowed, then limits, and the system-call filter last, since it takes away
-what the steps before it need.
+The order matters. Namespaces come first (the supervisor has entered them), then the root file
+system while mounting is still allowed, then limits, and the system-call filter last, since it takes
+away what the earlier steps need.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import policy, syscalls as sc
 from .plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, Plan
 
 _STAGING = ("/sys", "/mnt", "/tmp")
-"""Where the new root is put together: a folder every host has and no program needs to see."""
+"""Where the new root is assembled: a folder that every host has and no program needs to see."""
 
 _READ = 0b1101  # Landlock: execute, read file, read directory
 _WRITE = 0xFFFF
@@ -31,7 +31,7 @@ _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
 
 def namespaces(tier: str) -> int:
-    """The namespaces a slot of this tier lives in."""
+    """Return the kinds of namespaces in which a slot of this tier lives, as flags."""
     shared = sc.CLONE_NEWNS | sc.CLONE_NEWPID | sc.CLONE_NEWNET | sc.CLONE_NEWIPC | sc.CLONE_NEWUTS
     return {ROOT: shared, USERNS: shared | sc.CLONE_NEWUSER}.get(tier, 0)
 
@@ -46,14 +46,14 @@ def enter_namespaces(plan: Plan) -> None:
 
 
 def _map_one_identity(uid: int, gid: int) -> None:
-    """Keep the caller's own ids: without id 0 inside, no `execve` can hand back a capability."""
+    """Keep the caller's own ids: without an id 0 inside, no `execve` can give a capability back."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
 
 
 def build(plan: Plan) -> None:
-    """Wall this process in for good. Call in the slot, which is PID 1 where the tier has a pid
+    """Isolate this process for good. Call in the slot, which is PID 1 where the tier has a pid
     namespace.
 
     Raises:
@@ -102,7 +102,7 @@ def build(plan: Plan) -> None:
 
 
 def renew_work(plan: Plan) -> None:
-    """Put an empty work directory in place of the present one, whatever a program left there."""
+    """Replace the work directory by an empty directory, whatever a program left there."""
     if plan.tier in (LANDLOCK, UNSAFE):
         return
     os.chdir("/")
@@ -159,9 +159,7 @@ def _make_place(source: str, target: str) -> str:
 
 
 def _link_system_folders(root: str) -> None:
-    """/bin, /lib and /lib64 are links into /usr on a merged system, and folders of their own
-    elsewhere.
-    """
+    """Show /bin, /sbin, /lib and /lib64: links into /usr on a merged system, else real folders."""
     for name in ("/bin", "/sbin", "/lib", "/lib64"):
         if os.path.islink(name):
             os.symlink(os.readlink(name), root + name)
@@ -191,9 +189,10 @@ def _fill_dev(root: str) -> None:
 
 
 def _mount_proc(root: str) -> None:
-    """A /proc of this pid namespace that shows a program its own processes and no kernel settings,
-    and that it cannot write to: who may lower its own weight there has the kernel kill the slot
-    when memory runs out.
+    """Mount a read-only /proc of this pid namespace, without kernel settings.
+
+    A program sees only its own processes there. It must not be able to write to /proc: a program
+    that lowers its own weight there makes the kernel kill the slot instead when memory runs out.
     """
     os.mkdir(root + "/proc")
     flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC | sc.MS_RDONLY
@@ -201,7 +200,7 @@ def _mount_proc(root: str) -> None:
 
 
 def _raise_loopback() -> None:
-    """Switch on `lo` of this network namespace, the only interface it has."""
+    """Switch on `lo`, the only interface of this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
@@ -222,8 +221,9 @@ def _limit(plan: Plan) -> None:
 
 
 def _give_up_identity(plan: Plan) -> None:
-    """Group and supplementary groups go now; the user id goes in each child, so that the slot can
-    still kill it.
+    """Give up the group and supplementary groups.
+
+    The user id is changed in each child, so that the slot can still kill the child.
     """
     if plan.tier == USERNS or os.getuid() != 0:
         return
@@ -259,7 +259,7 @@ def _write(path: str, text: str) -> None:
 
 
 def package_folders(plan: Plan) -> list[str]:
-    """What `sys.path` needs so that the allowed packages can be imported."""
+    """Return what `sys.path` needs so that the allowed packages can be imported."""
     if plan.own_packages:
         import site  # kept out of every other slot
 

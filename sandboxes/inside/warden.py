@@ -1,8 +1,8 @@
-"""The process that holds snapshots of sessions: it stands outside every slot and traces holders.
+"""The snapshot server: holds snapshots of sessions, outside every slot, by tracing frozen copies.
 
-One per driver, started with the first snapshot. It serves one request at a time, each a JSON
-object in a datagram, and answers with another, and with descriptors for a new branch. When it
-ends, however it ends, the holders end with it; branches go on.
+There is a single server per driver, started with the first snapshot. It serves a request at a time,
+each a JSON object in a datagram, and answers with another object, and with descriptors for a new
+branch. When the server ends, however it ends, the frozen copies end as well; branches go on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Answer = tuple[dict[str, object], list[int]]
 
 
 def main(descriptor: int) -> None:
-    """Serve the driver until it is gone."""
+    """Serve the driver until it closes its end."""
     line = socket.socket(fileno=descriptor)
     warden = Warden()
     while True:
@@ -47,7 +47,7 @@ def _serve(line: socket.socket, warden: Warden) -> None:
 
 
 class Warden:
-    """The holders, by the number of their process."""
+    """The frozen copies of sessions, by pid."""
 
     def __init__(self) -> None:
         self._holders: dict[int, Tracee] = {}
@@ -60,7 +60,7 @@ class Warden:
         }
 
     def do(self, request: dict[str, Any]) -> Answer:
-        """Do one request; what goes wrong is the answer."""
+        """Carry out a request; a failure is returned as the answer."""
         try:
             return self._do[request["do"]](request)
         except branching.NotSnapshotable as error:
@@ -69,15 +69,13 @@ class Warden:
             return {"reason": "fault", "text": f"{type(error).__name__}: {error}"}, []
 
     def forget_ended(self) -> None:
-        """Take note of holders that were killed, so that their slots can be done with them."""
+        """Reap frozen copies that were killed, so that their slots can be cleaned up."""
         self._holders = {
             pid: holder for pid, holder in self._holders.items() if not holder.has_ended()
         }
 
     def _hold(self, request: dict[str, Any]) -> Answer:
-        """Stop a copy of the session for good, copy its files, and set the session itself apart
-        from the branches to come.
-        """
+        """Freeze a copy of the session, copy its files, and isolate the session from branches."""
         await_stop(request["holder"])
         holder = Tracee.seize(request["holder"])
         try:
@@ -94,7 +92,7 @@ class Warden:
         return {}, []
 
     def _branch(self, request: dict[str, Any]) -> Answer:
-        """Copy a holder and its files, and let the copy go."""
+        """Copy a frozen process and its files, and let the copy run."""
         holder = self._holders.get(request["holder"])
         if holder is None:
             return {"reason": "gone", "text": "there is no such snapshot"}, []
@@ -117,7 +115,7 @@ class Warden:
         return self._clear(request)
 
     def _clear(self, request: dict[str, Any]) -> Answer:
-        """Remove a copy of files, if its slot is still there."""
+        """Remove a copy of files, if its slot still exists."""
         if os.path.exists(_root(request)):
             _in_slot(request, lambda: _remove_copy(request["to"]), as_program=False)
         return {}, []
@@ -155,10 +153,10 @@ def _join(pid: int, groups: list[str]) -> None:
 
 
 def _in_slot(request: dict[str, Any], work: Callable[[], None], *, as_program: bool = True) -> None:
-    """Do `work` in a process of its own that sees the files the slot sees.
+    """Do `work` in a new process that sees the files as the slot does.
 
     Raises:
-        OSError: it failed.
+        OSError: the work failed.
     """
     reader, writer = os.pipe()
     helper = os.fork()
@@ -193,8 +191,9 @@ def _enter(request: dict[str, Any], as_program: bool) -> None:
 
 
 def _make_room(request: dict[str, Any]) -> None:
-    """A file system for one copy. What copies of the copy will need is mounted below it, where no
-    program can write.
+    """Mount a file system for a copy of files.
+
+    The copies of a copy are mounted below, where no program can write.
     """
     flags = sc.MS_NOSUID | sc.MS_NODEV
     if not os.path.ismount(policy.BRANCHES):

@@ -1,9 +1,8 @@
-"""The way out of a slot with a network: a listening socket handed to the driver before the program
-starts.
+"""The egress of a slot with a network: a listening socket that is handed to the driver.
 
-The socket belongs to the slot's own network namespace, which has no route anywhere. Whoever
-connects to it is answered by the driver's proxy, which decides what may be reached; nothing runs in
-the slot for it, and the program holds no descriptor of it.
+The socket belongs to the slot's own network namespace, which has no route anywhere. The driver's
+proxy answers every connection and decides what may be reached; nothing runs in the slot for it, and
+the program has no descriptor of the socket.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ import os
 import socket
 
 NAME = "way_out"
-"""What the line to the driver is called among a request's descriptors."""
+"""The name of the socket to the driver among a request's descriptors."""
 
 _BACKLOG = 64
 
 
 def hand_over(line: int) -> None:
-    """Listen on a free port of loopback, give the socket to the driver, tell the program by its
-    environment.
+    """Listen on a free loopback port, give the socket to the driver, and tell the program the port.
+
+    The program finds the port in its environment, as the address of a proxy.
     """
     with (
         socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener,
@@ -35,7 +35,7 @@ def hand_over(line: int) -> None:
 
 
 def environment(port: int) -> dict[str, str]:
-    """What programs look at to find a proxy, in both spellings they use."""
+    """Return the environment variables of a proxy, in both spellings that programs use."""
     address = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "all_proxy")
     return {spelling: address for name in names for spelling in (name, name.upper())}

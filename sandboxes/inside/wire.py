@@ -1,14 +1,13 @@
-"""Plain values between the solution's process and the tests': tagged, exact, bounded, never
-pickled.
+"""Encodes plain values between the solution's process and the tests': tagged, exact, bounded.
 
-A value is a flat JSON list of tokens, worked off on a stack, so that neither side recurses and
-nesting costs nothing:
+No value is ever pickled. A value is a flat JSON list of tokens, worked off on a stack, so that
+neither side recurses and nesting costs nothing:
 
     [{"k": (2.5, "a")}, 7]   ->   "sk", ["(", 2.5, "a"], ":2", 7, "[2"
 
-`:2` takes two tokens' values off the stack and makes a dict of them. A container of bare scalars
-is one token, an array that begins with its tag. What is not plain stays where it is and is named
-by a handle. Containers, bytearrays and arrays are numbered in the order they are completed; `@3`
+`:2` takes two tokens' values off the stack and makes a dict of them. A container of bare scalars is
+a single token, an array that begins with its tag. What is not plain stays where it is and is named
+by a handle. Containers, bytearrays and arrays are numbered in the order of their completion; `@3`
 is the fourth again, which keeps aliases, and `=3 5` puts five parts into it.
 """
 
@@ -38,37 +37,38 @@ from .values import (
 __all__ = ["MAX_BYTES", "Decoder", "Encoder", "Malformed", "Ready", "Token", "dumps", "loads"]
 
 MAX_BYTES = 16 << 20
-"""A longer message is refused."""
+"""The most bytes of a message; a longer message is refused."""
 MAX_TOKENS = 4_000_000
 
 Token = Bare | list[Bare]
 Name = Callable[[object], str]
-"""Gives the handle token of an object that stays here."""
+"""Returns the handle token of an object that stays on this side."""
 Find = Callable[[str], object]
-"""Gives the object (or proxy) of a handle token."""
+"""Returns the object (or proxy) of a handle token."""
 
 HANDLES = "hofjgwy"
-"""The tags of what stays where it is: an object, one of a class the tests know, a class, an
-iterator, a generator, an awaitable, an asynchronous iterator. (From the tests: `f` is a function.)
+"""The tags of objects that stay where they are: an object, an object of a class that the tests
+know, a class, an iterator, a generator, an awaitable, an asynchronous iterator. (From the tests,
+`f` is a function.)
 """
 
 _Work = tuple[bool, object, str]
-"""(whether its parts are done, the value, the token that closes it)."""
+"""(whether the parts are done, the value, the token that closes the value)."""
 
 
 class Ready(str):
-    """A token that is sent as it is."""
+    """A token that is already encoded, and sent unchanged."""
 
     __slots__ = ()
 
 
 class Encoder:
-    """Turns values into tokens, remembering the containers it has met.
+    """Turns values into tokens, and remembers the containers it has met.
 
     Args:
-        name: gives the token of what is not plain.
-        known: containers both sides already have, by number.
-        tokens: what the message begins with.
+        name: returns the token of an object that is not plain data.
+        known: containers that both sides already have, by number.
+        tokens: the beginning of the message.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Encoder:
         """Append the tokens of `value`.
 
         Raises:
-            Malformed: it has too many parts.
+            Malformed: the value has too many parts.
         """
         kind = type(value)
         if kind is int and is_small(value):  # type: ignore[arg-type]
@@ -140,9 +140,7 @@ class Encoder:
         self.containers.append(item)  # also keeps it alive, so that its id stays its own
 
     def update(self, number: int) -> None:
-        """Append the present content of container `number`, to replace what the other side has in
-        it.
-        """
+        """Append the present content of container `number`, to replace the other side's content."""
         item = self.containers[number]
         opened = parts_of(item)
         if opened is None:
@@ -168,10 +166,10 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def dumps(tokens: list[Token]) -> bytes:
-    """The message.
+    """Encode the tokens of a message.
 
     Raises:
-        Malformed: it is too long.
+        Malformed: the message is too long.
     """
     data = _encode(tokens).encode()
     if len(data) > MAX_BYTES:
@@ -180,10 +178,10 @@ def dumps(tokens: list[Token]) -> bytes:
 
 
 def loads(data: bytes) -> list[Token]:
-    """The tokens of a message.
+    """Decode the tokens of a message; the decoder checks what the tokens are.
 
     Raises:
-        Malformed: it is no JSON list, or too long. (What is in the list, the decoder checks.)
+        Malformed: the message is not a JSON list, or is too long.
     """
     if len(data) > MAX_BYTES:
         raise Malformed("the message is too long")
@@ -198,17 +196,17 @@ def loads(data: bytes) -> list[Token]:
 
 
 class Decoder:
-    """Builds values from tokens; `containers` numbers them as the encoder did."""
+    """Builds values from tokens; `containers` are numbered as in the encoder."""
 
     def __init__(self, find: Find, known: Iterable[object] = ()) -> None:
         self.containers: list[object] = list(known)
         self._find = find
 
     def values(self, tokens: Iterable[Token]) -> Iterator[object]:
-        """Every value of a message, in order.
+        """Return an iterator over the values of a message, in order.
 
         Raises:
-            Malformed: the tokens are no values.
+            Malformed: the tokens are not values.
         """
         stack: list[object] = []
         for token in tokens:
@@ -229,7 +227,7 @@ class Decoder:
         return iter(stack)
 
     def _container(self, token: list[Bare], stack: list[object]) -> None:
-        """A container of bare scalars."""
+        """Build a container of bare scalars."""
         tag, *parts = token
         if type(tag) is not str or tag not in BUILD or not BARE.issuperset(map(type, parts)):
             raise Malformed("an array that is no container")
