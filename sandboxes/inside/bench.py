@@ -48,7 +48,7 @@ class Bench(TestsLine):
     # --- preparing --------------------------------------------------------------
 
     def begin(self, job: Job, words: set[str]) -> None:
-        """Take a job, and prepare what its tests want to be the same on both sides.
+        """Take a job, and prepare what the tests want to be the same on both sides.
 
         Args:
             job: the tests and how to run them.
@@ -203,7 +203,7 @@ class Bench(TestsLine):
     # --- names ------------------------------------------------------------------
 
     def resolve(self, names: list[str]) -> None:
-        """Ask the solution what these names are, and define those it has."""
+        """Ask the solution what the names are, and define the known names."""
         kinds = self.ask("resolve", names)
         if not isinstance(kinds, dict):
             raise wire.Malformed("names")
@@ -274,7 +274,7 @@ class Bench(TestsLine):
                 return
 
     def run(self, test: CodeType) -> str:
-        """Run a test and return why it failed; empty if it passed."""
+        """Run a test and return the reason for a failure; empty if the test passed."""
         problem = ""
         try:
             exec(test, self.names)
@@ -339,7 +339,7 @@ class SolutionModule(ModuleType):
 
 
 def all_names(codes: list[CodeType]) -> set[str]:
-    """Return every name and attribute that the tests may look up, and their arguments."""
+    """Return every name, attribute and argument that the tests may look up."""
     found: set[str] = set()
     waiting = list(codes)
     while waiting:

@@ -43,7 +43,7 @@ class NotSnapshotable(Exception):
 
 
 def examine(pid: int, session: int, readable: list[str]) -> None:
-    """Check that a stopped process has nothing that its copies would share.
+    """Check that a stopped process has nothing that copies would share.
 
     They must not share anything with each other, nor with the session they were copied from.
 
@@ -128,7 +128,7 @@ def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
 
 
 def _give(process: Tracee, descriptor: int) -> int:
-    """Hand a descriptor of this process to a stopped process, and return its number there."""
+    """Hand a descriptor of this process to a stopped process, and return the new number."""
     near, far = _two(process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
     there = os.pidfd_open(process.pid)
     try:
@@ -155,7 +155,7 @@ def _rules(readable: list[str], own: str) -> list[tuple[str, int]]:
 
 
 def settle_branch(branch: Tracee, own: str) -> list[int]:
-    """Give a new branch its own descriptors, directory, session and signals.
+    """Give a new branch separate descriptors, directory, session and signals.
 
     Returns:
         The driver's ends: line, output, errors.

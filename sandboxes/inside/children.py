@@ -108,7 +108,7 @@ def lock_down(plan: Plan) -> None:
 
 
 def place(streams: dict[str, int]) -> int:
-    """Move descriptors to where a program expects them; return the first unused number."""
+    """Move descriptors to the numbers a program expects; return the first unused number."""
     for number, name in enumerate(("in", "out", "err")):
         if name in streams:
             os.dup2(streams[name], number)

@@ -37,7 +37,7 @@ def copy_tree(source: str, target: str) -> None:
 
 
 def _copy_folder(here: int, there: int) -> list[tuple[int, int]]:
-    """Copy the files of a folder; return its folders, opened on both sides."""
+    """Copy the files of a folder; return the folders inside, opened on both sides."""
     below: list[tuple[int, int]] = []
     for name in os.listdir(here):
         about = os.stat(name, dir_fd=here, follow_symlinks=False)

@@ -44,7 +44,7 @@ def _remove_files(top: int) -> list[str]:
 
 
 def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
-    """Remove the folder `name` of `top`, after moving its folders to `top` under new names."""
+    """Remove the folder `name` of `top`, after moving the folders inside to `top`."""
     below = _open_locked(name, top)
     try:
         for inner in _remove_files(below):

@@ -30,7 +30,7 @@ _TEXT = "_ludus_text"
 
 
 def forget() -> None:
-    """Drop every stand-in class."""
+    """Drop all stand-in classes and free them."""
     _STAND_INS.clear()
 
 
@@ -74,7 +74,7 @@ def _attributes(error: BaseException) -> dict[str, object]:
 
 
 def build(parts: list[object]) -> BaseException:
-    """Rebuild an exception from its parts, with the classes of this side."""
+    """Rebuild an exception from parts, with the classes of this side."""
     base, chain, arguments, attributes, text = parts
     if type(arguments) is not tuple or type(attributes) is not dict or type(chain) is not list:
         raise TypeError("an exception is names, arguments and attributes")

@@ -1,4 +1,4 @@
-"""Reads files back after a run, with the program's identity and after all its processes have ended.
+"""Reads files back after a run, with the program's identity, after all processes have ended.
 
 A path is opened component by component without following links and without blocking, and only a
 regular file is read: a FIFO, a device, a socket, a link or a file that is too large is refused by
@@ -38,7 +38,7 @@ def run(request: Request) -> int:
 
 
 def read(path: str, room: int) -> bytes | str:
-    """Return the content of a regular file below the work directory, or why it is refused."""
+    """Return the content of a regular file below the work directory, or a reason for refusal."""
     try:
         descriptor = _open(path)
     except FileNotFoundError:

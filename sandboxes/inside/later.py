@@ -34,7 +34,7 @@ class _Finder:
 
 
 def keep() -> None:
-    """Keep the code of the deferred modules, and install a finder for them."""
+    """Keep the code of the deferred modules, and install a finder for such imports."""
     for name in _NAMES:
         full = f"{__package__}.{name}"
         spec = importlib.util.find_spec(full)

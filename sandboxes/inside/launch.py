@@ -81,7 +81,7 @@ def be_slot(
 
 
 def _end_with(guardian: int) -> None:
-    """Exit if the supervisor ended before this process asked the kernel for a signal at its end."""
+    """Exit if the supervisor ended before the kernel was asked to signal that end."""
     watch = select.poll()
     watch.register(guardian, select.POLLIN)
     if watch.poll(0):
@@ -104,7 +104,7 @@ def _refuse(control: socket.socket, error: BaseException) -> None:
 
 
 def _warm_up(plan: Plan) -> None:
-    """Load what programs usually import and touch the pages that a run needs, to share them."""
+    """Load what programs usually import and touch the pages of a run, for sharing."""
     if plan.work:
         os.environ.update(HOME=plan.work, TMPDIR=plan.work)
     sys.path += walls.package_folders(plan)

@@ -69,13 +69,13 @@ _LACKING = re.compile(r"No module named '(\w+)")
 
 
 def lacking_of(message: str) -> str:
-    """Return the well-known module that an import error names; empty if it names none."""
+    """Return the well-known module that an import error names, or an empty text."""
     found = _LACKING.search(message)
     return found[1] if found and found[1] in WELL_KNOWN else ""
 
 
 def lacking(message: str) -> str:
-    """Return the well-known module that an import error names, if it is not installed here."""
+    """Return the well-known module that an import error names, if not installed here."""
     name = lacking_of(message)
     return "" if name and is_installed(name) else name
 

@@ -13,7 +13,7 @@ from . import syscalls
 
 
 def stay() -> int:
-    """Pin this process to the core on which it runs; return the number of the core."""
+    """Pin this process to the present core; return the number of the core."""
     core = syscalls.current_core()
     join(core)
     return core

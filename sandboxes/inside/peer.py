@@ -20,11 +20,11 @@ _DEEPEST = 64
 
 
 class Gone(BaseException):
-    """The other end has closed. Not an Exception, so that no code in between swallows it."""
+    """The other end has closed. Not an Exception, so that no handler swallows the end."""
 
 
 class Answer(Exception):
-    """The other end raised an exception, which is rebuilt in `error` as one of this side."""
+    """The other end raised an exception, which is rebuilt in `error` with a class of this side."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -36,7 +36,7 @@ Serve = Callable[[str, list[object]], object]
 
 
 class Peer:
-    """Sends requests, and serves the requests that arrive while it waits.
+    """Sends requests, and serves the requests that arrive while waiting.
 
     Args:
         descriptor: the socket to the other end.
@@ -158,7 +158,7 @@ class Peer:
         return encoder.tokens
 
     def send(self, tokens: list[wire.Token]) -> None:
-        """Send a message: its kind, then its tokens."""
+        """Send a message: the kind, then the tokens."""
         data = wire.dumps(tokens)
         try:
             self._line.sendall(_LENGTH.pack(len(data)) + data)

@@ -1,6 +1,4 @@
-"""What a slot is told at its start, before it isolates itself: paths and numbers, never a
-secret.
-"""
+"""What a slot is told before being isolated: paths and numbers, never a secret."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def finish(code: int) -> int:
 
 
 def flush(stream: object) -> None:
-    """Flush `stream`, if the program has left a stream there."""
+    """Flush `stream`, if the program has left a stream to flush."""
     try:
         stream.flush()  # type: ignore[attr-defined]
     except BaseException:

@@ -1,4 +1,4 @@
-"""The tests' side of many gradings in the same process, for tests that leave no trace in it.
+"""The tests' side of many gradings in the same process, for tests that leave no trace.
 
 For each job the driver receives a word when it is known what kind of tests they are, and, if they
 are started here, a second word when they are over. Names, objects and the line to the solution
@@ -29,7 +29,7 @@ is cheap.
 
 
 def run(request: Request) -> int:
-    """Take jobs from the driver's socket until it closes."""
+    """Take jobs from the driver's socket until the driver closes."""
     line = socket.socket(fileno=PEER)
     gc.enable()
     before = _peak_kib()
@@ -57,7 +57,7 @@ def _do(job: Job, streams: dict[str, int], line: socket.socket) -> None:
 
 
 def _traceless(job: Job) -> list[CodeType] | None:
-    """Return the compiled tests; None if they need a fresh process, or are not Python."""
+    """Return the compiled tests; None for tests that need a fresh process or are not Python."""
     import ast  # large in every child; only those that grade many times load it
 
     sources: list[str] = job["tests"]  # type: ignore[assignment]

@@ -51,7 +51,7 @@ class _Results:
         return run_async(pyfuncitem.obj, given) or None
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        """Examine the exception of a test before pytest turns it into text."""
+        """Examine the exception of a test before pytest makes a text."""
         if call.excinfo is not None:
             try:
                 self._bench.check_error(call.excinfo.value)
@@ -76,7 +76,7 @@ class _Results:
         self.found[report.nodeid] = passed, detail, seconds + report.duration
 
     def all(self) -> Iterator[tuple[bool, str, float]]:
-        """Yield a result for every test that was not skipped, whether or not it ran."""
+        """Yield a result for every test that was not skipped, even if never run."""
         for name in dict.fromkeys([*self._collected, *self.found]):
             if name not in self.skipped:
                 yield self.found.get(name, (False, "it did not run", 0.0))
@@ -144,7 +144,7 @@ def _prepared(job: Job, bench: Bench) -> str:
 
 
 def _check_modules(job: Job, results: _Results) -> None:
-    """Check whether tests failed because a module is missing here, which is their own fault.
+    """Check whether tests failed because a module is missing here, by the tests' own fault.
 
     Raises:
         UnusableTests: a module is missing.

@@ -27,7 +27,7 @@ _DETAIL_LETTERS = 300
 
 
 def run(request: Request) -> int:
-    """Write `options["tests"]` (path -> source) over the uploaded files, run them, and report.
+    """Write `options["tests"]` (path -> source) over the uploaded files, run pytest, and report.
 
     The report has a JSON line per result {id, passed, detail, seconds}, then {"ended": exit
     status}.

@@ -1,4 +1,4 @@
-"""Does in the slot, before it serves, what each child will do.
+"""Does in the slot beforehand what each child will do.
 
 On the first calls the interpreter specialises its bytecode, fills its caches and touches its pages.
 If this is done once here, the children share the result; otherwise each would copy those pages

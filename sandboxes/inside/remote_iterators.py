@@ -1,4 +1,4 @@
-"""Iterators, generators and coroutines of the solution, as the tests see them."""
+"""Iterators, generators and coroutines of the solution, as seen by the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Asks(Protocol):
     """What the iterators need of the connection."""
 
     def ask(self, verb: str, *arguments: object) -> object:
-        """Send a request to the solution; raise here what was raised there."""
+        """Send a request to the solution; re-raise what the solution raised."""
         ...
 
 
@@ -98,5 +98,5 @@ def generate(line: Asks, token: str, *, ahead: bool) -> Generator[object, object
 
 
 async def awaited(line: Asks, token: str) -> object:
-    """Wait for a coroutine of the solution and return its result."""
+    """Wait for a coroutine of the solution and return the result."""
     return line.ask("await", int(token[1:]))

@@ -1,4 +1,4 @@
-"""A session: runs cells one after another in the same namespace, as at the Python prompt.
+"""A session: runs cells in order in the same namespace, as at the Python prompt.
 
 A socket carries requests in and answers out; what a cell prints goes to the output pipes.
 Interrupts reach a cell, never the wait between cells.
@@ -143,7 +143,7 @@ def _reap_copies() -> None:
 
 
 def _begin_anew() -> None:
-    """Give a branch its own randomness and directories."""
+    """Give a branch fresh randomness and separate directories."""
     for name in ("random", "numpy.random"):
         if module := sys.modules.get(name):
             module.seed()

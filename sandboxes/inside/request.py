@@ -1,4 +1,4 @@
-"""A request on its way to a parked child, as a `marshal` datagram.
+"""A request to a parked child, sent as a `marshal` datagram.
 
 `marshal` is fast, and the sender, the driver, is trusted. Requests go from the driver straight to
 the child over the child's socket, never through the slot, so that the slot's memory (which every
@@ -70,7 +70,7 @@ def encode(request: Request, number: int) -> bytes:
 
 
 def send(channel: socket.socket, request: Request, number: int, descriptors: list[int]) -> None:
-    """Send the request of run `number`, with the descriptors that its `streams` name."""
+    """Send the request of run `number`, with the descriptors that `request.streams` names."""
     data = encode(request, number)
     if len(data) <= INLINE_BYTES:
         _send(channel, data, descriptors)
@@ -98,7 +98,7 @@ def memory_file(name: str, data: bytes) -> int:
 
 
 def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int]]:
-    """Wait for the request of run `number`; return it with its descriptors by name.
+    """Wait for the request of run `number`; return the request and its descriptors by name.
 
     A request for another run, whose child was killed before it could read, is dropped with its
     descriptors.

@@ -45,7 +45,7 @@ def run(request: Request) -> int:
 
 
 class Server:
-    """The loaded solution, and its objects that the tests hold."""
+    """The loaded solution, and the objects that the tests hold."""
 
     def __init__(self, descriptor: int) -> None:
         self._objects: list[object] = []
@@ -125,7 +125,7 @@ class Server:
             yield answer[0]  # type: ignore[index]
 
     def _ask(self, verb: str, *arguments: object) -> object:
-        """Send a request to the tests' side; raise here what was raised there."""
+        """Send a request to the tests' side; re-raise what that side raised."""
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
@@ -200,7 +200,7 @@ class Server:
         return getattr(target, name)
 
     def reflect(self, target: object, name: str) -> object:
-        """Return what a function or class says about itself, such as its `__name__`."""
+        """Return what a function or class says about itself, such as `__name__`."""
         return getattr(target, name)
 
     def assign(self, target: object, name: str, value: object) -> None:
@@ -216,7 +216,7 @@ class Server:
         return type(target).__enter__(target)
 
     def exit(self, target: Any) -> None:
-        """Leave a context manager of the solution; its return value is ignored."""
+        """Leave a context manager of the solution; the return value is ignored."""
         type(target).__exit__(target, None, None, None)
 
     def owns(self, target: object, name: str) -> bool:
@@ -258,7 +258,7 @@ class Server:
     # --- iterators, coroutines --------------------------------------------------
 
     def advance(self, number: int, count: int) -> object:
-        """Return up to `count` items of an iterator: (items, whether there may be more)."""
+        """Return up to `count` items of an iterator: (items, whether more may come)."""
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
         # the groups of `groupby` are empty once the next one is drawn
@@ -289,7 +289,7 @@ class Server:
         generator.close()
 
     def await_(self, number: int) -> object:
-        """Wait for a coroutine and return its result."""
+        """Wait for a coroutine and return the result."""
         return self._complete(self._objects[number])
 
     def anext(self, number: int) -> object:

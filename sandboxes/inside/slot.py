@@ -38,7 +38,7 @@ READY, READY_FOR = b"ready", b"ready for run"
 
 
 class Slot:
-    """Runs children one after another until the control socket closes."""
+    """Runs children in sequence until the control socket closes."""
 
     def __init__(
         self, plan: Plan, control: socket.socket, requests: socket.socket, weight: int = -1
@@ -65,7 +65,7 @@ class Slot:
         self.child_end = ChildEnd(self.watch)
 
     def serve(self) -> None:
-        """Park a child, wait for its end, and clean up, for ever."""
+        """Park a child, wait for the end, and clean up, for ever."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
             emptying.empty(self.plan.work)  # a slot before this one may have been killed
         self.control.send(READY)
@@ -143,7 +143,7 @@ class Slot:
             os.kill(-1, signal.SIGKILL)
 
     def _kill_rest(self) -> int:
-        """Kill and reap what the run left behind; return how many processes there were.
+        """Kill and reap what the run left behind; return the number of killed processes.
 
         Orphans become this process's children (it is PID 1 or a subreaper), so once it has no
         children, nothing is left.

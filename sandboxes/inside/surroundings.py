@@ -83,7 +83,7 @@ def _read_rest() -> str:
 
 
 class Printed:
-    """Keeps what the solution has printed since it was last asked."""
+    """Keeps what the solution has printed since the last request."""
 
     def __init__(self) -> None:
         self.streams = io.StringIO(), io.StringIO()

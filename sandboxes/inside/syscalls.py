@@ -89,7 +89,7 @@ def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
 
 
 def unmount(target: str) -> None:
-    """Take `target` out of the tree at once, even while files there are open."""
+    """Take `target` out of the tree at once, even while files inside are open."""
     _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount2({target})")
 
 
@@ -133,14 +133,14 @@ def ptrace(request: int, pid: int, data: int = 0) -> None:
 
 
 def ptrace_read(request: int, pid: int, size: int) -> bytes:
-    """Make a request that writes its answer into memory, and return the answer."""
+    """Make a request that writes an answer into memory, and return the answer."""
     answer = ctypes.create_string_buffer(size)
     ptrace(request, pid, ctypes.addressof(answer))
     return answer.raw
 
 
 def ptrace_write(request: int, pid: int, data: bytes) -> None:
-    """Make a request that reads its argument from memory."""
+    """Make a request that reads an argument from memory."""
     given = ctypes.create_string_buffer(data, len(data))
     ptrace(request, pid, ctypes.addressof(given))
 
@@ -163,7 +163,7 @@ def drop_bounding_set() -> None:
 
 
 def install_seccomp(program: bytes) -> None:
-    """Filter all later system calls of this process and its descendants by a BPF program."""
+    """Filter all later system calls of this process and all descendants by a BPF program."""
     code = ctypes.create_string_buffer(program, len(program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
@@ -179,7 +179,7 @@ def landlock_version() -> int:
 def landlock_ruleset(
     handled: int, allowed: list[tuple[str, int]], *, network: int = 0, scoped: int = 0
 ) -> int:
-    """Make a Landlock ruleset and return its descriptor.
+    """Make a Landlock ruleset and return the descriptor.
 
     A process that restricts itself by the ruleset loses every access right in `handled`, except the
     rights in `allowed`.

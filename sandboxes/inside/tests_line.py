@@ -36,9 +36,7 @@ class Refused(BaseException):
 
 
 class TestsLine:
-    """The names of the tests, the solution's objects that they hold, and the line to the
-    solution.
-    """
+    """What the tests hold of the solution, and the line to the solution's process."""
 
     def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []
@@ -69,7 +67,7 @@ class TestsLine:
     # --- asking -----------------------------------------------------------------
 
     def ask(self, verb: str, *arguments: object) -> object:
-        """Send a request to the solution, and return or raise what it returned or raised.
+        """Send a request to the solution, and return or raise what the solution did.
 
         Once the solution has broken the line, every later test fails too, whatever the tests catch.
         """
@@ -90,7 +88,7 @@ class TestsLine:
                 self._follow(verb)
 
     def _follow(self, verb: str) -> None:
-        """Fetch what the solution has printed, and which of its globals have changed."""
+        """Fetch what the solution has printed, and which globals have changed."""
         if self._broken or verb in ("printed", "resolve"):
             return
         if self._surroundings and self._surroundings.output and verb != "capture":
@@ -132,7 +130,7 @@ class TestsLine:
         return Refused(self._wrong)
 
     def compares_objects(self) -> bool:
-        """Return whether the tests' syntax shows that they compare objects under test."""
+        """Return whether the tests' syntax shows a comparison of objects under test."""
         return self.interface.compares_objects
 
     def cannot_judge(self, idiom: str) -> BaseException:
@@ -153,7 +151,7 @@ class TestsLine:
 
     @property
     def interface(self) -> Interface:
-        """The interface of the solution, as the tests use it; read on first use."""
+        """The interface of the solution, as used by the tests; read on first use."""
         if self._interface is None:
             from .interface import Interface
 
@@ -173,7 +171,7 @@ class TestsLine:
         return list(map(ast.parse, sources))
 
     def adopt(self, maker: str, made: Handle) -> None:
-        """Register an object that a function returned as under test, if the tests use it so."""
+        """Register an object that a function returned as under test, where the tests say so."""
         if maker in self.interface.makers:
             proxies.adopt(made)
 

@@ -61,7 +61,7 @@ class Tracee:
         return sc.ptrace_read(sc.PTRACE_GETREGS, self.pid, _REGISTERS.size)
 
     def call(self, number: int, *arguments: int) -> int:
-        """Make a system call in the process and return its result.
+        """Make a system call in the process and return the result.
 
         Raises:
             TraceFault: the call failed, or the process has ended.
@@ -124,7 +124,7 @@ class Tracee:
         return copy
 
     def _tid_address(self) -> int:
-        """Return where the C library keeps the thread's number (its own copy of the kernel's)."""
+        """Return where the C library keeps its copy of the thread's number."""
         base = self._saved[_FS_BASE]
         block = os.pread(self._memory, 0x400, base)
         own = own_number(self.pid)
@@ -151,7 +151,7 @@ class Tracee:
         self._used = 0
 
     def release(self) -> None:
-        """Let the process go on where it was stopped, and stop tracing.
+        """Let the process go on from the stop, and end the tracing.
 
         Raises:
             TraceFault: the process has ended.
@@ -172,7 +172,7 @@ class Tracee:
             self._close()
 
     def kill(self) -> None:
-        """Kill the process. Its own parent cannot see its end before this process has."""
+        """Kill the process, and reap: a parent sees the end only after the tracer has."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, 9)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
@@ -181,7 +181,7 @@ class Tracee:
         self._close()
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended; its end is reaped by this call."""
+        """Return whether the process has ended; an ended process is reaped by this call."""
         try:
             found, status = os.waitpid(self.pid, os.WNOHANG | _ANY_CHILD)
             ended = bool(found) and not os.WIFSTOPPED(status)
@@ -214,7 +214,7 @@ def await_stop(pid: int) -> None:
 
 
 def own_number(pid: int) -> int:
-    """Return the pid that a process has in its own pid namespace."""
+    """Return the pid that a process has in the innermost pid namespace."""
     with open(f"/proc/{pid}/status", "rb") as status:
         line = next(line for line in status if line.startswith(b"NSpid:"))
     return int(line.split()[-1])

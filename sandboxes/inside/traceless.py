@@ -1,4 +1,4 @@
-"""Decides which tests leave no trace in the process that runs them, so that it can be reused.
+"""Decides which tests leave no trace, so that the process can run further tests.
 
 The decision comes from their syntax, against a list of what is allowed: assertions, plain
 statements and pure built-in functions. Tests that import, touch a module's attributes, define a

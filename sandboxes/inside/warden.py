@@ -25,7 +25,7 @@ Answer = tuple[dict[str, object], list[int]]
 
 
 def main(descriptor: int) -> None:
-    """Serve the driver until it closes its end."""
+    """Serve the driver until the driver closes the line."""
     line = socket.socket(fileno=descriptor)
     warden = Warden()
     while True:
@@ -69,13 +69,13 @@ class Warden:
             return {"reason": "fault", "text": f"{type(error).__name__}: {error}"}, []
 
     def forget_ended(self) -> None:
-        """Reap frozen copies that were killed, so that their slots can be cleaned up."""
+        """Reap frozen copies that were killed, so that slots can be cleaned up."""
         self._holders = {
             pid: holder for pid, holder in self._holders.items() if not holder.has_ended()
         }
 
     def _hold(self, request: dict[str, Any]) -> Answer:
-        """Freeze a copy of the session, copy its files, and isolate the session from branches."""
+        """Freeze a copy of the session, copy the files, and isolate the session from branches."""
         await_stop(request["holder"])
         holder = Tracee.seize(request["holder"])
         try:
@@ -92,7 +92,7 @@ class Warden:
         return {}, []
 
     def _branch(self, request: dict[str, Any]) -> Answer:
-        """Copy a frozen process and its files, and let the copy run."""
+        """Copy a frozen process and the files, and let the copy run."""
         holder = self._holders.get(request["holder"])
         if holder is None:
             return {"reason": "gone", "text": "there is no such snapshot"}, []
@@ -115,7 +115,7 @@ class Warden:
         return self._clear(request)
 
     def _clear(self, request: dict[str, Any]) -> Answer:
-        """Remove a copy of files, if its slot still exists."""
+        """Remove a copy of files, if the slot still exists."""
         if os.path.exists(_root(request)):
             _in_slot(request, lambda: _remove_copy(request["to"]), as_program=False)
         return {}, []

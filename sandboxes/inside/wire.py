@@ -63,7 +63,7 @@ class Ready(str):
 
 
 class Encoder:
-    """Turns values into tokens, and remembers the containers it has met.
+    """Turns values into tokens, and remembers the containers met so far.
 
     Args:
         name: returns the token of an object that is not plain data.
