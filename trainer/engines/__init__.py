@@ -1,4 +1,4 @@
-"""Engines a policy samples from."""
+"""Engines that sample tokens for a policy."""
 
 from .local import LocalEngine
 from .models import CausalLM, load_model, load_stop_ids, load_tokenizer

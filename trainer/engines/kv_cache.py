@@ -1,8 +1,8 @@
-"""A key-value cache whose rows come and go.
+"""A key-value cache whose rows may join and leave a running batch.
 
-transformers calls `update` once a layer. The rows of the batch lie at `plan.start` onwards; each
-writes its new keys at its own positions, so rows of different lengths share a batch without padding
-on the left, and a row can leave by having the last one moved into its place.
+transformers calls `update` once per layer. The rows of the batch lie at `plan.start` onwards;
+each row writes new keys at its own positions, so rows of different lengths share a batch without
+padding on the left, and a row can leave when the last row is moved into its place.
 
 Axes: B rows, H key-value heads, T positions, D head size.
 """
@@ -18,23 +18,25 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from .requests import spans
 
 GROWTH = 64
-"""Positions are allocated in steps of this."""
+"""Positions are allocated in multiples of this."""
 AT_ONCE = 16_384
-"""Most padded positions saved or loaded together."""
+"""The most padded positions that are saved or loaded together, which bounds the temporary
+memory.
+"""
 
 
 @dataclass
 class Plan:
-    """Where the next forward pass reads and writes."""
+    """The rows and positions of the next forward pass."""
 
     start: int = 0
     positions_BQ: torch.Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.long))
     length: int = 0
-    """Positions that are read: the longest row, with what is being written."""
+    """How many positions are read: the longest row, including the positions being written."""
 
 
 class RowLayer(CacheLayerMixin):
-    """One layer's keys and values, [rows, H, T, D]."""
+    """The keys and values of a layer, [rows, H, T, D]."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -43,7 +45,7 @@ class RowLayer(CacheLayerMixin):
         self.row_values = torch.empty(0, 0, 0, 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Allocate nothing yet; learn shapes."""
+        """Learn the shapes from the first keys and values, without allocating yet."""
         _, heads, _, size = key_states.shape
         self.row_keys = key_states.new_zeros(0, heads, 0, size)
         self.row_values = value_states.new_zeros(0, value_states.shape[1], 0, value_states.shape[3])
@@ -52,7 +54,7 @@ class RowLayer(CacheLayerMixin):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the new keys and values, and return those of the batch's rows."""
+        """Write new keys and values, and return all keys and values of the batch's rows."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         plan = self.plan
@@ -77,15 +79,17 @@ class RowLayer(CacheLayerMixin):
         self.row_values = _grown(self.row_values, new_rows, new_length)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Unused: the caller hands in a complete mask."""
+        """Return the sizes that transformers asks for; unused, since the caller passes a complete
+        mask.
+        """
         return self.plan.length, 0
 
     def get_seq_length(self) -> int:
-        """The longest row."""
+        """Return the length of the longest row."""
         return self.plan.length
 
     def get_max_length(self) -> int:
-        """No maximum."""
+        """Return -1: the cache has no maximum length."""
         return -1
 
 
@@ -96,7 +100,7 @@ def _grown(old: torch.Tensor, rows: int, length: int) -> torch.Tensor:
 
 
 class RowCache(Cache):
-    """The layers of all rows."""
+    """The keys and values of all layers and rows."""
 
     def __init__(self, layer_count: int) -> None:
         self.plan = Plan()
@@ -104,7 +108,9 @@ class RowCache(Cache):
         super().__init__(layers=list(self.rows))
 
     def copy_rows(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
-        """Copy the first `length` positions of rows over others; what is a target is no source."""
+        """Copy the first `length` positions of rows over other rows; no row may be both source and
+        target.
+        """
         if not targets:
             return
         for layer in self.rows:
@@ -114,7 +120,7 @@ class RowCache(Cache):
                 seen[_index(targets, seen)] = seen[_index(sources, seen)]
 
     def save_rows(self, rows: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
-        """A copy of the first positions of each row, [layers, 2, H, length, D]."""
+        """Return a copy of the first positions of each row, [layers, 2, H, length, D]."""
         saved: list[torch.Tensor] = []
         if not rows:
             return saved
@@ -125,7 +131,9 @@ class RowCache(Cache):
     def load_rows(
         self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
     ) -> None:
-        """Write the first positions of saved rows to rows `first` onwards; None is left alone."""
+        """Write saved positions to the rows from `first` onwards; rows whose entry is None are left
+        alone.
+        """
         for part in spans(lengths, AT_ONCE):
             self._load(first + part.start, saved[part], lengths[part])
 

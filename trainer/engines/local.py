@@ -1,8 +1,8 @@
-"""An engine in this process: batched sampling with a key-value cache, for CPU or one GPU.
+"""An engine in this process: batched sampling with a key-value cache, for CPU or a single GPU.
 
-One thread owns the model. Requests join the running batch when they arrive and leave it when they
-finish; a prompt that several requests share is computed once; the next turn of an episode computes
-only what is new.
+One thread owns the model. Requests join the running batch on arrival and leave when finished; a
+prompt that several requests share is computed once; for the next turn of an episode, only the
+new tokens are computed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ T = TypeVar("T")
 
 ADMISSION_WAIT_S = 0.002
 ADMISSION_ROUNDS = 20
-"""An idle engine waits for more requests before it computes prompts, so often while any come."""
+"""How often an idle engine waits ADMISSION_WAIT_S for further requests before computing prompts, as
+long as requests keep arriving.
+"""
 
 
 class EngineClosed(LudusError, RuntimeError):
-    """The engine was closed, or its thread has ended: it answers nothing more."""
+    """The engine was closed, or the engine's thread has ended; no request is answered any more."""
 
 
 class LocalEngine:
@@ -44,12 +46,12 @@ class LocalEngine:
 
     Args:
         model: the engine's own copy; its weights change only through `set_weights`.
-        max_rows: most requests in the batch at once; others wait.
-        max_length: most tokens of prompt and answer; None, or more than the model has positions,
-            reads the model's config.
+        max_rows: the most requests in the batch at once; others wait.
+        max_length: the most tokens of prompt and answer; None, or more than the model has
+            positions, uses the limit in the model's config.
         kept_tokens: how many tokens of keys and values are kept between turns.
-        prefill_tokens: most padded prompt tokens in one forward pass; what is longer takes several.
-        version: of the weights `model` comes with; a resumed run goes on counting from there.
+        prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
+        version: of the initial weights; a resumed run continues counting from there.
     """
 
     def __init__(
@@ -94,16 +96,16 @@ class LocalEngine:
 
     @property
     def version(self) -> int:
-        """Of the weights now in use."""
+        """The version of the current weights."""
         return self._version
 
     @property
     def max_length(self) -> int:
-        """Most tokens of prompt and answer together."""
+        """The most tokens of prompt and answer together."""
         return self._max_length
 
     async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
-        """Continue `ids`; see `Engine.generate`."""
+        """Sample a continuation of `ids`; see `Engine.generate`."""
         if not ids:
             raise ConfigError("cannot continue an empty prompt")
         if len(ids) + sampling.max_tokens > self._max_length:
@@ -117,31 +119,33 @@ class LocalEngine:
         return await future
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
-        """Log-probability of each id at temperature 1; the first reads 0."""
+        """Return the log-probability of each id at temperature 1; the first is 0."""
         return await self._on_thread(lambda: self._score(list(ids)))
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
-        """Copy new weights in; running requests go on with them, kept prefixes are dropped."""
+        """Copy new weights in. Running requests continue with the new weights, and kept prefixes
+        are dropped.
+        """
         await self._on_thread(lambda: self._copy_weights(weights, version))
 
     async def pause(self) -> None:
-        """Hold sampling."""
+        """Stop sampling until `resume`; requests wait."""
         self._running.clear()
 
     async def resume(self) -> None:
-        """Go on."""
+        """Continue the sampling that `pause` stopped."""
         self._running.set()
         self._wake.set()
 
     async def abort(self) -> None:
-        """Answer every request with what it has."""
+        """Answer every request with the tokens sampled so far."""
         await self._on_thread(self._abort)
 
     async def close(self, wait_s: float = 10.0) -> None:
-        """Stop the thread; what still runs is aborted.
+        """Stop the thread and abort running requests.
 
-        A pass that takes longer than `wait_s` is left to the thread, and everyone who waits gets
-        an `EngineClosed`.
+        A forward pass that takes longer than `wait_s` is left to the thread, and every waiting
+        caller gets an `EngineClosed`.
         """
         with self._gate:
             self._closed = True
@@ -210,7 +214,7 @@ class LocalEngine:
                 break
 
     def _prefill(self, arrived: list[Request]) -> None:
-        """Compute the prompts, each distinct one once, and sample the first token of each row."""
+        """Compute each distinct prompt once, and sample the first token of each row."""
         sharing: dict[tuple[int, ...], list[Request]] = {}
         for request in arrived:
             sharing.setdefault(tuple(request.ids), []).append(request)
@@ -231,8 +235,8 @@ class LocalEngine:
     def _compute_prompts(
         self, prompts: list[tuple[int, ...]], first: int
     ) -> tuple[torch.Tensor, list[int]]:
-        """Run the part of each prompt that is not kept: the logits after it, [B, V], and how much
-        was kept.
+        """Run the part of each prompt that is not kept; returns the logits after each prompt, [B,
+        V], and how many tokens were kept.
         """
         found = [self._prefixes.longest(ids) for ids in prompts]
         bases = [length for length, _ in found]
@@ -246,7 +250,9 @@ class LocalEngine:
     def _compute_rows(
         self, news: list[tuple[int, ...]], bases: list[int], first: int
     ) -> torch.Tensor:
-        """Run rows that fit in one pass, or one row that needs several; its last logits [B, V]."""
+        """Run rows that fit in a single pass, or one long row in several passes; returns the last
+        logits [B, V].
+        """
         width = max(map(len, news))
         step = max(1, self._prefill_tokens) if len(news) == 1 else width
         starts = range(0, width, step)
@@ -257,14 +263,16 @@ class LocalEngine:
     def _compute(
         self, news: list[tuple[int, ...]], bases: list[int], first: int, start: int, stop: int
     ) -> torch.Tensor:
-        """One pass over columns `start` to `stop` of prompts; the logits after each, [B, V]."""
+        """Run columns `start` to `stop` of the prompts in a single pass; returns the logits after
+        each row, [B, V].
+        """
         padded = [[*new[start:stop], *([0] * (stop - start - len(new[start:])))] for new in news]
         positions_BQ = torch.tensor(bases).unsqueeze(1) + torch.arange(start, stop)
         last_B = torch.tensor([min(len(new), stop) - start - 1 for new in news])
         return self._forward(torch.tensor(padded), positions_BQ, first, last_B)
 
     def _decode(self) -> None:
-        """One token for every active row."""
+        """Sample a token for every active row."""
         tokens_B1 = torch.tensor([[request.ids[-1]] for request in self._active])
         positions_B1 = torch.tensor([[len(request.ids) - 1] for request in self._active])
         logits_BV = self._forward(
@@ -276,7 +284,7 @@ class LocalEngine:
     def _forward(
         self, tokens_BQ: torch.Tensor, positions_BQ: torch.Tensor, first: int, last_B: torch.Tensor
     ) -> torch.Tensor:
-        """The logits at query `last_B` of each row, float32 [B, V]."""
+        """Return the logits at query `last_B` of each row, float32 [B, V]."""
         device = self.model.device
         length = int(positions_BQ.max()) + 1
         positions_BQ = positions_BQ.to(device)
@@ -301,7 +309,9 @@ class LocalEngine:
         self.sampled_tokens += len(requests)
 
     def _retire(self) -> None:
-        """Let finished rows go: keep their keys, move the last rows into their places."""
+        """Remove finished rows: save the keys for the next turn, and move the last rows into the
+        gaps.
+        """
         ends = [request.finished() for request in self._active]
         gone = [row for row, finish in enumerate(ends) if finish is not None]
         if not gone:
@@ -318,7 +328,7 @@ class LocalEngine:
         deliver(leaving)
 
     def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
-        """Keep the keys of `rows`, which hold `prefixes`, but for what is kept already."""
+        """Save the keys of `rows`, whose ids are `prefixes`, unless these are saved already."""
         fresh = [index for index, ids in enumerate(prefixes) if ids not in self._prefixes]
         prefixes, rows = [prefixes[index] for index in fresh], [rows[index] for index in fresh]
         lengths = [len(ids) for ids in prefixes]
@@ -326,7 +336,7 @@ class LocalEngine:
             self._prefixes.put(ids, saved)
 
     def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
-        """Move the last rows that stay to where rows before them leave."""
+        """Move the last remaining rows into the places of finished rows."""
         left = len(self._active) - len(gone)
         targets = [row for row in gone if row < left]
         sources = [row for row in range(left, len(ends)) if ends[row] is None]
@@ -377,13 +387,15 @@ class LocalEngine:
         deliver([(request, request.answer(Finish.ABORT)) for request in everyone])
 
     def _fail_all(self, error: Exception) -> None:
-        """Hand an unexpected error to all in the batch or joining it: no request may hang."""
+        """Pass an unexpected error to all requests in the batch or joining, so that no request
+        hangs.
+        """
         failed = [*self._arrived, *self._active]
         self._arrived, self._active = [], []
         deliver([(request, error) for request in failed])
 
     def _give_up(self, error: Exception) -> None:
-        """Hand `error` to everyone who waits for anything."""
+        """Pass `error` to every waiting caller."""
         self._fail_all(error)
         deliver([(request, error) for request in taken(self._waiting)])
         for future in [*(future for _, future in taken(self._jobs)), self._job]:

@@ -1,6 +1,8 @@
 # pyright: basic
 # mypy: disable-error-code="arg-type, return-value"
-"""Models and tokenizers from transformers folders; the one file that knows its untyped corners."""
+"""Models and tokenizers from transformers folders; all untyped calls into transformers are in this
+file.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def load_model(
     """Load a causal LM from a folder, or by hub id where the hub can be reached.
 
     Raises:
-        ConfigError: there is no such folder or id, or it holds no causal LM.
+        ConfigError: no such folder or id, or no causal LM inside.
     """
     _quiet()
     _find(str(path))
@@ -46,11 +48,12 @@ def load_model(
 
 
 def _find(path: str) -> None:
-    """Ask once whether the hub answers, where it has to: its client asks for half a minute.
+    """Check with a short timeout that the hub answers, where the hub is needed; the hub's own
+    client retries for half a minute.
 
     Raises:
-        ConfigError: `path` is no folder and no hub id; or not in the hub's cache, and the hub
-            cannot be reached.
+        ConfigError: `path` is neither a folder nor a hub id; or the model is not in the hub's
+            cache, and the hub cannot be reached.
     """
     if Path(path).is_dir():
         return
@@ -72,7 +75,9 @@ def _find(path: str) -> None:
 
 
 def _nearest(path: Path) -> str:
-    """How much of a path exists, and what is there."""
+    """Return how much of a path exists, and the names in the last folder, as a hint for a
+    message.
+    """
     found = next(place for place in (*path.parents, Path()) if place.is_dir())
     names = sorted(entry.name for entry in found.iterdir() if entry.is_dir())[-5:]
     if found in (Path(), Path("/")) or not names:
@@ -82,8 +87,10 @@ def _nearest(path: Path) -> str:
 
 @torch.no_grad()
 def _refuse_altered_logits(model: CausalLM, path: str) -> None:
-    """Refuse a model whose logits are more than its head on its hidden states (scaled,
-    soft-capped): the learner and the local engine compute them so, for the trained positions only.
+    """Refuse a model that changes the logits after the head (scaling, soft caps).
+
+    The learner and the local engine apply the head to the hidden states themselves, for the
+    trained positions only, and would miss such changes.
     """
     ids = torch.arange(1, 9).unsqueeze(0) % model.config.get_text_config().vocab_size
     whole = model.eval()(input_ids=ids, use_cache=False).logits.float()
@@ -100,7 +107,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     """Load a tokenizer with a chat template.
 
     Raises:
-        ConfigError: there is none, or it has no chat template.
+        ConfigError: no tokenizer was found, or the tokenizer has no chat template.
     """
     _find(str(path))
     try:
@@ -117,9 +124,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def load_stop_ids(path: str | Path) -> tuple[int, ...]:
-    """The tokens that `generation_config.json` ends a generation at; none where there is no such
-    file.
-    """
+    """Return the end tokens in `generation_config.json`, or () without such a file."""
     try:
         ends = GenerationConfig.from_pretrained(str(path)).eos_token_id
     except (OSError, ValueError):
@@ -130,14 +135,14 @@ def load_stop_ids(path: str | Path) -> tuple[int, ...]:
 
 
 def save_model(model: CausalLM, tokenizer: Any, path: str | Path) -> None:
-    """Write a folder that `from_pretrained` loads."""
+    """Write a folder that `from_pretrained` can load."""
     _quiet()
     model.save_pretrained(str(path))
     tokenizer.save_pretrained(str(path))
 
 
 def _quiet() -> None:
-    """No bars for reading and writing shards: the run has its own."""
+    """Disable progress bars for shards, since a run shows progress by other means."""
     logging.disable_progress_bar()
 
 

@@ -1,7 +1,7 @@
-"""Keys and values worth keeping: prompts shared by a group, and episodes between two turns.
+"""Keys and values kept for reuse: prompts shared by a group, and episodes between two turns.
 
-The next turn of an episode extends the ids of the last one exactly, so its keys are found here and
-only what is new is computed. Everything is dropped when the weights change.
+The next turn of an episode extends the ids of the previous turn exactly, so the kept keys are
+found here and only the new tokens are computed. A change of weights drops everything.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import torch
 
 
 class PrefixStore:
-    """Saved rows by their ids, least recently used out first, bounded in tokens."""
+    """Saved rows by ids, bounded in tokens; the least recently used row is dropped first."""
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
         self.tokens = 0
         self._saved: OrderedDict[tuple[int, ...], torch.Tensor] = OrderedDict()
         self._lengths: dict[int, int] = {}
-        """How many rows there are of each length."""
+        """How many saved rows have each length."""
         self._sorted: list[int] = []
 
     def put(self, ids: Sequence[int], saved: torch.Tensor) -> None:
-        """Keep the row of `ids`."""
+        """Save the keys and values of `ids`, and drop old rows to stay within the bound."""
         key = tuple(ids)
         if key in self._saved or len(key) > self.max_tokens:
             return
@@ -36,11 +36,13 @@ class PrefixStore:
             self._forget(*self._saved.popitem(last=False))
 
     def __contains__(self, ids: tuple[int, ...]) -> bool:
-        """Whether the row of just these ids is kept."""
+        """Return whether a row with exactly these ids is saved."""
         return ids in self._saved
 
     def longest(self, ids: Sequence[int]) -> tuple[int, torch.Tensor | None]:
-        """The longest kept prefix that leaves at least one id to compute: its length and row."""
+        """Return length and row of the longest saved prefix that leaves some id to compute;
+        (0, None) without a match.
+        """
         for index in range(bisect_left(self._sorted, len(ids)) - 1, -1, -1):
             length = self._sorted[index]
             key = tuple(ids[:length])
@@ -51,7 +53,7 @@ class PrefixStore:
         return 0, None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all saved rows, as new weights require."""
         self._saved.clear()
         self._lengths.clear()
         self._sorted.clear()

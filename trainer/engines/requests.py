@@ -1,4 +1,4 @@
-"""What the local engine has in its batch, and its waiting lines."""
+"""Requests of the local engine, and helpers for the batch and the queues."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Request:
     ids: list[int]
     sampling: Sampling
     future: asyncio.Future[Generation]
-    """Of the loop that asked, and answered there."""
+    """Belongs to the event loop of the caller, which is also where the answer is set."""
     rng: random.Random
     prompt_length: int
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     stale: bool = False
-    """Some of its keys were computed under weights that are no longer in use."""
+    """Whether some of the request's keys were computed with earlier weights."""
 
     def finished(self) -> Finish | None:
         if self.future.cancelled():
@@ -51,7 +51,9 @@ class Request:
 
 
 def draw(requests: Sequence[Request], logits_BV: torch.Tensor) -> tuple[list[int], list[float]]:
-    """The next token of each request and its log-probability, by its own settings and seed."""
+    """Sample the next token of each request with that request's settings and seed; returns ids and
+    log-probabilities.
+    """
     samplings = [request.sampling for request in requests]
     device = logits_BV.device
     ids_B, logprobs_B = sample(
@@ -67,9 +69,10 @@ def draw(requests: Sequence[Request], logits_BV: torch.Tensor) -> tuple[list[int
 
 
 def deliver(answers: Sequence[tuple[Request, Generation | Exception]]) -> None:
-    """Hand out answers, all of one loop together: to wake a loop costs more than a token.
+    """Set the answers of requests, from any thread.
 
-    From any thread.
+    All answers for an event loop are passed together, because waking a loop costs more than a
+    token.
     """
     posts: dict[asyncio.AbstractEventLoop, list[tuple[Request, Generation | Exception]]] = {}
     for request, answer in answers:
@@ -90,7 +93,8 @@ def _set(post: Sequence[tuple[Request, Generation | Exception]]) -> None:
 
 
 def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
-    """The first of every group, then all others; the group of each.
+    """Return the first member of every group, then all others, and the group of each.
+
 
     >>> first_of_each(["abc", "d", "ef"])
     (['a', 'd', 'e', 'b', 'c', 'f'], [0, 1, 2, 0, 0, 2])
@@ -101,7 +105,9 @@ def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
 
 
 def spans(lengths: Sequence[int], most: int) -> Iterator[slice]:
-    """Neighbours that fit padded into `most` tokens; one that is longer goes alone.
+    """Split `lengths` into slices of neighbours that fit, padded, into `most` tokens; a longer item
+    goes alone.
+
 
     >>> [(part.start, part.stop) for part in spans([3, 3, 9, 2, 2], 8)]
     [(0, 2), (2, 3), (3, 5)]
@@ -117,7 +123,7 @@ def spans(lengths: Sequence[int], most: int) -> Iterator[slice]:
 
 
 def taken(line: queue.SimpleQueue[T]) -> Iterator[T]:
-    """Take out one item after the other; never waits for more."""
+    """Take all items out of a queue, without waiting for more."""
     with suppress(queue.Empty):
         while True:
             yield line.get_nowait()

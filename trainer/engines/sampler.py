@@ -1,7 +1,7 @@
-"""Sampling by inverse CDF from one uniform number a row.
+"""Sampling by inverse CDF from a uniform number per row.
 
-A request draws its own uniforms from its own seed, so what it samples does not depend on which
-other requests happen to share its batch.
+A request draws uniforms from its own seed, so the sampled tokens do not depend on the other
+requests that happen to share the batch.
 
 Axes: B rows, V vocabulary.
 """
@@ -19,7 +19,7 @@ def sample(
     top_k_B: torch.Tensor,
     uniform_B: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw one token a row.
+    """Draw a token for each row.
 
     Args:
         logits_BV: float32, any shape of finite values.
@@ -30,8 +30,8 @@ def sample(
 
     Returns:
         Token ids [B], and their log-probabilities [B] over all tokens at the temperature (1 where
-        greedy). Truncation by top-p and top-k changes what is drawn, not the log-probability that
-        is reported.
+        greedy). Truncation by top-p and top-k changes the distribution that is drawn from, not the
+        reported log-probability.
     """
     greedy_B = temperature_B == 0
     scale_B = torch.where(greedy_B, torch.ones_like(temperature_B), temperature_B)
@@ -53,7 +53,7 @@ def _draw(probabilities_BV: torch.Tensor, uniform_B: torch.Tensor) -> torch.Tens
 def _truncated(
     logprobs_BV: torch.Tensor, top_p_B: torch.Tensor, top_k_B: torch.Tensor
 ) -> torch.Tensor:
-    """Probabilities with those outside the nucleus or the top k set to zero."""
+    """Return the probabilities with tokens outside the nucleus or the top k set to zero."""
     probabilities_BV = logprobs_BV.exp()
     if bool((top_p_B >= 1).all()) and bool((top_k_B < 0).all()):
         return probabilities_BV

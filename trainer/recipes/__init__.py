@@ -1,4 +1,4 @@
-"""Training recipes as data, and what turns one into the functions a trainer calls."""
+"""Training recipes as data, and the resolution to functions that a trainer calls."""
 
 from .algorithm import Algorithm, Corrected
 from .calls import options_for

@@ -1,5 +1,4 @@
-"""A recipe resolved: the functions a trainer calls, in order: rewards are shaped, groups are
-filtered, means and spreads are taken over what is kept, and what is kept makes the loss.
+"""A resolved recipe: all functions that a trainer calls, with options bound.
 
     algorithm = resolve(load_recipe("dapo"), max_tokens=256)
     shaped = algorithm.shape(rewards, groups, lengths=lengths)      # [N], one a rollout
@@ -12,8 +11,10 @@ filtered, means and spreads are taken over what is kept, and what is kept makes 
         logp=..., old_logp=..., advantages=..., mask=mask, weights=weights
     )
 
-A rollout may be cut into several rows (segments); `rollouts` [B] says which of the N rollouts a row
-is part of, so that each counts once in the statistics of its group.
+The order is: rewards are shaped, groups are filtered, means and standard deviations are taken
+over the kept rollouts, and the kept rollouts make the loss. A rollout may be cut into several
+rows (segments); `rollouts` [B] gives the rollout (0..N-1) of each row, so that every rollout
+counts once in the statistics of its group.
 """
 
 from __future__ import annotations
@@ -49,21 +50,21 @@ ALWAYS = frozenset(
         "correct",
     }
 )
-"""What a trainer always has, or the resolver makes."""
+"""Tensors that every trainer has, or that the resolved recipe computes."""
 
 
 class Corrected(NamedTuple):
-    """What is trained, and how much it weighs."""
+    """The trained tokens of a batch with weights."""
 
     mask: Tensor
-    """[B, T]; also what the loss's denominator counts."""
+    """[B, T]; also the tokens that the loss's denominator counts."""
     weights: Tensor | None
-    """[B, T], detached; None is 1 everywhere."""
+    """[B, T], detached; None means 1 everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """Every function of a recipe, bound to its options. Made by `resolve`."""
+    """The functions of a recipe with options bound; made by `resolve`."""
 
     recipe: Recipe
     advantage_fn: Bound
@@ -76,8 +77,8 @@ class Algorithm:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The tensors it asks for beyond rewards, groups, mask, rollouts, logp, advantages and
-        lengths.
+        """Tensors that the recipe needs beyond rewards, groups, mask, rollouts, logp, advantages
+        and lengths.
         """
         names = {name for at in self.needs_at.values() for name in at}
         settings = self.recipe.algorithm
@@ -90,7 +91,7 @@ class Algorithm:
 
     @property
     def needs_at(self) -> dict[str, frozenset[str]]:
-        """The tensors that the functions of each place of the recipe ask for."""
+        """For each place in the recipe, the tensors that the functions in that place require."""
         places: dict[str, list[Bound | None]] = {
             "algorithm.advantage": [self.advantage_fn],
             "algorithm.corrections": [self.weights_fn, *self.filters],
@@ -105,13 +106,13 @@ class Algorithm:
 
     @property
     def compares(self) -> bool:
-        """Whether the loss compares the rows of a group: they must then be handed to it together,
-        and a row must be a whole rollout.
+        """Whether the loss compares the rows of a group. Such rows must be passed together, and a
+        row must be a whole rollout.
         """
         return "groups" in self.loss_fn.required
 
     def shape(self, rewards: Tensor, groups: Tensor, **tensors: Tensor) -> Tensor:
-        """Shape the rewards of whole groups.
+        """Shape the rewards of whole groups; returns [N].
 
         Args:
             rewards: [N], one a rollout.
@@ -127,12 +128,12 @@ class Algorithm:
         return shaped
 
     def keep(self, rewards: Tensor, groups: Tensor, *, raw: Tensor | None = None) -> Tensor:
-        """Which rollouts are trained, [N] bool: a group is kept or dropped whole.
+        """Return which rollouts are trained, [N] bool; a group is kept or dropped as a whole.
 
         Args:
             rewards: [N], shaped.
             groups: [N] int.
-            raw: [N], what the task gave, for recipes that filter by it; None is `rewards`.
+            raw: [N], the task's rewards, for recipes that filter by these; None means `rewards`.
         """
         if self.group_filter is None:
             return torch.ones_like(groups, dtype=torch.bool)
@@ -150,8 +151,9 @@ class Algorithm:
         kept: Tensor | None = None,
         **tensors: Tensor,
     ) -> Credit:
-        """Give credit to every trained token. Means and spreads are taken over the rollouts that
-        are kept; the others get 0.
+        """Assign credit to every trained token.
+
+        Means and standard deviations are taken over the kept rollouts; the others get 0.
 
         Args:
             rewards: [N], one a rollout, shaped.
@@ -159,12 +161,12 @@ class Algorithm:
             mask: [B, T] in {0, 1}.
             rollouts: [B] int, the rollout (0..N-1) of each row.
             kept: [N] bool, of `keep`; None keeps all.
-            tensors: what else `needs` names: [N] for one a rollout (greedy_rewards, alpha, beta,
+            tensors: further tensors in `needs`: [N] for one a rollout (greedy_rewards, alpha, beta,
                 truncated, bootstrap, and `correct`, which is rewards > 0 when not given), [B, T]
                 for one a token (turn_rewards, turns, values, proxies, old_logp, ref_logp; weights,
-                of `weigh`). `turn_rewards` hold each turn's reward on its last trained token, 0
-                without them; what they leave of `rewards` is on the last trained token of the
-                rollout. `token_rewards` take the place of both.
+                of `weigh`). `turn_rewards` hold each turn's reward on its last trained token (0
+                when not given); the rest of `rewards` goes to the last trained token of the
+                rollout. `token_rewards` replace both.
         """
         tensors.setdefault("correct", (rewards > 0).to(rewards.dtype))
         settings = self.recipe.algorithm
@@ -179,7 +181,7 @@ class Algorithm:
         return credit(self.advantage_fn, settings, given)
 
     def weigh(self, mask: Tensor, rollouts: Tensor, **tensors: Tensor) -> Tensor | None:
-        """The correction's weights, [B, T]; None where the recipe has none.
+        """Return the correction's weights, [B, T], or None for a recipe without weights.
 
         Args:
             mask: [B, T] in {0, 1}.
@@ -198,14 +200,13 @@ class Algorithm:
         /,
         **tensors: Tensor,
     ) -> Corrected:
-        """Weigh and filter the tokens of a batch once, before its first update.
+        """Weight and filter the tokens of a batch once, before the first update.
 
         Args:
             mask: [B, T] in {0, 1}.
             rollouts: [B] int.
-            generator: of filters that draw; torch's own without it.
-            tensors: [B, T] old_logp, sampler_logp, advantages; [N] truncated, rewards; as `needs`
-                says.
+            generator: randomness for filters that draw; None uses torch's global generator.
+            tensors: [B, T] old_logp, sampler_logp, advantages; [N] truncated, rewards; see `needs`.
         """
         settings = self.recipe.algorithm
         if not settings.overlong.in_loss:
@@ -226,7 +227,7 @@ class Algorithm:
         return Corrected(mask, weights)
 
     def loss(self, **tensors: Tensor) -> Loss:
-        """The loss of one part of a batch, to be divided by the weight of the whole.
+        """Compute the loss of a part of a batch, to be divided by the weight of the whole batch.
 
         Args:
             tensors: by the names in the signature of the recipe's loss, one row a segment: logp,
@@ -234,13 +235,15 @@ class Algorithm:
                 rewards, groups [B]. Where the algorithm `compares`, whole groups.
 
         Raises:
-            ConfigError: one it needs is not there.
+            ConfigError: a required tensor is missing.
         """
         return whole_loss(self.loss_fn, self.agg, self.recipe.algorithm, tensors)
 
     def moved(self, **tensors: Tensor) -> RatioStatistics:
-        """How far the policy has moved from the old one, and what share of its tokens PPO's clip
-        with the recipe's bounds (0.2 where it has none) would stop.
+        """Measure how far the policy has moved from the old policy.
+
+        The statistics include the share of tokens that PPO's clip would stop, with the recipe's
+        bounds (0.2 where the recipe has none).
 
         Args:
             tensors: logp, old_logp, advantages, mask [B, T].
@@ -248,7 +251,8 @@ class Algorithm:
         return movement(self.loss_fn, tensors)
 
     def value_loss(self, **tensors: Tensor) -> Sum:
-        """The value head's loss, aggregated like the policy's, so that both have one weight.
+        """Compute the value head's loss, aggregated like the policy's, so that both share a
+        weight.
 
         Args:
             tensors: values, old_values, returns, mask [B, T]; groups where the mean is by prompt.
@@ -263,7 +267,10 @@ class Algorithm:
 
 
 def _by_row(mask: Tensor, rollouts: Tensor, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What corrections read: a row each, and before the first update the policy is the old one."""
+    """Return the tensors for corrections, a row for each segment.
+
+    Corrections run before the first update, when the policy still is the old policy.
+    """
     rows = spread(tensors, rollouts)
     given = {"logp": rows["old_logp"], **rows} if "old_logp" in rows else rows
     return {**given, "mask": mask}

@@ -1,8 +1,8 @@
-"""Find a function of the algorithm library by name, check its options, and hand it the tensors it
-asks for.
+"""Lookup of library functions by name: options are checked, and tensors are passed by parameter
+name.
 
-The names of its parameters are the contract: those before the `*` are tensors, and so are keywords
-annotated with `Tensor`; every other keyword is an option.
+The names of a function's parameters are the contract: those before the `*` are tensors, and so
+are keywords annotated with `Tensor`; every other keyword is an option.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from .. import algorithms
 from .recipe import Option
 
 NOT_OPTIONS = frozenset({"agg", "generator"})
-"""Keywords the resolver sets itself."""
+"""Keywords that the resolver sets."""
 _SHARE = re.compile(r"(?:(?P<share>\d*\.?\d+)\s*\*\s*)?max_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A function with its options, waiting for tensors."""
+    """A function with options, to be called with tensors."""
 
     name: str
     function: Callable[..., object]
     options: Mapping[str, Option]
     required: tuple[str, ...]
-    """Tensors it cannot do without."""
+    """Tensors that the function requires."""
     optional: tuple[str, ...]
-    """Tensors it takes when they are there."""
+    """Tensors that the function uses if given."""
     aggregates: bool
-    """Whether it takes `agg`."""
+    """Whether the function takes `agg`."""
     draws: bool
-    """Whether it takes a `generator`."""
+    """Whether the function takes a `generator`."""
 
     def __call__(self, tensors: Mapping[str, Tensor], **more: object) -> object:
-        """Call it with those of `tensors` it names.
+        """Call the function with those of `tensors` that match the parameters.
 
         Raises:
-            ConfigError: one it needs is not there.
+            ConfigError: a required tensor is missing.
         """
         missing = [name for name in self.required if name not in tensors]
         if missing:
@@ -66,22 +66,22 @@ def bind(
     where: str,
     max_tokens: int | None = None,
 ) -> Bound:
-    """The function `name`, its options checked against its signature.
+    """Find the function `name` and check `options` against the function's signature.
 
     Args:
         name: of `ludus.trainer.algorithms`, ending in `suffix` (or `suffix` and `_as_read`); or
             "module:function".
-        suffix: what kind of function is wanted: "_advantages", "_loss", "_weights", "_mask",
+        suffix: the wanted kind of function: "_advantages", "_loss", "_weights", "_mask",
             "_rewards" or "".
-        options: its keywords.
-        where: of the recipe, for messages.
+        options: keywords of the function.
+        where: the place in the recipe, for messages.
         max_tokens: the trainer's longest response, for options such as "0.2 * max_tokens".
 
     >>> bind("grpo_advantages", "_advantages", {"ddof": 0}, where="algorithm.advantage").required
     ('rewards', 'groups')
 
     Raises:
-        ConfigError: no such function, or it does not take such an option.
+        ConfigError: no such function, or an option that the function does not take.
     """
     function = _find(name, suffix, where)
     parameters = inspect.signature(function).parameters.values()
@@ -108,8 +108,11 @@ def bind(
 
 
 def options_for(function: Callable[..., object], bound: Bound) -> dict[str, Option]:
-    """Those options of `bound` that `function` takes too: what a loss would work out from the rows
-    it is given, and is worked out for the whole batch instead, goes by the same numbers.
+    """Return the options of `bound` that `function` takes too.
+
+    A loss may compute a quantity from the rows of one call that the trainer instead computes for
+    the whole batch. Both then use the same options.
+
 
     >>> loss = bind("hapo_loss", "_loss", {"quantile": 0.5, "alpha": 2.0}, where="loss")
     >>> options_for(algorithms.hapo_entropy_scale, loss)
@@ -120,7 +123,8 @@ def options_for(function: Callable[..., object], bound: Bound) -> dict[str, Opti
 
 
 def defaults(name: str) -> dict[str, object]:
-    """The options of a library function with their defaults, so that nothing stays hidden.
+    """Return the options of a library function with default values, for display.
+
 
     >>> defaults("grpo_advantages")
     {'ddof': 1, 'eps': 1e-06, 'singleton': 'zero'}
@@ -133,7 +137,9 @@ def defaults(name: str) -> dict[str, object]:
 
 
 def default_agg(function: Callable[..., object]) -> str:
-    """The aggregation a loss uses when none is named.
+    """Return the aggregation that a loss uses when none is named; "" for a loss without
+    aggregation.
+
 
     >>> default_agg(algorithms.gspo_loss)
     'sequence_mean'

@@ -1,7 +1,7 @@
-"""The rows of a rollout as one chain, and a chain as turns.
+"""Chains: the rows of a rollout joined in time, and grouped into turns.
 
-A rollout that was cut into segments is several rows. Returns and values run across them: the step
-after the last trained token of a row is the first trained token of the next one.
+A rollout that was cut into segments is several rows. Returns and values run across these: the
+step after the last trained token of a row is the first trained token of the next row.
 
 Axes: B rows, T tokens; N rollouts, L slots of the longest chain; K turns of the longest rollout.
 """
@@ -16,30 +16,30 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Where each slot of a row stands in the chain of its rollout.
+    """The position of each row's slots in the chain of the rollout.
 
-    A chain holds of each row what lies between its first and its last trained token. The prompt
-    that opens a row (which repeats what was said before) is in no chain.
+    A chain contains for each row the slots between the first and the last trained token. The
+    prompt that opens a row (which repeats earlier text) is in no chain.
     """
 
     rows: Tensor
     """[S] int: the row of each slot that is in a chain."""
     columns: Tensor
-    """[S] int: its column in the row."""
+    """[S] int: the column of the slot in that row."""
     owners: Tensor
-    """[S] int: its rollout."""
+    """[S] int: the rollout of the slot."""
     places: Tensor
-    """[S] int: its place in the chain."""
+    """[S] int: the place of the slot in the chain."""
     count: int
-    """N, rollouts without a row included."""
+    """N, including rollouts without a row."""
 
     @classmethod
     def of(cls, mask: Tensor, owners: Tensor, count: int) -> Chains:
-        """Chain rows in the order they stand in.
+        """Build chains from rows, in row order.
 
         Args:
             mask: [B, T] in {0, 1}.
-            owners: [B] int, the rollout of each row; the rows of one are in the order of time.
+            owners: [B] int, the rollout of each row; rows of one rollout come in order of time.
             count: N.
         """
         trained = mask.bool()
@@ -53,24 +53,25 @@ class Chains:
 
     @property
     def length(self) -> int:
-        """L."""
+        """L, the slots of the longest chain."""
         return int(self.places.max()) + 1 if len(self.places) else 0
 
     def join(self, values: Tensor) -> Tensor:
-        """[B, T] to [N, L]; 0 past the end of a chain."""
+        """Convert [B, T] to [N, L], with 0 past the end of a chain."""
         joined = values.new_zeros(self.count, self.length)
         joined[self.owners, self.places] = values[self.rows, self.columns]
         return joined
 
     def split(self, values: Tensor, mask: Tensor) -> Tensor:
-        """[N, L] back to the shape of `mask` [B, T]; 0 in untrained slots."""
+        """Convert [N, L] back to the shape of `mask` [B, T], with 0 in untrained slots."""
         found = values.new_zeros(mask.shape)
         found[self.rows, self.columns] = values[self.owners, self.places]
         return found.masked_fill(mask == 0, 0)
 
 
 def earlier(counts: Tensor, owners: Tensor) -> Tensor:
-    """For each row, the sum of `counts` over the earlier rows of the same rollout.
+    """Return for each row the sum of `counts` over the earlier rows of the same rollout.
+
 
     >>> earlier(torch.tensor([3, 5, 2, 4]), torch.tensor([0, 1, 0, 0]))
     tensor([0, 0, 3, 5])
@@ -84,10 +85,10 @@ def earlier(counts: Tensor, owners: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """A chain whose steps are turns."""
+    """Chains whose steps are turns instead of tokens."""
 
     turns: Tensor
-    """[N, L] int: the turn of each token; what it says of untrained slots does not matter."""
+    """[N, L] int: the turn of each token. Values in untrained slots do not matter."""
     mask: Tensor
     """[N, L] in {0, 1}."""
 
@@ -98,24 +99,24 @@ class Turns:
 
     @property
     def starts(self) -> Tensor:
-        """[N, L] bool: the first trained token of each turn, where its state is judged."""
+        """[N, L] bool: the first trained token of each turn, at which the state's value is read."""
         trained = self.mask.bool()
         latest = torch.where(trained, self._numbers, -1).cummax(1).values
         earlier = torch.nn.functional.pad(latest[:, :-1], (1, 0), value=-1)
         return trained & (self._numbers > earlier)
 
     def sums(self, values: Tensor) -> Tensor:
-        """[N, L] to [N, K]: the sum over the trained tokens of each turn."""
+        """Convert [N, L] to [N, K]: the sum over the trained tokens of each turn."""
         most = int(self._numbers.max()) + 1 if self._numbers.numel() else 0
         kept = torch.where(self.mask.bool(), values, values.new_zeros(()))
         return values.new_zeros(len(values), most).scatter_add(1, self._numbers, kept)
 
     def at_starts(self, values: Tensor) -> Tensor:
-        """[N, L] to [N, K]: the value at the first trained token of each turn."""
+        """Convert [N, L] to [N, K]: the value at the first trained token of each turn."""
         return self.sums(torch.where(self.starts, values, values.new_zeros(())))
 
     def spread(self, values: Tensor) -> Tensor:
-        """[N, K] to [N, L]: each turn's value on all of its trained tokens."""
+        """Convert [N, K] to [N, L]: each turn's value on all trained tokens of the turn."""
         return torch.where(self.mask.bool(), values.gather(1, self._numbers), values.new_zeros(()))
 
     @property

@@ -1,4 +1,4 @@
-"""Settings that cannot work together, each with the reason it is refused."""
+"""Checks of recipe settings that cannot work together, each with a reason."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ludus.errors import ConfigError
 from .recipe import Recipe
 
 SEQUENCE_LOSSES = frozenset({"gspo_loss", "gmpo_loss", "luspo_loss"})
-"""One ratio a sequence: the mean over tokens would weigh sequences by length."""
+"""Losses with one ratio a sequence. A mean over tokens would weight sequences by length."""
 CORRECTED_LOSSES = frozenset({"decoupled_ppo_loss", "minirl_loss"})
-"""They weigh by the sampler's probabilities themselves."""
+"""Losses that already weight tokens by the sampler's probabilities."""
 GROUP_ESTIMATORS = frozenset(
     {
         "grpo_advantages",
@@ -27,33 +27,33 @@ GROUP_ESTIMATORS = frozenset(
         "reinforce_pp_baseline_advantages",
     }
 )
-"""They compare rollouts of one task."""
+"""Estimators that compare the rollouts of one task."""
 WHITENED = frozenset(
     {"reinforce_pp_advantages", "reinforce_pp_baseline_advantages", "single_stream_spo_advantages"}
 )
-"""Already of mean 0 and variance 1 over the batch."""
+"""Estimators whose advantages already have mean 0 and variance 1 over the batch."""
 TOKEN_REWARDED = frozenset({"reinforce_pp_advantages", "gae_advantages", "egae_advantages"})
-"""They take a reward at every token."""
+"""Estimators that take a reward at every token."""
 WITH_VALUES = frozenset({"gae_advantages", "egae_advantages"})
-"""They need a value head."""
+"""Estimators that need a value head."""
 BOOTSTRAPPED = frozenset({"gae_advantages"})
-"""They take the value of the state after truncation."""
+"""Estimators that take the value of the state after truncation."""
 TRACKED = "single_stream_spo_advantages"
-"""It reads success rates that are tracked task by task."""
+"""The estimator that reads success rates tracked per task."""
 WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
-"""They count rows, not tokens."""
+"""Losses that average over rows and take no token aggregation."""
 
 WITHOUT_OLD = frozenset({"reinforce_loss", "drpo_loss"})
-"""They read no old policy."""
+"""Losses that read no old policy."""
 
 TERMS = {
     "kl_loss": "[algorithm.kl]",
     "entropy_loss": "[algorithm.entropy]",
     "value_loss": "[algorithm.value]",
 }
-"""Losses that no reward moves: a policy's loss has them beside it."""
+"""Losses that do not depend on rewards, and so are only terms beside a policy's loss."""
 OF_ROLLOUTS = frozenset({"d3s_samples_mask_as_read"})
-"""Masks that choose rollouts by one advantage each."""
+"""Masks that select rollouts by a single advantage each."""
 
 Rule = Callable[[Recipe], Iterator[str]]
 
@@ -261,4 +261,4 @@ RULES: tuple[Rule, ...] = (
     _divergence,
     _corrections,
 )
-"""Every rule; each yields its reasons."""
+"""All rules; each yields the reasons for refusing a recipe."""

@@ -1,9 +1,9 @@
-"""From rewards to advantages of tokens.
+"""Credit assignment: from rewards to an advantage for every token.
 
-Rewards stay where they were earned: that of a turn on the last trained token of the turn, what came
-at the end (a verifier's, shaping) on the last trained token of the rollout. An estimator that takes
-rewards of tokens sees a rollout as one chain, however many rows it was cut into, and its steps are
-tokens or turns, as the recipe says.
+Rewards stay where they were earned: the reward of a turn on the last trained token of the turn,
+the final reward (a verifier's, or shaping) on the last trained token of the rollout. An
+estimator that takes token rewards sees a rollout as one chain, however many rows it was cut
+into. Its steps are tokens or turns, as the recipe says.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ BY_ROLLOUT = frozenset(
         "bootstrap",
     }
 )
-"""Tensors given as [N], one a rollout."""
+"""Tensors of shape [N], one value a rollout."""
 
 
 class Credit(NamedTuple):
-    """What each token is worth."""
+    """The credit of each token."""
 
     advantages: Tensor
     """[B, T]."""
     returns: Tensor | None
-    """[B, T], the value head's targets; None without one."""
+    """[B, T], the value head's targets; None without a value head."""
     value_mask: Tensor | None = None
-    """[B, T] in {0, 1}: where the value head is read, and so trained; None is at every trained
-    token.
+    """[B, T] in {0, 1}: the tokens at which the value head is read and trained; None means every
+    trained token.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
-    """Rewards of N rollouts and the B rows they were cut into."""
+    """Rewards of N rollouts and the B rows that belong to these."""
 
     rewards: Tensor
     """[N]."""
@@ -63,13 +63,13 @@ class Rollouts:
     owners: Tensor
     """[B] int, the rollout of each row."""
     counted: Tensor
-    """[N] bool: in the statistics."""
+    """[N] bool: whether the rollout counts in the statistics."""
     extra: Mapping[str, Tensor]
-    """By name: [N] for one a rollout, [B, T] for one a token."""
+    """Further tensors by name: [N] for one a rollout, [B, T] for one a token."""
 
 
 def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
-    """What `estimator` says of each token, whitened where the recipe asks for it."""
+    """Return the estimator's credit for each token, whitened if the recipe says so."""
     if "token_rewards" in estimator.required:
         made = _by_reward(estimator, settings, given)
     elif "mask" in estimator.required:
@@ -84,18 +84,18 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
 
 
 def spread(tensors: Mapping[str, Tensor], owners: Tensor) -> dict[str, Tensor]:
-    """Tensors of rollouts given to each of their rows."""
+    """Return tensors with values of rollouts repeated for each row of the rollout."""
     return {key: value[owners] if key in BY_ROLLOUT else value for key, value in tensors.items()}
 
 
 def _by_rollout(estimator: Bound, given: Rollouts) -> Tensor:
-    """One number a rollout, [N]; 0 for those that do not count."""
+    """Return a number for each rollout, [N]; 0 for rollouts that do not count."""
     found = one_tensor(estimator(_chosen(given)), estimator.name)
     return _placed(found, given.counted)
 
 
 def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
-    """One number a row, [B]; 0 for those of rollouts that do not count."""
+    """Return a number for each row, [B]; 0 for rows of rollouts that do not count."""
     rows = given.counted[given.owners]
     numbers = given.counted.cumsum(0) - 1  # of the rollouts that count, among themselves
     chosen = {**_chosen(given), "segments": numbers[given.owners[rows]]}
@@ -103,7 +103,7 @@ def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
 
 
 def _chosen(given: Rollouts) -> dict[str, Tensor]:
-    """What is known of each rollout that counts."""
+    """Return the tensors of the counted rollouts."""
     each = {"lengths": _lengths(given), **given.extra}
     each = {key: value for key, value in each.items() if len(value) == len(given.groups)}
     each |= {"rewards": given.rewards, "groups": given.groups}
@@ -111,14 +111,14 @@ def _chosen(given: Rollouts) -> dict[str, Tensor]:
 
 
 def _placed(found: Tensor, where: Tensor) -> Tensor:
-    """`found` where `where` holds, 0 elsewhere."""
+    """Return `found` where `where` is true, and 0 elsewhere."""
     everywhere = torch.zeros(len(where), dtype=found.dtype, device=found.device)
     everywhere[where] = found
     return everywhere
 
 
 def _by_token(estimator: Bound, given: Rollouts) -> Credit:
-    """A number a token, from one reward a rollout."""
+    """Return a number for each token, from rewards of whole rollouts."""
     tensors = spread({"rewards": given.rewards, "groups": given.groups}, given.owners)
     tensors = {**spread(given.extra, given.owners), **tensors}
     tensors |= {"mask": _counted_mask(given), "rollouts": given.owners}
@@ -126,7 +126,9 @@ def _by_token(estimator: Bound, given: Rollouts) -> Credit:
 
 
 def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
-    """A number a token, from rewards of tokens: the estimator sees one row a rollout."""
+    """Return a number for each token, from token rewards: the estimator sees each rollout as a
+    single row.
+    """
     mask = _counted_mask(given)
     chains = Chains.of(mask, given.owners, len(given.rewards))
     tensors = {"token_rewards": _token_rewards(settings, given, mask), "mask": mask}
@@ -149,7 +151,9 @@ def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -
 
 
 def _by_turn(estimator: Bound, chained: Mapping[str, Tensor]) -> Credit:
-    """Turns as steps: one reward and one value each, and one advantage for all of its tokens."""
+    """Run the estimator with turns as steps: a reward, a value and a shared advantage for each
+    turn.
+    """
     turns = Turns(need(chained, "turns", 'algorithm.credit.discount = "turn"'), chained["mask"])
     steps = {**chained, "mask": turns.steps, "token_rewards": turns.sums(chained["token_rewards"])}
     for name in ("values", "old_logp", "ref_logp"):
@@ -171,8 +175,8 @@ def _called(estimator: Bound, tensors: Mapping[str, Tensor]) -> Credit:
 
 
 def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -> Tensor:
-    """[B, T]: the rewards of turns at their turns, and the rest of each rollout's reward at its
-    end.
+    """Return [B, T]: the rewards of turns at the turns' ends, and the rest of each rollout's reward
+    at the rollout's end.
     """
     if "token_rewards" in given.extra:
         rewards = given.extra["token_rewards"]
@@ -193,19 +197,19 @@ def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -
 
 
 def _counted_mask(given: Rollouts) -> Tensor:
-    """[B, T]: the trained tokens of the rollouts that are in the statistics."""
+    """Return [B, T]: the trained tokens of the rollouts that count in the statistics."""
     return given.mask * given.counted[given.owners].unsqueeze(1)
 
 
 def _lengths(given: Rollouts) -> Tensor:
-    """Trained tokens of each rollout over all its rows, [N]."""
+    """Return the trained tokens of each rollout over all rows, [N]."""
     mask = given.mask
     zeros = torch.zeros(len(given.rewards), dtype=mask.dtype, device=mask.device)
     return zeros.index_add(0, given.owners, mask.sum(1))
 
 
 def _last_token(mask: Tensor, owners: Tensor) -> Tensor:
-    """[B, T] bool: the last trained token of each rollout."""
+    """Return [B, T] bool: the last trained token of each rollout."""
     trained = mask.bool()
     tokens = trained.sum(1)
     remaining = trained.flip(1).cumsum(1).flip(1) + _later(tokens, owners).unsqueeze(1)
@@ -213,5 +217,5 @@ def _last_token(mask: Tensor, owners: Tensor) -> Tensor:
 
 
 def _later(counts: Tensor, owners: Tensor) -> Tensor:
-    """[B]: the sum of `counts` over the later rows of the same rollout."""
+    """Return [B]: the sum of `counts` over the later rows of the same rollout."""
     return earlier(counts.flip(0), owners.flip(0)).flip(0)

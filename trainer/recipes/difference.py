@@ -1,4 +1,6 @@
-"""What a recipe really sets, defaults included, and where two recipes differ."""
+"""All effective settings of a recipe, defaults included, and the differences between two
+recipes.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from .resolve import resolve
 
 
 def effective(recipe: Recipe) -> dict[str, object]:
-    """Every setting by its dotted name, the defaults of the functions filled in.
+    """Return every setting by dotted name, including the default options of the functions.
 
     >>> from .recipe import load_recipe
     >>> effective(load_recipe("grpo"))["algorithm.advantage.eps"]
     1e-06
 
     Raises:
-        ConfigError: the recipe names what there is not, or contradicts itself.
+        ConfigError: the recipe names an unknown function, or contradicts itself.
     """
     settings, own_agg = recipe.algorithm, _own_agg(recipe)
     flat = _flatten(msgspec.to_builtins(recipe))
@@ -34,8 +36,9 @@ def effective(recipe: Recipe) -> dict[str, object]:
 
 
 def compare(left: Recipe, right: Recipe) -> list[tuple[str, object, object]]:
-    """(setting, value on the left, value on the right) where they differ; None where one has no
-    such setting.
+    """Return (setting, left value, right value) wherever two recipes differ; None means an absent
+    setting.
+
 
     >>> from .recipe import load_recipe
     >>> ("algorithm.loss.eps_high", 0.2, 0.28) in compare(load_recipe("grpo"), load_recipe("dapo"))
@@ -51,7 +54,7 @@ def compare(left: Recipe, right: Recipe) -> list[tuple[str, object, object]]:
 
 
 def _called(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """(where its options are shown, function) for every function the recipe names."""
+    """Yield (dotted prefix of the options, function) for every function that the recipe names."""
     settings = recipe.algorithm
     yield "algorithm.advantage", settings.advantage
     yield "algorithm.loss", settings.loss
@@ -92,5 +95,7 @@ def _spot(prefix: str, place: int, each: object) -> str:
 
 
 def _without_options(key: str) -> str:
-    """Options stand beside the function they belong to: `loss_options.eps` is `loss.eps`."""
+    """Shorten a dotted name so that options stand beside the function: `loss_options.eps` becomes
+    `loss.eps`.
+    """
     return key.replace("_options.", ".").replace(".weight.", ".weights.").replace(".options.", ".")

@@ -1,4 +1,6 @@
-"""The loss of a recipe: surrogate, divergence and entropy with one aggregation and one weight."""
+"""The loss of a recipe: surrogate, divergence and entropy terms with a common aggregation and
+weight.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,24 @@ from .recipe import AlgorithmSettings
 from .returned import need, two_tensors
 
 WHOLE_RATIOS = frozenset({"gspo_loss", "gspo_token_loss", "luspo_loss"})
-"""Losses whose clip is on the ratio of the whole sequence."""
+"""Losses whose clip acts on the ratio of the whole sequence."""
 
 
 class Loss(NamedTuple):
-    """One part of a batch; sums and weights of all parts are added, then divided once."""
+    """The loss of a part of a batch. Sums and weights of all parts are added and then divided
+    once.
+    """
 
     total: Tensor
     weight: Tensor
     parts: dict[str, Tensor]
-    """The detached sums `total` is made of: policy, kl, entropy."""
+    """The detached sums that `total` is made of: policy, kl, entropy."""
 
 
 def whole_loss(
     surrogate: Bound, agg: Bound | None, settings: AlgorithmSettings, tensors: Mapping[str, Tensor]
 ) -> Loss:
-    """The surrogate, and what the recipe adds to it."""
+    """Return the surrogate plus the terms that the recipe adds."""
     each = aggregator(agg, tensors)
     given = {key: value for key, value in tensors.items() if key != "prompt_tokens"}
     if "rewards" in given:
@@ -45,7 +49,7 @@ def whole_loss(
 def value_loss(
     agg: Bound | None, coefficient: float, value_clip: float, tensors: Mapping[str, Tensor]
 ) -> Sum:
-    """The value head's loss, aggregated like the policy's, so that both have one weight."""
+    """Return the value head's loss, aggregated like the policy's, so that both share a weight."""
     total, weight = algorithms.value_loss(
         tensors["values"],
         tensors["old_values"],
@@ -58,7 +62,9 @@ def value_loss(
 
 
 def aggregator(agg: Bound | None, tensors: Mapping[str, Tensor]) -> Aggregator | None:
-    """The recipe's aggregation with the tensors it asks for; None for a loss that takes none."""
+    """Return the recipe's aggregation, bound to the tensors that the function requires; None for a
+    loss that takes none.
+    """
     if agg is None:
         return None
     of_prompt = {key: tensors[key] for key in ("groups", "prompt_tokens") if key in tensors}
@@ -70,7 +76,9 @@ def aggregator(agg: Bound | None, tensors: Mapping[str, Tensor]) -> Aggregator |
 
 
 def movement(surrogate: Bound, tensors: Mapping[str, Tensor]) -> RatioStatistics:
-    """Ratio statistics with the bounds of the surrogate's own clip, 0.2 where it has none."""
+    """Return ratio statistics with the bounds of the surrogate's own clip, or 0.2 for a surrogate
+    without bounds.
+    """
     low, high = _bounds(surrogate)
     logp, old_logp, mask = tensors["logp"], tensors["old_logp"], tensors["mask"]
     if surrogate.name in WHOLE_RATIOS:

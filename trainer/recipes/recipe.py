@@ -1,4 +1,4 @@
-"""A recipe is data: which functions of `ludus.trainer.algorithms` make an algorithm, and their
+"""Recipes as data: which functions of `ludus.trainer.algorithms` form an algorithm, with
 options.
 
     name = "grpo"
@@ -8,8 +8,8 @@ options.
     [algorithm.loss_options]
     eps_high = 0.28
 
-A recipe comes from this folder by name, or from a TOML file of yours; overrides are merged over it.
-A file may start from another recipe and say only what differs:
+A recipe is loaded by name from this folder, or from a TOML file of yours; overrides are merged
+over the file. A file may start from another recipe and state only the differences:
 
     base = "grpo"
     name = "grpo-higher"
@@ -32,8 +32,8 @@ from ludus.errors import ConfigError, UnknownName
 _PACKAGE = "ludus.trainer.recipes"
 
 Option = bool | int | float | str | tuple[float, ...]
-"""The value of a keyword. Where a number is expected, "max_tokens" is the trainer's longest
-response and "0.2 * max_tokens" a share of it. A TOML list is a tuple: right = [2.0, 1.0].
+"""The value of an option. Where a number is expected, "max_tokens" is the trainer's longest
+response and "0.2 * max_tokens" a share of that. A TOML list is a tuple: right = [2.0, 1.0].
 """
 
 
@@ -44,31 +44,31 @@ class UnknownRecipe(UnknownName):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A function by name, with its keywords."""
+    """A function by name with options."""
 
     name: str
     options: dict[str, Option] = {}
 
 
 class Shaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step of reward shaping."""
+    """A step of reward shaping."""
 
     name: str
     options: dict[str, Option] = {}
     combine: Literal["add", "replace"] = "add"
-    """Whether the result is added to the reward or takes its place."""
+    """Whether the result is added to the reward or replaces the reward."""
     weight: float = 1.0
-    """Of what is added."""
+    """The factor of an added result."""
 
 
 class Corrections(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Between the policy that sampled and the one that learns."""
+    """Corrections between the sampling policy and the learning policy."""
 
     weights: str = ""
-    """A `*_weights` function (tis_weights, mis_weights); empty is none."""
+    """A `*_weights` function (tis_weights, mis_weights); empty means none."""
     weight_options: dict[str, Option] = {}
     filters: tuple[Call, ...] = ()
-    """`*_mask` functions; what they drop leaves the loss."""
+    """`*_mask` functions; dropped tokens leave the loss."""
     denominator: Literal["original", "remaining"] = "original"
     """Whether dropped tokens still count in the mean: the two differ by N / N_kept."""
 
@@ -79,49 +79,50 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     place: Literal["none", "loss", "reward"] = "none"
     coefficient: float = 0.0
     estimator: Literal["k1", "k2", "k3", "k3+"] = "k2"
-    """In the loss; in the reward it is k1."""
+    """The estimator in the loss; in the reward k1 is used."""
     importance_weighted: bool = False
-    """Multiply each estimate by pi / old."""
+    """Whether each estimate is multiplied by pi / old."""
 
 
 class EntropyBonus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bonus for staying undecided."""
+    """The entropy bonus, which rewards exploration."""
 
     coefficient: float = 0.0
-    """Loss a nat."""
+    """Loss per nat."""
 
 
 class ValueHead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value head and its loss."""
+    """A value head and the loss that trains the head."""
 
     coefficient: float = 0.5
     value_clip: float = 0.2
 
 
 class Overlong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of rollouts cut by a limit."""
+    """The treatment of rollouts that a limit cut off."""
 
     in_loss: bool = True
-    """Whether their tokens are trained."""
+    """Whether the tokens of such rollouts are trained."""
     in_statistics: bool = True
-    """Whether their rewards count in the means of their group."""
+    """Whether the rewards of such rollouts count in the means of their group."""
 
 
 class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an estimator that takes rewards of tokens takes for a step, and for an end."""
+    """Steps and episode ends for estimators that take token rewards."""
 
     discount: Literal["token", "turn"] = "token"
-    """What `gamma` and `lam` count. With "turn", a turn (an action, a summary or a fold) is one
-    step: its value is that before its first token, and all of its tokens share its advantage.
+    """The step that `gamma` and `lam` count. With "turn", a turn (an action, a summary or a fold)
+    is one step: the step's value is the value before its first token, and all of its tokens
+    share the advantage.
     """
     truncation: Literal["zero", "value"] = "zero"
-    """What the state is worth in which a limit cut an episode: nothing, where the limit is part of
-    the task, or what the value head says of it.
+    """The value of the state at which a limit cut an episode: zero, where the limit is part of the
+    task, or the value head's estimate.
     """
 
 
 class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How rewards become a gradient."""
+    """The part of a recipe that turns rewards into a gradient."""
 
     advantage: str
     """A `*_advantages` function."""
@@ -129,10 +130,10 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """A `*_loss` function."""
     advantage_options: dict[str, Option] = {}
     whiten: bool = False
-    """Whiten the advantages over the batch's tokens afterwards."""
+    """Whether the advantages are whitened over the batch's tokens afterwards."""
     loss_options: dict[str, Option] = {}
     agg: str = ""
-    """An aggregation; empty is the loss's own."""
+    """An aggregation; empty means the loss's default."""
     agg_options: dict[str, Option] = {}
     corrections: Corrections = Corrections()
     kl: Divergence = Divergence()
@@ -142,72 +143,78 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     overlong: Overlong = Overlong()
     ratio_to: Literal["learner", "sampler"] = "learner"
     """The old policy of the loss: the learner before the first update of a step, or the engine with
-    the log-probabilities that it sampled with. The second is pi_train / pi_gen, which corrects for
-    what differs between the two as well.
+    the log-probabilities of its samples. The second gives the ratio pi_train / pi_gen, which
+    also corrects for differences between engine and learner.
     """
 
 
 class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What single-stream SPO keeps of each task."""
+    """Settings of the success rates that single-stream SPO tracks per task."""
 
     pool: int = 1024
-    """Tasks that are drawn from: the first of an endless set, at most all of a finite one."""
+    """How many tasks are drawn from: the first tasks of an endless set, at most all tasks of a
+    finite set.
+    """
     prior_rollouts: int = 8
-    """Played of each task of the pool before the first step; 0 starts from Beta(N0 / 2, N0 / 2)."""
+    """Rollouts played for each task of the pool before the first step; 0 starts from Beta(N0 / 2,
+    N0 / 2).
+    """
     rho_low: float = 0.875
-    """Least memory; the prior weighs N0 = 1 / (1 - rho_low) rollouts."""
+    """The smallest memory; the prior weighs N0 = 1 / (1 - rho_low) rollouts."""
     rho_high: float = 0.96
     half_life: float = 0.06
-    """Nats a token the policy moves until half is forgotten."""
+    """How far, in nats a token, the policy moves until half of the past is forgotten."""
     floor: float = 0.05
-    """Added to the preference of every task."""
+    """A constant added to the sampling weight of every task."""
 
 
 class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which rollouts are made, and which of them are trained."""
+    """The rollouts that are made, and the choice of rollouts that are trained."""
 
     group_size: int = 8
-    """Rollouts a task."""
+    """Rollouts per task."""
     temperature: float = 1.0
     filter: str = ""
     """A `*_mask` function of rewards and groups; empty keeps every group."""
     filter_options: dict[str, Option] = {}
     filter_by: Literal["shaped", "raw"] = "shaped"
-    """Which rewards the filter reads: those after shaping, or those that the task gave."""
+    """The rewards that the filter reads: after shaping, or as the task gave them."""
     refill: bool = False
     """Whether dropped groups are replaced by new ones until the batch is full."""
     drop_solved_at: float = 0.0
-    """Tasks whose pass rate reached this leave the pool; 0 keeps all."""
+    """The pass rate at which a task leaves the pool; 0 keeps all tasks."""
     prioritise: bool = False
-    """Whether tasks are drawn by how uncertain they are; else they come in turn."""
+    """Whether tasks with uncertain success are drawn more often; otherwise tasks come in turn."""
     tracker: TrackerSettings | None = None
-    """Of success rates, task by task, for single-stream SPO."""
+    """Success rates per task, for single-stream SPO."""
 
 
 class UpdateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many optimizer updates a step makes, and from how much of its rollouts each is made."""
+    """How many optimizer updates a step makes, and how the step's rollouts are divided among
+    these.
+    """
 
     splits: int = 1
-    """Mini-batches that the groups of a step are shared out into; each makes one update."""
+    """Mini-batches that the groups of a step are divided into; each makes one update."""
     epochs: int = 1
     """How often every group is used."""
 
     @property
     def count(self) -> int:
-        """Updates a step."""
+        """The number of updates in a step."""
         return self.splits * self.epochs
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole recipe."""
+    """A complete training recipe, as read from TOML."""
 
     name: str
     summary: str
-    """One line."""
+    """A one-line description."""
     source: str
-    """The paper."""
+    """The paper that the recipe follows."""
     environment: str
-    """An environment id, where this recipe shows what it is for."""
+    """The id of an environment on which this recipe shows its purpose."""
     algorithm: AlgorithmSettings
     updates: UpdateSettings = UpdateSettings()
     sampling: SamplingSettings = SamplingSettings()
@@ -215,7 +222,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def recipe_names() -> list[str]:
-    """The recipes ludus ships.
+    """Return the names of the recipes that ludus ships.
+
 
     >>> "grpo" in recipe_names()
     True
@@ -226,19 +234,19 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
-    """Read a recipe by name, or from a `.toml` file, with `overrides` merged over it.
+    """Read a recipe by name, or from a `.toml` file, and merge `overrides` over the file.
 
     Args:
         name: one of `recipe_names()`, or the path of a file.
         overrides: nested like the file: `{"algorithm": {"loss_options": {"eps_high": 0.3}}}`. An
-            override that names another function drops the options of the one it replaces.
+            override that names another function drops the options of the replaced function.
 
     >>> load_recipe("grpo", {"sampling": {"group_size": 4}}).sampling.group_size
     4
 
     Raises:
-        UnknownRecipe: nothing has this name.
-        ConfigError: a key or a value that a recipe does not have; the message says where.
+        UnknownRecipe: no recipe has this name.
+        ConfigError: an unknown key or an invalid value; the message says where.
     """
     table = merge(_whole(name), overrides or {})
     try:
@@ -248,7 +256,8 @@ def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Rec
 
 
 def merge(table: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
-    """`overrides` over `table`, key by key; options of a function that is replaced go with it.
+    """Merge `overrides` over `table`, key by key; the options of a replaced function are dropped.
+
 
     >>> merge({"loss": "a", "loss_options": {"x": 1}, "agg": "b"}, {"loss": "c"})
     {'loss': 'c', 'agg': 'b'}
@@ -271,7 +280,7 @@ _OWNERS = {
     "weights": "weight_options",
     "filter": "filter_options",
 }
-"""Which key names the function that a table of options belongs to."""
+"""For each key that names a function, the key of that function's options."""
 
 
 def _named(table: object) -> dict[str, object]:
@@ -279,7 +288,7 @@ def _named(table: object) -> dict[str, object]:
 
 
 def _whole(name: str) -> dict[str, object]:
-    """The table of a recipe, merged over that of its base, and so on."""
+    """Return the table of a recipe, merged over the table of the base recipe, recursively."""
     table, seen = _read(name), [name]
     while "base" in table:
         base = table.pop("base")

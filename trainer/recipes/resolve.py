@@ -1,4 +1,4 @@
-"""From a recipe's names to the functions they name, every option checked."""
+"""Resolution of a recipe: the named functions are found and every option is checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .recipe import Recipe
 
 
 def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
-    """Find every function a recipe names, check its options, and refuse what cannot work together.
+    """Find every function that a recipe names, check all options, and refuse settings in conflict.
 
     Args:
         recipe: of `load_recipe`.

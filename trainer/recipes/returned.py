@@ -1,4 +1,6 @@
-"""What came back from a function that a recipe names, checked: anybody's function may be named."""
+"""Checks of tensors passed to and returned by a recipe's functions, which may come from any
+module.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from ..algorithms.aggregation import Sum
 
 
 def need(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
-    """The tensor `name`.
+    """Return the tensor `name`.
 
     Raises:
-        ConfigError: it was not given, though `where` of the recipe needs it.
+        ConfigError: the tensor is missing, although `where` in the recipe needs it.
     """
     if name not in tensors:
         raise ConfigError(f"{where} needs {name}, which was not given")
@@ -23,10 +25,10 @@ def need(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
 
 
 def one_tensor(found: object, name: str) -> Tensor:
-    """`found`, which the function `name` returned.
+    """Return `found`, the result of the function `name`, checked to be a tensor.
 
     Raises:
-        ConfigError: it is not a tensor.
+        ConfigError: the result is not a tensor.
     """
     if not isinstance(found, Tensor):
         raise ConfigError(f"{name} returned a {type(found).__name__}, not a tensor")
@@ -34,10 +36,10 @@ def one_tensor(found: object, name: str) -> Tensor:
 
 
 def two_tensors(found: object, name: str) -> Sum:
-    """`found`, which the function `name` returned.
+    """Return `found`, the result of the function `name`, checked to be a pair of tensors.
 
     Raises:
-        ConfigError: it is not a pair of tensors.
+        ConfigError: the result is not a pair of tensors.
     """
     match found:
         case (Tensor() as first, Tensor() as second):

@@ -1,4 +1,6 @@
-"""How many optimizer updates a step makes: what the recipe says, as far as the step's groups go."""
+"""The number of optimizer updates in a step: as the recipe says, limited by the number of
+groups.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,21 @@ from .recipe import UpdateSettings
 
 
 class UpdatePlan(NamedTuple):
-    """The updates of every step of a run, and what a user should know about them."""
+    """The updates of every step of a run, and notes for the user."""
 
     settings: UpdateSettings
     notes: tuple[str, ...]
-    """One line each."""
+    """Notes of one line each."""
 
 
 def plan_updates(algorithm: Algorithm, *, groups: int, wanted: int = 0) -> UpdatePlan:
-    """The updates of a step of `groups` groups.
+    """Return the updates of a step with `groups` groups.
 
     Args:
         algorithm: a resolved recipe.
-        groups: in a step; a mini-batch holds at least one of them whole.
-        wanted: updates that the user asks for, each on groups of its own; 0 is what the recipe
-            says, with no more mini-batches than there are groups.
+        groups: in a step; a mini-batch contains at least one whole group.
+        wanted: the updates that the user asks for, each on separate groups; 0 follows the recipe,
+            with at most as many mini-batches as groups.
 
     >>> from .recipe import load_recipe
     >>> from .resolve import resolve
@@ -50,8 +52,9 @@ def plan_updates(algorithm: Algorithm, *, groups: int, wanted: int = 0) -> Updat
 
 
 def clip_rests(algorithm: Algorithm, settings: UpdateSettings) -> bool:
-    """Whether the loss has a clip that can never act: with one update, and the learner itself as
-    old policy, every ratio is 1.
+    """Return whether the loss has a clip that can never act.
+
+    With a single update, and the learner as the old policy, every ratio is 1.
     """
     clips = "eps_high" in inspect.signature(algorithm.loss_fn.function).parameters
     to_itself = algorithm.recipe.algorithm.ratio_to == "learner"

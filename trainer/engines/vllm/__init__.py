@@ -1,4 +1,4 @@
-"""An engine on a vLLM server."""
+"""An engine that samples from a vLLM server."""
 
 from .engine import VLLMEngine
 from .start import start_vllm

@@ -1,4 +1,4 @@
-"""What is said to a vLLM server: the body of `/inference/v1/generate`, and how a reply is read."""
+"""Requests to a vLLM server (`/inference/v1/generate`), and the reading of replies."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from ludus.errors import ConfigError, ServerFault
 
 GENERATE = "/inference/v1/generate"
 ENGINE_PREFIX = "generate-tokens-"
-"""What the server puts before our request ids; an abort of the bare id changes nothing."""
+"""The prefix that the server adds to request ids. An abort of the bare id has no effect."""
 
 
 class SamplingBody(msgspec.Struct, kw_only=True):
-    """Sampling parameters.
+    """Sampling parameters of a request.
 
-    There is no seed: a seeded request stops the engine of vLLM 0.32 on CPU, and a seed would not
-    fix what is sampled anyway, since batches change the last bits of the logits.
+    The seed is left out: a seeded request stops the engine of vLLM 0.32 on CPU, and a seed would
+    not fix the samples anyway, since batches change the last bits of the logits.
     """
 
     max_tokens: int
     temperature: float = 1.0
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = True
-    """The tokens that end a turn are those the policy names, not those of the model's folder."""
+    """True, because the policy names the tokens that end a turn, not the model's folder."""
     top_p: float = 1.0
     top_k: int = -1
     logprobs: int | None = None
-    """0 is those of the sampled tokens only."""
+    """With 0 the server returns log-probabilities of the sampled tokens only."""
     prompt_logprobs: int | None = None
     detokenize: bool = False
 
 
 class GenerateBody(msgspec.Struct, kw_only=True):
-    """Token ids in."""
+    """The body of a request to continue token ids."""
 
     request_id: str
     model: str
     token_ids: Sequence[int]
     cache_salt: str
-    """Requests share cached keys and values only with those of the same salt."""
+    """Requests share cached keys and values only with requests of the same salt."""
     sampling_params: SamplingBody
 
 
 class Logprob(msgspec.Struct):
-    """Of one token, in nats."""
+    """The log-probability of a token, in nats."""
 
     logprob: float
 
 
 class Logprobs(msgspec.Struct):
-    """Of each sampled token."""
+    """The log-probabilities of all sampled tokens."""
 
     content: list[Logprob] | None = None
 
 
 class Span(msgspec.Struct):
-    """The weights that sampled tokens `start` to `end`."""
+    """The version of the weights that sampled the tokens `start` to `end`."""
 
     version: str
     start: int
@@ -66,7 +66,7 @@ class Span(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
-    """Token ids out."""
+    """The sampled tokens in a reply."""
 
     finish_reason: str | None = None
     token_ids: list[int] | None = None
@@ -75,17 +75,17 @@ class Choice(msgspec.Struct):
 
 
 class GenerateReply(msgspec.Struct):
-    """A reply; what we do not use is left out."""
+    """The part of a reply that ludus reads."""
 
     choices: list[Choice]
     prompt_logprobs: list[dict[str, Logprob] | None] | None = None
 
 
 def sampling_body(sampling: Sampling) -> SamplingBody:
-    """Our way of sampling in the server's words.
+    """Convert sampling parameters to the server's form.
 
     Raises:
-        ConfigError: `top_p` or `top_k` cut the distribution.
+        ConfigError: `top_p` or `top_k` truncate the distribution.
     """
     if sampling.top_p < 1 or sampling.top_k >= 0:
         raise ConfigError(
@@ -101,14 +101,14 @@ def sampling_body(sampling: Sampling) -> SamplingBody:
 
 
 def read_generation(reply: GenerateReply, *, unlabelled: int) -> Generation:
-    """What was sampled.
+    """Convert a reply to a generation.
 
     Args:
         reply: of the server.
-        unlabelled: the version of tokens sampled before anything was published.
+        unlabelled: the version of tokens sampled before the first publish.
 
     Raises:
-        ServerFault: the reply contradicts itself, or holds no answer.
+        ServerFault: the reply contradicts itself, or contains no answer.
     """
     choice = _only_choice(reply)
     ids = choice.token_ids or []
@@ -128,10 +128,10 @@ def read_generation(reply: GenerateReply, *, unlabelled: int) -> Generation:
 
 
 def read_scores(reply: GenerateReply, ids: Sequence[int]) -> list[float]:
-    """The log-probability of each of `ids`; the first reads 0.
+    """Return the log-probability of each of `ids`; the first is 0.
 
     Raises:
-        ServerFault: one is missing.
+        ServerFault: a log-probability is missing.
     """
     _only_choice(reply)
     scored = reply.prompt_logprobs or []
@@ -160,7 +160,9 @@ def _versions(spans: Sequence[Span], unlabelled: int) -> list[int]:
 
 
 def version_of(label: str, unlabelled: int = 0) -> int:
-    """The number a server's weights are labelled with; before the first publish it is a word."""
+    """Return the version number in a server's weight label; before the first publish the label is a
+    word, and `unlabelled` is returned.
+    """
     return int(label) if label.isdecimal() else unlabelled
 
 

@@ -1,4 +1,4 @@
-"""HTTP to a vLLM server: every call has a time limit, every failure is a typed error."""
+"""HTTP client of a vLLM server: every call has a time limit, and every failure is a typed error."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 10.0
 CONTROL_TIMEOUT_S = 60.0
-"""For calls that compute nothing; pausing waits for a step of the engine."""
+"""Time limit of calls that compute nothing; pausing waits for a step of the engine."""
 IDLE_CONNECTION_S = 2.0
-"""The server closes idle connections after 5 s; ours must go first, or a request meets a closed
-one and is lost."""
+"""The server closes idle connections after 5 s. Ours must be closed earlier, or a request meets a
+closed connection and is lost.
+"""
 
 
 class Client:
-    """Calls the routes of one server.
+    """Calls the routes of a server.
 
     Args:
         url: of the server.
-        api_key: of its `--api-key`.
-        hint: more words for an error that the server's side is to blame for.
+        api_key: as given to the server's `--api-key`.
+        hint: returns further text for errors that the server is to blame for.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, path: str, as_type: type[T], *, timeout_s: float = CONTROL_TIMEOUT_S) -> T:
-        """Read."""
+        """Send a GET request and decode the reply."""
         return _read(await self._send("GET", path, b"", {}, timeout_s), as_type, path)
 
     async def post(
@@ -64,20 +65,20 @@ class Client:
         params: Mapping[str, str] | None = None,
         timeout_s: float = CONTROL_TIMEOUT_S,
     ) -> T:
-        """Act."""
+        """Send a POST request with a JSON body and decode the reply."""
         data = await self._send("POST", path, msgspec.json.encode(body), params or {}, timeout_s)
         return _read(data, as_type, path)
 
     async def healthy(self, *, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-        """Return if the server can serve.
+        """Return if the server is ready to serve.
 
         Raises:
-            RemoteError: it cannot.
+            RemoteError: the server is not ready.
         """
         await self._send("GET", "/health", b"", {}, timeout_s)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection to the server."""
         if self._session is not None:
             await self._session.close()
 
@@ -134,7 +135,7 @@ def _read(data: bytes, as_type: type[T], path: str) -> T:
 
 
 def _message(body: bytes) -> str:
-    """The sentence in an error body: of the API, of FastAPI, or the body itself."""
+    """Return the message in an error body of the API or of FastAPI, or else the body itself."""
     try:
         told = msgspec.json.decode(body)
     except msgspec.MsgspecError:

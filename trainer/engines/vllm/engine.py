@@ -1,4 +1,4 @@
-"""An engine over HTTP: a vLLM server whose weights are replaced while it samples."""
+"""An engine over HTTP: a vLLM server whose weights are replaced during sampling."""
 
 from __future__ import annotations
 
@@ -30,39 +30,41 @@ from .weight_files import write_weights
 
 ABORT_TIMEOUT_S = 60.0
 ABORT_AGAIN_S = 0.05
-"""A request that was on its way is not known to the server yet, so an abort is sent again."""
+"""Seconds between abort requests. A generation request still in transit is unknown to the server,
+so the abort is repeated.
+"""
 
 
 class Loaded(msgspec.Struct):
-    """What one worker says of a load."""
+    """A worker's report on loading weights."""
 
     tensors: int = 0
     error: str = ""
 
 
 class LoadReply(msgspec.Struct):
-    """Of `/collective_rpc`: one result a worker."""
+    """The reply of `/collective_rpc`, with a result for each worker."""
 
     results: list[Loaded]
 
 
 class Ignored(msgspec.Struct):
-    """A reply whose status says all."""
+    """A reply of which only the status matters."""
 
 
 class VLLMEngine:
     """Samples from a vLLM server.
 
-    What a request samples is not fixed by its seed: that is the local engine's.
+    The seed does not fix the samples here; only the local engine guarantees that.
 
     Args:
         client: of the server.
-        served: what it serves.
-        weights_folder: where weights are written for it; see `write_weights`.
-        server: its process, if it is ours to end.
-        probe: what to compare after a publish.
-        keep_cache: whether running requests keep the keys and values of older weights over a
-            publish; otherwise those are computed again with the new.
+        served: what the server serves.
+        weights_folder: where weights are written for the server; see `write_weights`.
+        server: the server's process, if this engine should end it.
+        probe: the comparison to make after publishing weights.
+        keep_cache: whether running requests keep keys and values of older weights after a
+            publish; otherwise these are recomputed with the new weights.
         request_timeout_s: for one answer, and for loading weights.
     """
 
@@ -96,18 +98,20 @@ class VLLMEngine:
 
     @property
     def version(self) -> int:
-        """Of the weights now in use."""
+        """The version of the current weights."""
         return self._version
 
     @property
     def max_length(self) -> int:
-        """Most tokens of prompt and answer together: one less than the server's, which needs
-        room for a token even to score.
+        """The most tokens of prompt and answer together.
+
+        The value is one less than the server's limit, since the server needs room for a token
+        even when scoring.
         """
         return self.served.max_model_len - 1
 
     async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
-        """Continue `ids`; see `Engine.generate`, but for the seed.
+        """Sample a continuation of `ids`; see `Engine.generate`. The seed is ignored.
 
         Raises:
             ConfigError: the request cannot be served.
@@ -124,18 +128,18 @@ class VLLMEngine:
         return read_generation(reply, unlabelled=self.served.version)
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
-        """Log-probability of each id at temperature 1; the first reads 0."""
+        """Return the log-probability of each id at temperature 1; the first is 0."""
         if len(ids) > self.max_length:
             raise ConfigError(f"{len(ids)} tokens exceed the engine's {self.max_length}")
         scoring = SamplingBody(max_tokens=1, prompt_logprobs=0)
         return read_scores(await self._generate(ids, scoring), ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
-        """Put new weights in place while requests run; they go on with them.
+        """Install new weights while requests run; these continue with the new weights.
 
         Raises:
-            ServerFault: the server could not load them.
-            StaleWeights: it says it has, but samples from others.
+            ServerFault: the server could not load the weights.
+            StaleWeights: the server reported success but samples from other weights.
         """
         async with self._control:
             path = await asyncio.to_thread(write_weights, weights, folder=self.weights_folder)
@@ -147,19 +151,21 @@ class VLLMEngine:
             await self._prove()
 
     async def pause(self) -> None:
-        """Hold sampling; requests wait."""
+        """Stop sampling until `resume`; requests wait."""
         async with self._control:
             self._held = True
             await self._pause(clear_cache=False)
 
     async def resume(self) -> None:
-        """Go on."""
+        """Continue the sampling that `pause` stopped."""
         async with self._control:
             self._held = False
             await self._act("/resume")
 
     async def abort(self) -> None:
-        """End our requests; each answers with what it has. Those of other clients go on."""
+        """End the requests of this engine; each returns the tokens sampled so far. Requests of
+        other clients continue.
+        """
         deadline = time.monotonic() + ABORT_TIMEOUT_S
         ours = set(self._running)
         while left := ours & self._running:
@@ -172,7 +178,7 @@ class VLLMEngine:
             await asyncio.sleep(ABORT_AGAIN_S)
 
     async def close(self) -> None:
-        """End the server if it is ours, else only our requests."""
+        """End a server that this engine started, else end only this engine's requests."""
         try:
             if self._server is None and self._running:
                 await self.abort()
@@ -199,10 +205,11 @@ class VLLMEngine:
             self._running.discard(request_id)
 
     async def _swap(self, path: str, version: int) -> None:
-        """Load a file between two steps of the server, and label what it samples from then on.
+        """Load a weights file between two steps of the server, and label later samples with the new
+        version.
 
-        Paused, so that no token is sampled between the load and its label. Whatever happens, the
-        server is not left paused.
+        The server is paused meanwhile, so that no token is sampled between load and label. In
+        any case, the server is not left paused.
         """
         await self._pause(clear_cache=not self.keep_cache)
         try:
@@ -216,7 +223,9 @@ class VLLMEngine:
                 await self._act("/resume")
 
     async def _prove(self) -> None:
-        """Compare with the learner when it is time; while sampling is held, later."""
+        """Compare the server with the learner when due; while sampling is paused, the comparison is
+        postponed.
+        """
         if self.probe is None:
             return
         self._unproved |= self.probe.due(self.publishes)

@@ -1,7 +1,7 @@
-"""Runs a command, and ends it when standard input closes: a server started through this does not
-outlive whoever started it, not even one that was killed.
+"""Supervisor that runs a command and ends that command when standard input closes.
 
-Run by path, so that it needs nothing but the standard library.
+A server started through this script does not outlive its starter, not even a starter that was
+killed. The script is run by path and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import time
 from types import FrameType
 
 GRACE_S = 10.0
-"""Between asking the command to end and ending it; the same for what it started."""
+"""Seconds between asking the command to end and killing the command; the same for child
+processes.
+"""
 
 
 def main(command: list[str]) -> int:
-    """Run `command` in a process group of its own; its exit code."""
+    """Run `command` in a new process group, and return the exit code."""
     signal.signal(signal.SIGTERM, _stop)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     threading.Thread(target=_end_when_orphaned, args=(child,), daemon=True).start()
@@ -44,7 +46,9 @@ def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
 
 
 def _clear_up(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the processes that it started, which free shared memory, and kill who is left."""
+    """Wait for the command's child processes, which free shared memory, and kill those that
+    remain.
+    """
     child.terminate()  # if it is we who were told to stop
     deadline = time.monotonic() + GRACE_S
     with contextlib.suppress(ProcessLookupError):

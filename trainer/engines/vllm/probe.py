@@ -1,8 +1,8 @@
-"""Does the server sample from the weights it was given?
+"""A probe of whether the server really samples from the published weights.
 
-A publish can answer 200 and leave a part of the model as it was; the policy then drifts from the
+A publish can answer 200 and leave a part of the model unchanged; the policy then drifts from the
 learner and every ratio is wrong, without a single error. So the server's log-probabilities are
-compared with the learner's on a few tokens, after the first publish and now and then.
+compared with the learner's on a few tokens, after the first publish and at intervals.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from ..models import CausalLM
 PROMPT_TOKENS = 48
 SAMPLED_TOKENS = 32
 TEMPERATURE = 0.7
-"""Not 1, so that log-probabilities at a wrong temperature are found too."""
+"""A temperature other than 1, so that log-probabilities at a wrong temperature are detected too."""
 TOLERANCE = {"float32": 2e-3, "bfloat16": 0.25, "float16": 0.05}
-"""Mean difference in nats that rounding explains, by what the server computes in; weights that did
-not arrive are off by more than one."""
+"""The mean difference in nats that rounding can explain, by the server's dtype. Weights that did
+not arrive differ by more than 1.
+"""
 
 Scorer = Callable[[Sequence[int], float], list[float]]
-"""Ids and temperature to the log-probability of each id; the first reads 0."""
+"""Takes ids and a temperature, and returns the log-probability of each id; the first is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What is compared, and how often."""
+    """The learner, the tokens and the interval of a comparison."""
 
     learner: Scorer
     prompt: Sequence[int]
     tolerance: float
-    """In nats, of the mean."""
+    """The largest accepted mean difference, in nats."""
     every: int = 10
-    """Publishes from one comparison to the next."""
+    """How many publishes lie between two comparisons."""
 
     def due(self, publishes: int) -> bool:
-        """Whether to compare after this many publishes, the first of which is 1."""
+        """Return whether to compare after this many publishes, counted from 1."""
         return (publishes - 1) % self.every == 0
 
 
 async def compare(engine: Engine, probe: Probe) -> float:
-    """The mean difference in nats, of sampled tokens at the temperature and of all at 1,
-    whichever is larger.
+    """Return the mean difference in nats between engine and learner.
+
+    The larger of two values counts: over sampled tokens at the probe's temperature, and over all
+    tokens at temperature 1.
 
     Raises:
-        StaleWeights: it is more than rounding explains.
+        StaleWeights: the difference is larger than rounding explains.
     """
     prompt = list(probe.prompt)
     sampling = Sampling(max_tokens=SAMPLED_TOKENS, temperature=TEMPERATURE)
@@ -75,7 +78,8 @@ async def compare(engine: Engine, probe: Probe) -> float:
 
 
 def mean_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Mean absolute difference.
+    """Return the mean absolute difference.
+
 
     >>> mean_difference([0.0, -1.0], [0.5, -1.0])
     0.25
@@ -84,13 +88,15 @@ def mean_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def probe_prompt(vocabulary: int) -> list[int]:
-    """Token ids no text is likely to hold: every part of the model is far from saturated."""
+    """Return token ids that no real text contains, so that no part of the model is saturated."""
     rng = random.Random(0)
     return [rng.randrange(vocabulary) for _ in range(PROMPT_TOKENS)]
 
 
 def scorer_of(model: CausalLM) -> Scorer:
-    """Scores with a transformers model, as it is when called."""
+    """Return a scorer for a transformers model, which reads the weights at the time of each
+    call.
+    """
 
     def score(ids: Sequence[int], temperature: float) -> list[float]:
         training = model.training

@@ -1,4 +1,4 @@
-"""What a server says of itself, and whether it can be trained with."""
+"""What a server reports about itself, and whether the server can be used for training."""
 
 from __future__ import annotations
 
@@ -15,73 +15,73 @@ from .server import required_arguments
 from .worker import EXTENSION
 
 SERVER_INFO_TIMEOUT_S = 120.0
-"""The server looks over its machine when it is first asked."""
+"""A long time limit, because the server inspects its machine on the first request."""
 
 
 class ModelCard(msgspec.Struct):
-    """A served model."""
+    """A model that the server serves."""
 
     id: str
     max_model_len: int
 
 
 class Models(msgspec.Struct):
-    """Of `/v1/models`."""
+    """The reply of `/v1/models`: the served models."""
 
     data: list[ModelCard]
 
 
 class WeightInfo(msgspec.Struct):
-    """Of `/weight_info`."""
+    """The reply of `/weight_info`: the weights' version."""
 
     weight_version: str
 
 
 class ModelSettings(msgspec.Struct):
-    """The part of vLLM's `ModelConfig` that matters here."""
+    """The part of vLLM's `ModelConfig` that ludus reads."""
 
     dtype: str
     logprobs_mode: str
 
 
 class ParallelSettings(msgspec.Struct):
-    """The part of vLLM's `ParallelConfig` that matters here."""
+    """The part of vLLM's `ParallelConfig` that ludus reads."""
 
     worker_extension_cls: str
 
 
 class Settings(msgspec.Struct):
-    """The part of vLLM's configuration that matters here."""
+    """The part of vLLM's configuration that ludus reads."""
 
     model_config: ModelSettings
     parallel_config: ParallelSettings
 
 
 class ServerInfo(msgspec.Struct):
-    """Of `/server_info`."""
+    """The reply of `/server_info`: the server's configuration."""
 
     vllm_config: Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that can be trained with."""
+    """A server that can be used for training."""
 
     model: str
     max_model_len: int
-    """In tokens, prompt and answer."""
+    """The most tokens of prompt and answer together."""
     version: int
-    """Of its weights; 0 before anything was published."""
+    """The version of the server's weights; 0 before the first publish."""
     dtype: str
-    """A key of `TOLERANCE`."""
+    """The number format, a key of `TOLERANCE`."""
 
 
 async def inspect(client: Client) -> Served:
-    """Ask a server what it serves and how it was started.
+    """Ask a server for the served model and the start-up settings.
 
     Raises:
-        ConfigError: it was started in a way that cannot be trained with.
-        RemoteError: it does not answer.
+        ConfigError: the server was started with arguments that rule out training.
+        RemoteError: the server does not answer.
     """
     try:
         info = await client.get(

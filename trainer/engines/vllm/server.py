@@ -1,4 +1,4 @@
-"""A vLLM server of our own: started on this machine, gone when we are."""
+"""A vLLM server that ludus starts on this machine and that ends together with ludus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GUARD = Path(__file__).with_name("guard.py")
 POLL_S = 0.5
 STOP_TIMEOUT_S = 30.0
 CPU_CACHE_BYTES = 1 << 30
-"""Of keys and values where there is no GPU; vLLM's own choice is a share of all memory."""
+"""Memory for keys and values without a GPU. vLLM's default would be a share of all memory."""
 LOG_TAIL_BYTES = 200_000
 SERVED_NAME = "ludus"
 
@@ -35,24 +35,24 @@ class Launch:
     """How to start a server."""
 
     model: str
-    """A folder with config and tokenizer; its weights are not read."""
+    """A folder with config and tokenizer; the weights in the folder are not read."""
     dtype: str
     max_model_len: int
-    """In tokens, prompt and answer."""
+    """The most tokens of prompt and answer together."""
     log: Path
-    """Where the server's output goes."""
+    """The file for the server's output."""
     cpu: bool = False
-    """Whether it runs without a GPU."""
+    """Whether the server runs without a GPU."""
     gpu_memory_utilization: float = 0.5
-    """Of the GPU's memory; not used on CPU."""
+    """The share of the GPU's memory to use; ignored on CPU."""
     python: str = ""
-    """An interpreter with vLLM and ludus; empty is this one."""
+    """An interpreter with vLLM and ludus installed; empty means the current interpreter."""
     arguments: str = ""
-    """More arguments, as typed in a shell; they win over ours."""
+    """Further arguments as typed in a shell, which override those of ludus."""
 
 
 def command(launch: Launch, port: int) -> list[str]:
-    """The command line of the server."""
+    """Return the command line of the server."""
     return [
         launch.python or sys.executable,
         *("-m", "vllm.entrypoints.openai.api_server"),
@@ -71,7 +71,7 @@ def command(launch: Launch, port: int) -> list[str]:
 
 
 def required_arguments() -> list[str]:
-    """What any server must be started with to be trained with."""
+    """Return the arguments without which a server cannot be used for training."""
     return [
         "--enable-scale-out",  # token ids in, token ids out
         *("--logprobs-mode", "processed_logprobs"),  # at the temperature of the request
@@ -86,7 +86,9 @@ def _memory(launch: Launch) -> list[str]:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The server's environment: ours, and the routes that publish weights switched on."""
+    """Return the server's environment: the given variables, with the routes for publishing weights
+    switched on.
+    """
     return {"VLLM_NO_USAGE_STATS": "1", **given, "VLLM_SERVER_DEV_MODE": "1"}
 
 
@@ -95,7 +97,7 @@ class Server:
 
     Raises:
         MissingExtra: vLLM is not installed here, and no other interpreter was named.
-        ConfigError: there is no such interpreter.
+        ConfigError: the named interpreter does not exist.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -114,11 +116,11 @@ class Server:
             )
 
     async def ready(self, client: Client, timeout_s: float) -> None:
-        """Wait until it serves.
+        """Wait until the server is ready.
 
         Raises:
-            ConfigError: it ended.
-            RequestTimeout: it took too long.
+            ConfigError: the server process ended.
+            RequestTimeout: the server was not ready in time.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -133,14 +135,14 @@ class Server:
         )
 
     def hint(self) -> str:
-        """Where to read on, and the first error in it."""
+        """Return the path of the log and the first error in the log, for messages."""
         code = self._process.poll()
         ended = "" if code is None else f"the server ended with exit code {code}; "
         cause = first_error(_tail(self.log))
         return f"{ended}its log is {self.log}" + (f", the first error {cause!r}" if cause else "")
 
     async def close(self) -> None:
-        """Ask it to end; what does not is killed by its guard."""
+        """Ask the server to end; the supervisor (guard.py) kills a server that does not."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -154,9 +156,11 @@ _ERROR = re.compile(r"^(?:\(.*?\) )?(?:ERROR .*?\] )?((?:\w+\.)*\w*Error\b.*)$",
 
 
 def first_error(log: str) -> str:
-    """The last line of the first traceback of a log, shortened; later ones follow from it.
+    r"""Return the last line of the first traceback in a log, shortened; later errors usually follow
+    from the first.
 
-    >>> first_error("(W pid=1) ERROR 11-20 17:53 [a.py:1] ValueError: no\\nKeyError: 'b'")
+
+    >>> first_error("(W pid=1) ERROR 11-20 17:53 [a.py:1] ValueError: no\nKeyError: 'b'")
     'ValueError: no'
     """
     found = _ERROR.search(log)

@@ -1,4 +1,4 @@
-"""From settings to an engine: a server of our own, or one that runs already."""
+"""Creation of a vLLM engine from settings: with a server started here, or with a running server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from .server import Launch, Server
 async def start_vllm(
     settings: VLLMConfig, *, folder: str, model: CausalLM, dtype: str, cpu: bool, log: Path
 ) -> VLLMEngine:
-    """An engine that is ready but for its weights: a server of our own starts with random ones.
+    """Return an engine that is ready except for weights: a server started here begins with random
+    weights.
 
     Args:
         settings: of the engine.
         folder: of the model; config and tokenizer are read.
         model: the learner's, which the server is compared with.
-        dtype: what a server of our own computes in.
-        cpu: whether it runs without a GPU.
-        log: where its output goes.
+        dtype: the number format of a server started here.
+        cpu: whether the server runs without a GPU.
+        log: the file for the server's output.
 
     Raises:
-        LudusError: it cannot be started, or cannot be trained with.
+        LudusError: the server cannot be started, or cannot be used for training.
     """
     server = None if settings.url else Server(_launch(settings, folder, model, dtype, cpu, log))
     client = Client(

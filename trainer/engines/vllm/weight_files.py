@@ -1,4 +1,4 @@
-"""Weights on their way to a server: one safetensors file, whole or not there."""
+"""Weight files for a server: a safetensors file that is complete as soon as visible."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from ludus.errors import ConfigError
 
 SHARED_MEMORY = Path("/dev/shm")
 ROOM = 1.1
-"""A file is put where its size times this is free."""
+"""A folder is used if the free space is this many times the file's size."""
 
 
 def write_weights(weights: Mapping[str, object], *, folder: str = "") -> Path:
-    """Write a file under another name and rename it when it is whole; the caller removes it.
+    """Write a file under a temporary name and rename the complete file; the caller removes the
+    file.
 
     Args:
         weights: tensors by name.
-        folder: seen by us and the server under the same path; empty is memory (`/dev/shm`) where
-            it is large enough, else the folder for temporary files, readable by this user alone.
+        folder: visible to ludus and the server under the same path; empty means memory (`/dev/shm`)
+            if large enough, else the folder for temporary files, readable by this user alone.
 
     Raises:
-        ConfigError: something in `weights` is no tensor, or there is no room.
+        ConfigError: something in `weights` is not a tensor, or the space does not suffice.
     """
     tensors = {name: _on_cpu(name, tensor) for name, tensor in weights.items()}
     size = sum(tensor.nbytes for tensor in tensors.values())

@@ -1,9 +1,9 @@
 # pyright: basic, reportMissingImports=false
 # mypy: ignore-errors
-"""What runs inside vLLM's workers: `--worker-extension-cls` names the class below.
+"""The extension of vLLM's workers that loads weights; `--worker-extension-cls` names the class.
 
-vLLM mixes it into its worker class and calls its methods by name (`/collective_rpc`), between two
-steps of the engine, so a step sees either the old weights or the new ones.
+vLLM mixes the class into its worker class and calls the methods by name (`/collective_rpc`),
+between two steps of the engine, so that a step sees either the old weights or the new weights.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ EXTENSION = "ludus.trainer.engines.vllm.worker.WeightLoader"
 
 
 class WeightLoader:
-    """Methods for vLLM's worker."""
+    """Methods that vLLM adds to the worker class."""
 
     def ludus_load(self, path: str) -> dict[str, Any]:
-        """Replace the model's weights by those of a safetensors file.
+        """Replace the model's weights by the contents of a safetensors file.
 
         Returns:
             `tensors` (how many were read) and `repacked_heads`, or `error`: an exception would stop
@@ -46,8 +46,8 @@ def _tensors(file: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _put_back(worker: Any) -> None:
-    """After a load that broke off: layers without new weights get their old ones, none is left
-    without any.
+    """Restore layers after a load that broke off: layers without new weights keep their old
+    weights.
     """
     from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 
@@ -55,12 +55,12 @@ def _put_back(worker: Any) -> None:
 
 
 def _repack_heads(model: Any) -> int:
-    """Refresh the packed copies of output heads; how many there were.
+    """Refresh the packed copies of output heads, and return how many exist.
 
     On CPU the head keeps its matrix packed for the matrix product. If the head shares the matrix
     with the embedding, no weight is ever loaded into the head itself, so in vLLM 0.32 a reload
-    leaves the packed copy as it was: the body is new and the head is old, and nothing reports it.
-    Elsewhere there is no packed copy and nothing to do.
+    leaves the packed copy unchanged: the body is new and the head is old, and nothing reports
+    this. On other devices no packed copy exists.
     """
     from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
