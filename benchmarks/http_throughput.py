@@ -29,7 +29,6 @@ from ludus.envs.connect import Server
 from ludus.envs.operators import OneByOne
 from ludus.messages import assistant
 from ludus.rewards import Sample
-from ludus.wire.affinity import choose
 
 ENV, VERIFIER, MATHS = "ludus/arithmetic-v0", "exact", "maths"
 CALL = assistant("", [ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})])
@@ -187,8 +186,8 @@ async def measure(url: str, process: psutil.Process, number: int, rounds: int) -
     """The async rows."""
     async with ludus.connect(url) as server:
         batched = [server.make_async(ENV) for _ in range(number)]
-        alone = OneByOne(lambda key: server.async_clients[choose(server.urls, key)])
-        single = [RemoteSession(ENV, alone) for _ in range(number)]
+        alone = OneByOne(server.async_clients[0])
+        single = [RemoteSession(ENV, lambda key: alone) for _ in range(number)]
         return [
             await steps(server, process, batched, rounds, f"steps, {number} sessions, batched"),
             await steps(

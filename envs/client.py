@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -41,6 +42,8 @@ from .wire import (
 
 logger = logging.getLogger(__name__)
 PAGE = 256
+CLOSE_TIMEOUT_S = 3.0
+"""For telling a server that a session is released; if it cannot be told, the lease ends."""
 
 
 class RemoteSession:
@@ -52,15 +55,19 @@ class RemoteSession:
 
     Args:
         env_id: which environment.
-        operator: carries the operations.
+        choose: what carries the operations of a session to its server, by the session's name.
         card: what the server says about the environment, if asked before.
     """
 
-    def __init__(self, env_id: str, operator: Operator, *, card: EnvCard | None = None) -> None:
+    def __init__(
+        self, env_id: str, choose: Callable[[str], Operator], *, card: EnvCard | None = None
+    ) -> None:
         self.id = env_id
         self.name = ""
         """Of the session on the server; empty when there is none."""
-        self._operator = operator
+        self._choose = choose
+        self._operator = choose(env_id)
+        """Of the server that is asked about the environment, then of the one the session is on."""
         self._card = card
         self._instance = ""
         self._seq = 0
@@ -81,7 +88,7 @@ class RemoteSession:
             UnknownEnv: it is not served; the message names the near miss.
         """
         if self._card is None:
-            served = await self._operator.client(self.id).get("/v1/envs", EnvList)
+            served = await self._operator.client.get("/v1/envs", EnvList)
             self._card = card_of(self.id, served)
         return self._card
 
@@ -95,7 +102,7 @@ class RemoteSession:
         """
         asked = {"split": split, "offset": offset, "limit": limit, "task": task}
         path = f"/v1/envs/{quote(self.id, safe='')}/tasks?{urlencode(asked)}"
-        return await self._operator.client(self.id).get(path, TaskPage)
+        return await self._operator.client.get(path, TaskPage)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -121,8 +128,15 @@ class RemoteSession:
             )
         if not self.name:
             raise EpisodeEnded(f"{self.id}: no episode has begun; call reset() first")
+        self._operator.client.traffic.steps += 1
         step = Step(session=self.name, seq=self._seq, action=action, instance=self._instance)
-        return _stepped(await self._perform(step))
+        reply = await self._perform(step)
+        if not isinstance(reply, StepReply):
+            raise nonsense(f"expected the reply to a step, got {reply!r:.120}")
+        info = reply.info
+        if reply.verdict is not None:
+            info["verdict"] = reply.verdict
+        return reply.observation, reply.reward, reply.terminated, reply.truncated, info
 
     async def close(self) -> None:
         """Release the session; safe to call twice. If the server cannot be told, the lease ends."""
@@ -130,13 +144,14 @@ class RemoteSession:
         if not name:
             return
         try:
-            await self._operator.perform(Delete(session=name))
+            await self._operator.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
         except RemoteError as error:
             logger.info("session %s is left to its lease: %s", name, error)
 
     async def _create(self, beginning: Beginning) -> Reply:
         self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
-        self._operator.client(self.name).traffic.sessions_opened += 1
+        self._operator = self._choose(self.name)
+        self._operator.client.traffic.sessions_opened += 1
         try:
             reply = await self._perform(Create(env=self.id, session=self.name, reset=beginning))
         except RemoteError:
@@ -164,7 +179,13 @@ class RemoteSession:
         except BaseException:  # the caller gives up while the operation may be carried out
             self._unsure = True
             raise
-        self._check_echo(reply)
+        seq = reply.seq if isinstance(reply, (ResetReply, StepReply)) else None
+        if reply.session != self.name or seq != self._seq:  # a late reply is no one else's
+            self._unsure = True
+            raise nonsense(
+                f"asked for session {self.name!r} seq {self._seq}, was answered for "
+                f"{reply.session!r} seq {seq}"
+            )
         self._seq += 1
         return reply
 
@@ -175,16 +196,6 @@ class RemoteSession:
             self._seq += 1
         elif isinstance(error, RemoteError) and not isinstance(error, Overloaded):
             self._unsure = True
-
-    def _check_echo(self, reply: Reply) -> None:
-        """A late reply must never be taken for another's."""
-        seq = reply.seq if isinstance(reply, (ResetReply, StepReply)) else None
-        if reply.session != self.name or seq != self._seq:
-            self._unsure = True
-            raise nonsense(
-                f"asked for session {self.name!r} seq {self._seq}, was answered for "
-                f"{reply.session!r} seq {seq}"
-            )
 
 
 class BlockingSession(RemoteSession):
@@ -241,12 +252,3 @@ def _begun(reply: Reply) -> tuple[Observation, Info]:
     if not isinstance(reply, ResetReply):
         raise nonsense(f"expected the reply to a reset, got {reply!r:.120}")
     return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}
-
-
-def _stepped(reply: Reply) -> Stepped:
-    if not isinstance(reply, StepReply):
-        raise nonsense(f"expected the reply to a step, got {reply!r:.120}")
-    info = dict(reply.info)
-    if reply.verdict is not None:
-        info["verdict"] = reply.verdict
-    return reply.observation, reply.reward, reply.terminated, reply.truncated, info

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -10,21 +9,22 @@ from typing import Self
 
 from ludus.errors import ConfigError, LudusError
 from ludus.rewards import Sample
-from ludus.rewards.client import RemoteGroupVerifier, RemoteVerifier, score_batch
-from ludus.rewards.wire import ScoreBody, VerifierCard, VerifierList
+from ludus.rewards.client import RemoteGroupVerifier, RemoteVerifier, send_scores
+from ludus.rewards.wire import Score, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
 from ludus.wire.affinity import choose
 from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.carrier import Carrier
 from ludus.wire.client import Client, RetryPolicy, Traffic, run_blocking
 from ludus.wire.codec import Format
-from ludus.wire.stream_client import Streams
+from ludus.wire.stream_client import ClientStream
 from ludus.wire.sync_transport import SyncTransport
 
 from .client import BlockingSession, RemoteSession, card_of
 from .gym import GymEnv
-from .operators import Batched, OneByOne
-from .wire import EnvCard, EnvList
+from .operators import OneByOne, send_batch
+from .wire import EnvCard, EnvList, Operation, Reply
 
 
 class Server:
@@ -45,13 +45,14 @@ class Server:
         build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
         self.async_clients = [build(url, self._async_transport) for url in urls]
         self._sync_clients = [build(url, self._sync_transport) for url in urls]
-        self._streams = Streams(self._async_transport) if stream else None
-        self._batched = Batched(self._async_client, self._streams)
-        self._one_by_one = OneByOne(self._sync_client)
+        self._streams = [
+            ClientStream(client, self._async_transport) if stream else None
+            for client in self.async_clients
+        ]
+        pairs = list(zip(self.async_clients, self._streams, strict=True))
+        self._operators = [Carrier(*pair, Reply, send_batch) for pair in pairs]
+        self._scorers = [Carrier(*pair, Verdict, send_scores) for pair in pairs]
         self._cards: EnvList | None = None
-        self._verifiers: dict[str, RemoteVerifier] = {}
-        self._group_verifiers: dict[str, RemoteGroupVerifier] = {}
-        self._turn = itertools.count()
 
     def envs(self) -> list[EnvCard]:
         """What environments it offers."""
@@ -71,7 +72,7 @@ class Server:
         """An environment with `async` reset, step and close; calls made together travel together.
         Nothing is sent before the first reset.
         """
-        return RemoteSession(env_id, self._batched)
+        return RemoteSession(env_id, self._operator)
 
     def verifiers(self) -> list[VerifierCard]:
         """What verifiers it offers."""
@@ -80,13 +81,11 @@ class Server:
 
     def verifier(self, name: str) -> RemoteVerifier:
         """A verifier over there: `await verifier.score(sample)`. Nothing is sent before."""
-        made = RemoteVerifier(name, self._next_async_client, self._streams)
-        return self._verifiers.setdefault(name, made)
+        return RemoteVerifier(name, self._scorers)
 
     def group_verifier(self, name: str) -> RemoteGroupVerifier:
         """One that also compares the answers of a group: `await verifier.score_group(samples)`."""
-        made = RemoteGroupVerifier(name, self._next_async_client, self._streams)
-        return self._group_verifiers.setdefault(name, made)
+        return RemoteGroupVerifier(name, self._scorers)
 
     def score(self, verifier: str, sample: Sample) -> Verdict:
         """Score one answer; blocks.
@@ -95,8 +94,8 @@ class Server:
             UnknownVerifier: not served; the message names the near miss.
             RemoteError: the server could not be asked.
         """
-        body = ScoreBody(verifier=verifier, sample=sample)
         self.traffic.operations += 1
+        body = {"verifier": verifier, "sample": sample}
         return run_blocking(self._sync_clients[0].post("/v1/score", body, Verdict))
 
     def score_batch(self, verifier: str, samples: Sequence[Sample]) -> list[Verdict]:
@@ -105,7 +104,9 @@ class Server:
         Raises:
             LudusError: the first that an item failed with.
         """
-        answers = run_blocking(score_batch(self._sync_clients[0], verifier, samples))
+        scores = [Score(verifier=verifier, sample=sample) for sample in samples]
+        self.traffic.operations += len(scores)
+        answers = run_blocking(send_scores(self._sync_clients[0], scores))
         return [_verdict(answer) for answer in answers]
 
     def close(self) -> None:
@@ -115,11 +116,11 @@ class Server:
     async def aclose(self) -> None:
         """Close all connections; call it on the event loop that used them."""
         self.close()
-        await self._batched.close()
-        for verifier in (*self._verifiers.values(), *self._group_verifiers.values()):
-            await verifier.close()
-        if self._streams is not None:
-            await self._streams.close()
+        for carrier in (*self._operators, *self._scorers):
+            await carrier.close()
+        for stream in self._streams:
+            if stream is not None:
+                await stream.close()
         await self._async_transport.close()
 
     def __enter__(self) -> Self:
@@ -139,14 +140,11 @@ class Server:
             self._cards = run_blocking(self._sync_clients[0].get("/v1/envs", EnvList))
         return self._cards
 
-    def _next_async_client(self) -> Client:
-        return self.async_clients[next(self._turn) % len(self.urls)]
+    def _operator(self, key: str) -> Carrier[Operation, Reply]:
+        return self._operators[choose(self.urls, key)]
 
-    def _async_client(self, key: str) -> Client:
-        return self.async_clients[choose(self.urls, key)]
-
-    def _sync_client(self, key: str) -> Client:
-        return self._sync_clients[choose(self.urls, key)]
+    def _one_by_one(self, key: str) -> OneByOne:
+        return OneByOne(self._sync_clients[choose(self.urls, key)])
 
 
 def _verdict(answer: Verdict | LudusError) -> Verdict:

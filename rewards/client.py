@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
-from functools import partial
+import itertools
+from collections.abc import Sequence
 
 from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
+from ludus.wire.carrier import Carrier
 from ludus.wire.client import Client, nonsense
-from ludus.wire.coalesce import Coalescer
 from ludus.wire.faults import error_of
-from ludus.wire.stream_client import Streams, UseHttp
 
 from .protocol import Sample
 from .wire import (
     Score,
     ScoreBatchReply,
-    ScoreBatchRequest,
-    ScoreBody,
     ScoreGroupBody,
     ScoreGroupReply,
     ScoreItem,
@@ -33,17 +29,12 @@ class RemoteVerifier:
 
     Args:
         name: of the verifier over there.
-        choose: the client to use next.
-        streams: the streams to the servers; None uses batches of plain HTTP.
+        carriers: to the servers that offer it, which take turns.
     """
 
-    def __init__(
-        self, name: str, choose: Callable[[], Client], streams: Streams | None = None
-    ) -> None:
+    def __init__(self, name: str, carriers: Sequence[Carrier[Score, Verdict]]) -> None:
         self.name = name
-        self._choose = choose
-        self._streams = streams
-        self._coalescers: dict[str, Coalescer[Sample, Verdict]] = {}
+        self._turns = itertools.cycle(carriers)
 
     async def score(self, sample: Sample, /) -> Verdict:
         """Judge `sample`.
@@ -52,36 +43,10 @@ class RemoteVerifier:
             UnknownVerifier: not served; the message names the near miss.
             Unauthorized: the token is missing or wrong.
         """
-        client = self._choose()
-
-        stream = self._streams.of(client) if self._streams is not None else None
-
-        async def attempt(timeout_s: float) -> Verdict:
-            if stream is not None and stream.offered:
-                with contextlib.suppress(UseHttp):
-                    score = Score(verifier=self.name, sample=sample)
-                    verdict: Verdict = await stream.submit(score, Verdict, timeout_s)
-                    client.traffic.operations += 1
-                    return verdict
-            # The request retries what befalls all of it; here it is one item that was refused.
-            return await self._coalescer(client).submit(sample)
-
         try:
-            return await client.insist(attempt)
+            return await next(self._turns).perform(Score(verifier=self.name, sample=sample))
         except RemoteError as error:
             return verdict_of(error)
-
-    async def close(self) -> None:
-        """Give up on requests that are out."""
-        coalescers, self._coalescers = self._coalescers, {}
-        for coalescer in coalescers.values():
-            await coalescer.close()
-
-    def _coalescer(self, client: Client) -> Coalescer[Sample, Verdict]:
-        if client.url not in self._coalescers:
-            send = partial(score_batch, client, self.name)
-            self._coalescers[client.url] = Coalescer(send)
-        return self._coalescers[client.url]
 
 
 class RemoteGroupVerifier(RemoteVerifier):
@@ -89,7 +54,7 @@ class RemoteGroupVerifier(RemoteVerifier):
 
     async def score_group(self, samples: Sequence[Sample], /) -> Sequence[Verdict]:
         """Judge all `samples` of one task together; one verdict each, in order."""
-        client = self._choose()
+        client = next(self._turns).client
         client.traffic.operations += len(samples)
         body = ScoreGroupBody(verifier=self.name, samples=list(samples))
         try:
@@ -99,17 +64,12 @@ class RemoteGroupVerifier(RemoteVerifier):
         return reply.verdicts
 
 
-async def score_batch(
-    client: Client, verifier: str, samples: Sequence[Sample]
-) -> list[Verdict | LudusError]:
-    """One request; a verdict or an error for each sample, in order."""
-    client.traffic.operations += len(samples)
-    body = ScoreBatchRequest(
-        items=[ScoreBody(verifier=verifier, sample=sample) for sample in samples]
-    )
-    reply = await client.post("/v1/score_batch", body, ScoreBatchReply)
-    if len(reply.items) != len(samples):
-        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(samples)} samples")
+async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict | LudusError]:
+    """Send samples in one request of plain HTTP; a verdict or an error for each, in order."""
+    items = [{"verifier": score.verifier, "sample": score.sample} for score in scores]
+    reply = await client.post("/v1/score_batch", {"items": items}, ScoreBatchReply)
+    if len(reply.items) != len(items):
+        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(items)} samples")
     return [_answer(item) for item in reply.items]
 
 

@@ -147,7 +147,7 @@ def style(request: pytest.FixtureRequest) -> str:
 def session_of(server: Server, style: str) -> RemoteSession:
     if style == "one by one":
         clients = server.async_clients
-        return RemoteSession(ENV, OneByOne(lambda key: clients[choose(server.urls, key)]))
+        return RemoteSession(ENV, lambda key: OneByOne(clients[choose(server.urls, key)]))
     return server.make_async(ENV)
 
 
@@ -305,7 +305,7 @@ async def test_errors_come_back_as_the_types_a_local_environment_raises(style: s
         await session.reset(seed=0)
         with pytest.raises(InvalidAction):
             await session.step(3)  # type: ignore[arg-type]
-        unknown = RemoteSession("test/leger-v0", session._operator)  # pyright: ignore[reportPrivateUsage]
+        unknown = RemoteSession("test/leger-v0", session._choose)  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(UnknownEnv, match="did you mean 'test/ledger-v0'"):
             await unknown.reset(seed=0)
         await session.close()

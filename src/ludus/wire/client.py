@@ -30,6 +30,8 @@ from .codec import Format, decode, encode, format_of
 from .faults import Fault, FaultReply, error_of
 
 T = TypeVar("T")
+Body = msgspec.Struct | Mapping[str, Any]
+"""Of a request: whatever encodes to an object."""
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class Retry:
     policy: RetryPolicy
     rng: random.Random
     started: float = field(default_factory=time.monotonic)
+    """When the first attempt began, by `time.monotonic`."""
     attempts: int = 0
 
     @property
@@ -183,7 +186,7 @@ class Client:
         """Read."""
         return await self.call("GET", path, None, as_type)
 
-    async def post(self, path: str, body: msgspec.Struct, as_type: type[T]) -> T:
+    async def post(self, path: str, body: Body, as_type: type[T]) -> T:
         """Act; `body` must be safe to send twice."""
         return await self.call("POST", path, body, as_type)
 
@@ -195,7 +198,7 @@ class Client:
         self,
         method: str,
         path: str,
-        body: msgspec.Struct | None,
+        body: Body | None,
         as_type: type[T],
         *,
         on: type[LudusError] = LudusError,
@@ -224,27 +227,38 @@ class Client:
         return read(await self._exchange(request, timeout_s), as_type)
 
     async def insist(
-        self, attempt: Callable[[float], Awaitable[T]], *, on: type[LudusError] = LudusError
+        self,
+        attempt: Callable[[float], Awaitable[T]],
+        *,
+        on: type[LudusError] = LudusError,
+        failed: LudusError | None = None,
+        started: float | None = None,
     ) -> T:
         """Call `attempt(timeout_s)` until it succeeds, is hopeless, or the time is over.
 
         Args:
             attempt: is told how long it may take.
             on: the errors to try again after, where a retry may help at all.
+            failed: what a first attempt, made by the caller, has failed with.
+            started: when that attempt began, by `time.monotonic`.
 
         Raises:
             LudusError: of the last attempt.
         """
         retry = Retry(self.policy, self.rng)
+        if started is not None:
+            retry.started = started
         while True:
+            if failed is not None:
+                wait_s = retry.wait_s(failed, met=self.met)
+                self.traffic.retries += 1
+                await self.transport.sleep(wait_s)
             try:
                 return await attempt(retry.attempt_timeout_s)
             except on as error:
-                wait_s = retry.wait_s(error, met=self.met)
-            self.traffic.retries += 1
-            await self.transport.sleep(wait_s)
+                failed = error
 
-    def build(self, method: str, path: str, body: msgspec.Struct | None) -> HttpRequest:
+    def build(self, method: str, path: str, body: Body | None) -> HttpRequest:
         """A request as bytes.
 
         Raises:

@@ -52,7 +52,12 @@ class Coalescer(Generic[Item, Answer]):
         return await future
 
     async def close(self) -> None:
-        """Give up on requests that are out."""
+        """Give up on requests that are out, and on calls that wait for theirs."""
+        if self._departure is not None:
+            self._departure.cancel()
+            self._departure = None
+        waiting, self._waiting = self._waiting, []
+        _fail(waiting, asyncio.CancelledError())
         for request in list(self._requests):
             request.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,7 @@ class ClientStream:
     def __init__(self, client: Client, transport: AsyncTransport) -> None:
         self._client = client
         self._transport = transport
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: dict[int, _Asked] = {}
         self._unsent: list[int] = []
         self._next = 0
@@ -83,7 +84,7 @@ class ClientStream:
     @property
     def offered(self) -> bool:
         """Whether it is worth asking the server for a stream now."""
-        return not self._http_until or self._loop.time() >= self._http_until
+        return not self._http_until or time.monotonic() >= self._http_until
 
     def submit(
         self, operation: msgspec.Struct, as_type: Any, timeout_s: float
@@ -94,27 +95,32 @@ class ClientStream:
             A future of the reply, read as `as_type`; it fails with `UseHttp` where no stream can
             carry the operation, else with the error that the server met.
         """
-        if asyncio.get_running_loop() is not self._loop:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop, self._more = loop, asyncio.Event()
+        elif loop is not self._loop:
             raise other_loop()
         number = self._next
         self._next += 1
-        now = self._loop.time()
+        now = time.monotonic()
         deadline = now + timeout_s
-        future = self._loop.create_future()
+        future = loop.create_future()
         self._asked[number] = _Asked(operation, as_type, future, now, deadline)
         self._unsent.append(number)
         if deadline < self._sweep_at:
             self._plan_sweep(deadline)
         if self._running is None:
-            self._running = asyncio.create_task(self._run(), name="ludus-stream")
+            self._running = loop.create_task(self._run(), name="ludus-stream")
         self._more.set()
         return future
 
     async def close(self) -> None:
-        """Close the connection; whoever waits is cancelled."""
+        """Close the connection; whoever waits is cancelled. The next operation opens another."""
         running, self._running = self._running, None
         if self._sweep is not None:
             self._sweep.cancel()
+        self._loop, self._sweep, self._sweep_at = None, None, math.inf
+        self._http_until, self._losses = 0.0, 0
         await end_task(running)
         for asked in self._take_all():
             asked.future.cancel()
@@ -182,7 +188,7 @@ class ClientStream:
         return answered
 
     def _use_http(self, pause_s: float) -> Exception:
-        self._http_until = self._loop.time() + pause_s
+        self._http_until = time.monotonic() + pause_s
         return UseHttp()
 
     def _headers(self) -> dict[str, str]:
@@ -249,7 +255,7 @@ class ClientStream:
     # --- what comes back ------------------------------------------------------------------------
 
     def _settle(self, data: bytes, format: Format) -> None:
-        self._heard = self._loop.time()
+        self._heard = time.monotonic()
         self._client.traffic.bytes_received += len(data)
         try:
             answers = decode(data, list[tuple[int, int, msgspec.Raw]], format)
@@ -274,13 +280,14 @@ class ClientStream:
         if self._sweep is not None:
             self._sweep.cancel()
         self._sweep_at = when
-        self._sweep = self._loop.call_at(when, self._give_up_late)
+        wait_s = max(0.0, when - time.monotonic())
+        self._sweep = asyncio.get_running_loop().call_later(wait_s, self._give_up_late)
 
     def _give_up_late(self) -> None:
         """Fail what is not answered in time. A connection on which nothing else came meanwhile
         may be dead: it is closed, so that the next try has a new one.
         """
-        now = self._loop.time() + 1e-3
+        now = time.monotonic() + 1e-3
         self._sweep, self._sweep_at = None, math.inf
         late = {n: asked for n, asked in self._asked.items() if asked.deadline <= now}
         for number in late:
@@ -306,24 +313,3 @@ class ClientStream:
     def _take_all(self) -> list[_Asked]:
         asked, self._asked, self._unsent = list(self._asked.values()), {}, []
         return asked
-
-
-class Streams:
-    """The streams of one process to several servers; made and used on one event loop."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-        self._streams: dict[str, ClientStream] = {}
-
-    def of(self, client: Client) -> ClientStream:
-        """The stream to the server of `client`."""
-        stream = self._streams.get(client.url)
-        if stream is None:
-            stream = self._streams[client.url] = ClientStream(client, self._transport)
-        return stream
-
-    async def close(self) -> None:
-        """Close every connection."""
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
-            await stream.close()
