@@ -74,7 +74,7 @@ def _alarm(timeout_s: float) -> Generator[None]:
         return
 
     def ring(_: int, frame: FrameType | None) -> None:
-        assert frame is not None  # something was waited for
+        assert frame is not None  # the signal interrupted some frame
         raise _Late(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}")
 
     before = signal.signal(signal.SIGALRM, ring)

@@ -86,7 +86,7 @@ class Subject:
     def close(self) -> None:
         """Close all instances and everything else that the check opened."""
         for gym in self.made:
-            with contextlib.suppress(Exception):  # a faulty close is found by its own rule
+            with contextlib.suppress(Exception):  # the rule `close` reports a faulty close
                 gym.close()
         self.release()
 

@@ -150,7 +150,7 @@ def _inputs(rng: random.Random, kind: str) -> list[list[Any]]:
     """Draw the lists to test with; the empty list and a list of a single item are never shown."""
     one = _number if kind == NUMBERS else _word
     lists = [[one(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
-    for items in lists[::2]:  # something occurs twice
+    for items in lists[::2]:  # make a value occur twice
         items.insert(rng.randrange(len(items)), rng.choice(items))
     return [*lists, [], [one(rng)]]
 

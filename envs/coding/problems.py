@@ -217,7 +217,7 @@ def _calls(
 def _call(called: str, case: Mapping[str, Any], *, nested: bool) -> str:
     given, expected = case["input"], case["output"]
     arguments = given
-    if isinstance(given, str):  # LiveCodeBench: one argument a line, as JSON
+    if isinstance(given, str):  # LiveCodeBench has an argument per line, as JSON
         arguments = [json.loads(line) for line in given.split("\n")]
         expected = json.loads(expected) if isinstance(expected, str) else expected
     result = f"{PLAIN}({called}(*{arguments!r}))"

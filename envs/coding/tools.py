@@ -60,7 +60,7 @@ class CodingTools(Coding):
         "program in with `submit`; hidden tests decide."
     )
     answer_format = ""
-    deterministic = False  # programs may ask for the time, and their hash seeds differ
+    deterministic = False  # programs may read the clock, and hash seeds differ
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class CodingTools(Coding):
             raise RewardUnavailable(verdict)
         self.submitted += 1
         if self._over(verdict):
-            await self.bench.close()  # others may be waiting for a session
+            await self.bench.close()  # other episodes may be waiting for a session
         return verdict
 
     def _over(self, verdict: Verdict) -> bool:

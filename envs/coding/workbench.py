@@ -111,7 +111,8 @@ class Workbench:
         except TimeoutError as error:
             await self._drop()
             raise ToolError("the session did not answer and was ended") from error
-        except asyncio.CancelledError:  # its answer would be taken for that of the next request
+        # a late answer would be taken for the answer to the next request
+        except asyncio.CancelledError:
             await self._drop()
             raise
         except (ConfigError, OSError) as error:
@@ -125,7 +126,7 @@ class Workbench:
             await self._drop()
             why = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"
             raise _unusable(f"no sandbox session: {why}") from error
-        except asyncio.CancelledError:  # half prepared
+        except asyncio.CancelledError:  # the session is only half prepared
             await self._drop()
             raise
 

@@ -92,7 +92,7 @@ def rename(rng: random.Random, tree: Tree) -> Chore | None:
 def replace(rng: random.Random, tree: Tree) -> Chore | None:
     """Replace a word by another in the files with an ending."""
     ending, old = rng.choice(ENDINGS), rng.choice(WORDS)
-    new = rng.choice(("walnut", "copper", "velvet", "marble"))  # none of `WORDS`
+    new = rng.choice(("walnut", "copper", "velvet", "marble"))  # none of these is in `WORDS`
     changed = {path: _replaced(tree[path], old, new) for path in _ending(tree, ending)}
     if all(tree[path] == content for path, content in changed.items()):
         return None

@@ -113,7 +113,7 @@ class LedgerRelay(TextEnv):
         demo: how the demonstrator sums up: clean, noisy, recency or wordy.
     """
 
-    never_blocks = True  # but for courses so long that drawing one takes more: see __init__
+    never_blocks = True  # except for courses that take too long to draw: see __init__
     system_prompt = PROMPTS[Tier.COPY]
     answer_format = ""
 
@@ -229,7 +229,8 @@ class LedgerRelay(TextEnv):
     def _course(self) -> Course:
         if self.tier is not Tier.FETCH:
             return Told(self.ledger)
-        rng = random.Random(f"numbers/{self.task.seed}")  # apart from the ledger: see courses.py
+        # drawn apart from the ledger: see courses.py
+        rng = random.Random(f"numbers/{self.task.seed}")
         numbers = "".join(rng.choices(DIGITS, k=len(self.ledger.writes)))
         return Fetched(self.ledger, numbers, self.requeries)
 

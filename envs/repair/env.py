@@ -87,7 +87,7 @@ class CodeRepair(TextEnv):
         "You repair Python code. Look at the files, change what is wrong, and call `submit` when "
         "you are done; hidden tests decide. The docstrings are right."
     )
-    deterministic = False  # commands may ask for the time, and hash seeds differ
+    deterministic = False  # commands may read the clock, and hash seeds differ
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class CodeRepair(TextEnv):
         except ToolError as error:
             return Verdict.of(0.0, f"the files cannot be read: {error}")
         finally:
-            await self.bench.close()  # others may be waiting for a session
+            await self.bench.close()  # other episodes may be waiting for a session
         tests = self.repair.tests.values()
         verdicts = await asyncio.gather(*map(self._graded_file, files, tests))
         return self._together(verdicts)
@@ -218,7 +218,7 @@ class CodeRepair(TextEnv):
     async def _graded_file(self, source: str, tests: list[str]) -> Verdict:
         try:
             verdict = await grade_async(source, tests, options=self.options)
-        except ConfigError as error:  # the tests are ours: what is left is the sandbox
+        except ConfigError as error:  # the tests are ours, so the sandbox is at fault
             verdict = Verdict.unavailable(f"nothing can be graded here: {error}")
         if not verdict.ok:
             raise RewardUnavailable(verdict)

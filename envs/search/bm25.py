@@ -106,5 +106,5 @@ def _bm25s() -> Any:
         library = importlib.import_module("bm25s")
     except ImportError:
         raise MissingExtra.of("search", needed_for="BM25 search") from None
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG by itself
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library sets DEBUG by itself
     return library

@@ -133,7 +133,7 @@ class QuestionMaker:
     def _better_of_two(self, rng: random.Random) -> _Path | None:
         attribute = NUMBERS[rng.choice(list(NUMBERS))]
         one, other = rng.sample(self._by_kind[attribute.source], 2)
-        assert one.number is not None  # entities of these kinds have one
+        assert one.number is not None  # entities of these kinds have a number
         assert other.number is not None
         if one.number == other.number:
             return None

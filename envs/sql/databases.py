@@ -65,7 +65,7 @@ def draw_database(theme: Theme, rng: random.Random) -> Database:
 def _things(kind: Kind, rng: random.Random) -> list[Row]:
     count = rng.randint(3, 12)
     labels = rng.sample(LABELS, count)
-    # Few values make ties; a range of its own for each database makes averages differ.
+    # Few values make ties; drawing them anew for each database makes averages differ.
     values = rng.sample(kind.values, rng.randint(2, len(kind.values)))
     numbers = [rng.randint(kind.low, kind.high) for _ in range(max(2, count * 2 // 3))]
     return [

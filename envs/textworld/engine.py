@@ -48,7 +48,7 @@ class Game:
         try:
             with _library:
                 self._env: Any = library.start(str(path), wanted)
-        except Exception as error:  # its loader fails in many ways
+        except Exception as error:  # TextWorld's loader raises many kinds of errors
             raise ConfigError(
                 f"{str(path)!r} is not a game of TextWorld: {type(error).__name__}: {error}"
             ) from error

@@ -118,7 +118,7 @@ class GameFolder:
 
     def tasks(self, split: str) -> TaskSet:
         """Return the games of a split."""
-        GeneratedTasks(split)  # refuses what is no split
+        GeneratedTasks(split)  # raises for an unknown split
         return self._tasks[split]
 
     def game(self, task: Task) -> Game:

@@ -139,7 +139,7 @@ class Tool:
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             size = len(msgspec.json.encode(arguments))
-        except UnicodeEncodeError as error:  # JSON can name half a surrogate pair
+        except UnicodeEncodeError as error:  # JSON can hold half a surrogate pair
             raise msgspec.ValidationError(f"they hold what is not text: {error.reason}") from None
         if size > MOST_ARGUMENT_BYTES:
             raise msgspec.ValidationError(

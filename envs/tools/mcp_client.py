@@ -120,7 +120,7 @@ class McpServer:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 return await _all_specs(link.client)
-        except Exception as error:  # the SDK's, anyio's and the HTTP client's
+        except Exception as error:  # errors of the SDK, anyio and the HTTP client
             await self._drop()
             raise ServerUnreachable(f"{self.name} does not list its tools: {error}") from error
 
@@ -130,7 +130,7 @@ class McpServer:
         link = await self._connected()
         try:
             return as_result(await link.client.call_tool(name, arguments))
-        except asyncio.CancelledError:  # late: find out meanwhile whether it still lives
+        except asyncio.CancelledError:  # the call was late: find out whether the server is alive
             if self._probe is None or self._probe.done():
                 self._probe = asyncio.create_task(self._examine(link))
             raise
@@ -138,7 +138,7 @@ class McpServer:
             if not await self._is_gone(link, error):
                 return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
             why = f"its server went away in the middle of the call ({error})"
-        except Exception as error:  # anyio's and the HTTP client's; a result that makes no sense
+        except Exception as error:  # errors of anyio and the HTTP client, or an unreadable result
             await self._drop(link)
             why = f"its server failed ({type(error).__name__}: {error})"
         logger.warning("MCP server %s: %s: %s", self.name, name, why)
@@ -156,13 +156,13 @@ class McpServer:
     async def _connected(self) -> _Link:
         """Return the connection; open a new connection if none is alive."""
         while self._probe is not None and not self._probe.done():
-            await asyncio.wait({self._probe})  # it bounds itself
+            await asyncio.wait({self._probe})  # has a timeout of its own
         if self._link is not None:
             return self._link
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_looked_at)
-        return await asyncio.shield(self._opening)  # a late call does not begin it anew
+        return await asyncio.shield(self._opening)  # a cancelled call must not cancel the attempt
 
     async def _open(self) -> _Link:
         try:
@@ -175,7 +175,7 @@ class McpServer:
         if self._opening is not None:
             opening = self._opening
             opening.cancel()
-            await asyncio.wait({opening})  # it bounds itself
+            await asyncio.wait({opening})  # has a timeout of its own
         await self._drop()
 
     async def _examine(self, link: _Link) -> None:
@@ -251,7 +251,7 @@ class _Link:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 await self.client.list_tools(cache_mode="bypass")
-        except Exception:  # whatever it is, there is no answer
+        except Exception:  # whatever the error, there is no answer
             return False
         return True
 
@@ -268,7 +268,7 @@ async def _hold(
     from mcp import Client
 
     try:
-        # The log is closed by whoever waits; the process has its own copy of it.
+        # `open` closes the log; the process has its own copy of the descriptor.
         async with Client(server.transport(log)) as client:
             ready.set_result(client)
             await closing.wait()

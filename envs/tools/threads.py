@@ -53,9 +53,9 @@ class Threads:
             value, error = None, None
             try:
                 value = context.run(work)
-            except BaseException as raised:  # raised again by whoever waits
+            except BaseException as raised:  # the waiting task raises this again
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
                 loop.call_soon_threadsafe(tell, value, error)
 
         thread = threading.Thread(target=body, name=f"tool {self.name}", daemon=True)

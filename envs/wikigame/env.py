@@ -71,7 +71,7 @@ class WikiGame(TextEnv):
             )
         if not 1 <= slack <= 100:
             raise ConfigError(f"slack must be from 1 to 100, got {slack:g}")
-        build_world(world, people)  # refuses sizes that cannot be
+        build_world(world, people)  # raises for impossible sizes
         self.distance_range = (min_distance, max_distance)
         self.slack = slack
         self.show_target = show_target

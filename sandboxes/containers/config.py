@@ -144,7 +144,8 @@ class Container:
             "Hostname": policy.HOSTNAME,
             "Env": [f"{name}={value}" for name, value in self.environment.items()],
             "Labels": dict(self.labels),
-            "Healthcheck": {"Test": ["NONE"]},  # an image's own would run as root beside the slot
+            # an image's own health check would run as root beside the slot
+            "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": self._host_config(auto_remove),
         }
 

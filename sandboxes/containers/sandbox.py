@@ -200,7 +200,7 @@ def find_image(engine: Engine, name: str | None, runtime: str | None) -> Image:
         raise ConfigError(f"the Docker engine has no image {name!r}; try: docker pull {name}")
     config = about.get("Config") or {}
     if any(each.startswith("PATH=") for each in config.get("Env") or []):
-        del environment["PATH"]  # the image knows better where its programs are
+        del environment["PATH"]  # the image's own PATH finds its programs
     trial = Container(
         image=str(about["Id"]),
         python=("python3",),

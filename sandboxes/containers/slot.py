@@ -51,7 +51,7 @@ class ContainerGuardian:
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
         except ProcessLookupError:
             return
-        except PermissionError:  # we are an ordinary user, and it is not ours
+        except PermissionError:  # an ordinary user may not signal the container's process
             _in_background(self._engine.kill, self._container)
 
     def poll(self) -> int | None:
@@ -180,7 +180,7 @@ class ContainerSlot(Slot):
             return outcome
         self._suspects.clear(request)
         if self._described.runtime and self._bounds_reached() != before:
-            self.give_up()  # it may end yet, and must not take the next run with it
+            self.give_up()  # the container may end soon, and must not take the next run with it
         return done
 
     def _bounds_reached(self) -> tuple[int, int]:
@@ -235,7 +235,7 @@ def _listen(folder: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
     here = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-    try:  # a socket's address has 107 letters at most, a temporary folder's may have more
+    try:  # A socket's address has at most 107 bytes; the path of a temporary folder may be longer.
         listener.bind(f"/proc/self/fd/{here}/{SOCKET}")
     finally:
         os.close(here)

@@ -82,5 +82,5 @@ def is_own(address: str) -> bool:
             asking.connect((address, 9))
             own: str = asking.getsockname()[0]
     except OSError:
-        return False  # no way there, so connecting will say so
+        return False  # no route, so connecting will fail
     return own == address

@@ -83,7 +83,7 @@ class _Way:
             if listener := await _receive_listener(line):
                 with listener:
                     await self._accept(listener)
-        except OSError:  # the run goes on without a network, and its program is told by its sockets
+        except OSError:  # the run goes on without a network; its program sees failing sockets
             _log.exception("a run's way out failed")
         finally:
             for task in self._going:
@@ -92,7 +92,7 @@ class _Way:
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
-            await self._free.acquire()  # more of them wait in the socket's own queue
+            await self._free.acquire()  # further connections wait in the socket's own queue
             connection, _ = await asyncio.get_running_loop().sock_accept(listener)
             task = asyncio.ensure_future(self._answer(connection))
             self._going.add(task)
@@ -106,7 +106,7 @@ class _Way:
 
     async def _answer(self, connection: socket.socket) -> None:
         program = await asyncio.open_connection(sock=connection, limit=_HEAD_BYTES)
-        with suppress(OSError, EOFError, asyncio.LimitOverrunError):  # one of them has hung up
+        with suppress(OSError, EOFError, asyncio.LimitOverrunError):  # either end has hung up
             async with _closing(program):
                 await self._pass_on(program)
 
@@ -139,7 +139,7 @@ class _Way:
             try:
                 async with asyncio.timeout(self._policy.connect_timeout_s):
                     return await asyncio.open_connection(address, wanted.port)
-            except OSError as error:  # the next address may do
+            except OSError as error:  # the next address may work
                 failure = error
         raise failure
 
@@ -199,7 +199,7 @@ async def _readable(line: socket.socket) -> None:
     ready = asyncio.Event()
     loop.add_reader(line, ready.set)
     try:
-        await ready.wait()  # ends at the latest with the run, which cancels this
+        await ready.wait()  # at the latest, the end of the run cancels this
     finally:
         loop.remove_reader(line)
 

@@ -82,14 +82,14 @@ class Bench(TestsLine):
         try:
             return self.ask(verb, *arguments)
         except peer.Gone:
-            return None  # told when the tests ask for something
+            return None  # the next request of the tests reports this
 
     def _meet(self) -> None:
         """Move to the core of the solution's process."""
         try:
             one_core.join(self.line.hear_core())
         except peer.Gone:
-            return  # the first request will say so
+            return  # the first request reports this
 
     def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
         """Fetch the names that the tests use from the solution; return the tests, ready to run.

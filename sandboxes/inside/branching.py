@@ -18,6 +18,7 @@ from .tracee import Tracee
 
 _READ, _ALL, _OF_A_FILE = 0b1101, 0xFFFF, 0b100_0000_0000_0111
 _SCOPED = 0b11  # Landlock: abstract sockets and signals
+# x86-64 system call numbers.
 _OPEN, _CLOSE, _DUP2, _SOCKETPAIR, _PIPE2 = 257, 3, 33, 53, 293
 _CHDIR, _SETSID, _SIGACTION = 80, 112, 13
 _RECVMSG, _LANDLOCK_RESTRICT = 47, 446
@@ -77,7 +78,7 @@ def _examine_descriptor(pid: int, number: str, readable: list[str]) -> None:
 
 def _examine_mapping(rights: str, place: str, readable: list[str]) -> None:
     if not place or place.startswith("[") or _is_below(place, readable):
-        return  # memory of its own, or a file nobody can change
+        return  # private memory, or a file that nobody can change
     if "s" in rights:
         raise NotSnapshotable("shared_memory", f"memory is shared ({place})")
     raise NotSnapshotable("files", f"a file is mapped ({place})")
@@ -98,6 +99,7 @@ def settle_holder(holder: Tracee) -> None:
 
 
 def _handle_child_signal(process: Tracee, handler: int) -> None:
+    # struct kernel_sigaction: handler, flags, restorer, mask
     process.call(_SIGACTION, _SIGCHLD, process.put(struct.pack("<4Q", handler, 0, 0, 0)), 0, 8)
     process.forget()
 
@@ -116,7 +118,7 @@ def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
         for place, rights in _rules(readable, own)
         if os.path.exists(root + place)
     ]
-    # made here and handed over: the program's filter lets no program add rules of its own
+    # The ruleset is made here and handed over, since the program's filter refuses to add rules.
     ruleset = sc.landlock_ruleset(_ALL, allowed, scoped=_SCOPED)
     try:
         given = _give(process, ruleset)
@@ -138,7 +140,7 @@ def _give(process: Tracee, descriptor: int) -> int:
         os.close(there)
     byte, control = process.put(bytes(8)), process.put(bytes(_CONTROL_BYTES))
     vector = process.put(struct.pack("<QQ", byte, 1))
-    # struct msghdr: no name, one vector, room for one descriptor
+    # struct msghdr: no name, one vector, room for the control message of one descriptor
     header = struct.pack("<QQQQQQQ", 0, 0, vector, 1, control, _CONTROL_BYTES, 0)
     process.call(_RECVMSG, near, process.put(header), 0)
     (given,) = struct.unpack("<i", process.take(control + 16, 4))  # behind struct cmsghdr
@@ -150,7 +152,7 @@ def _give(process: Tracee, descriptor: int) -> int:
 
 def _rules(readable: list[str], own: str) -> list[tuple[str, int]]:
     rules = [(place, _READ) for place in dict.fromkeys((*readable, *_SYSTEM))]
-    # which files of /proc it may open is decided by its domain
+    # The Landlock domain decides which files of /proc the process may open.
     return [*rules, ("/dev", _READ | 0b10), ("/proc", _READ | 0b10), (own, _ALL)]
 
 
@@ -190,7 +192,8 @@ def _new_line(branch: Tracee, process: int) -> int:
 def _new_pipe(branch: Tracee, process: int, number: int) -> int:
     reader, writer = _two(branch, _PIPE2, _ANSWER, 0)
     end = _keep(branch, process, number, writer, reader)
-    os.fchmod(end, 0o622)  # as of every program's output: it may be opened by its name
+    # as for every program's output, which may be opened by name (/dev/stdout)
+    os.fchmod(end, 0o622)
     return end
 
 

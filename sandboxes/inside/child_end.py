@@ -46,7 +46,8 @@ class ChildEnd:
     def _catch_signals(self) -> int:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        signal.signal(signal.SIGCHLD, _nothing)  # without a handler nothing is written
+        # without a handler, Python writes nothing to the wakeup descriptor
+        signal.signal(signal.SIGCHLD, _nothing)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self._watch.register(reader, select.EPOLLIN)
         return reader

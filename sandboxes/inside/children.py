@@ -40,7 +40,7 @@ from .request import (
     receive,
 )
 
-_exit = os._exit  # a program may replace the one in `os`
+_exit = os._exit  # kept here, since a program may replace the function in `os`
 
 Mode = Callable[[Request], int]
 
@@ -72,6 +72,7 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
         request, streams = receive(requests, number)
         if way_out.NAME in streams:
             way_out.hand_over(streams.pop(way_out.NAME))
+        # Nothing of the slot may stay open: its sockets lead to the driver and to other runs.
         os.closerange(place(streams), HIGHEST_DESCRIPTOR)
         uploads.write_files(request.files)
         code = MODES[request.mode](request)
@@ -85,7 +86,7 @@ def main(plan: Plan, requests: socket.socket, number: int) -> None:
 def lock_down(plan: Plan) -> None:
     """Take on the program's identity and limits, for good."""
     os.setsid()
-    # the slot itself handles no signal
+    # The slot itself handles no signal, but Python programs expect KeyboardInterrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if plan.tier == USERNS:
         sc.drop_capabilities()

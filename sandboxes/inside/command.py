@@ -18,7 +18,7 @@ def run(request: Request) -> int:
     """
     signal.signal(
         signal.SIGPIPE, signal.SIG_DFL
-    )  # Python ignores it; programs expect it to end them
+    )  # Python ignores the signal, but programs expect to be ended by it
     steps: list[list[str]] = request.options["steps"]  # type: ignore[assignment]
     for step in steps[:-1]:
         code = _wait(step)

@@ -19,7 +19,8 @@ def main(path: str) -> None:
     control, requests = _connect(path), _connect(path)
     try:
         plan = Plan.decode(control.recv(1 << 18))
-        from . import launch  # what an image's Python cannot import is told to the driver
+        # imported late, so that the driver is told what the image's Python cannot import
+        from . import launch
 
         launch.be_slot(_with_what_there_is(plan), control, requests)
     except BaseException as error:

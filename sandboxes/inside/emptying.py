@@ -48,7 +48,8 @@ def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
     below = _open_locked(name, top)
     try:
         for inner in _remove_files(below):
-            os.chmod(inner, 0o700, dir_fd=below)  # moving a folder writes its ".."
+            # moving a folder writes to its "..", so it must be writable
+            os.chmod(inner, 0o700, dir_fd=below)
             _move_up(inner, below, top, numbers)
     finally:
         os.close(below)
@@ -56,7 +57,7 @@ def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
 
 
 def _open_locked(name: str, top: int) -> int:
-    os.chmod(name, 0o700, dir_fd=top)  # the program may have locked itself out
+    os.chmod(name, 0o700, dir_fd=top)  # the program may have removed its own rights
     return os.open(name, _FOLDER, dir_fd=top)
 
 

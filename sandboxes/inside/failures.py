@@ -68,7 +68,7 @@ def _attributes(error: BaseException) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
         if not name.startswith("__"):
-            with suppress(Exception):  # a property that fails is not there
+            with suppress(Exception):  # a property that raises counts as absent
                 found[name] = getattr(error, name)
     return found
 

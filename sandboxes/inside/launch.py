@@ -48,7 +48,7 @@ def _guard(driver: int, slot: int) -> None:
     watch.register(driver, select.POLLIN)
     watch.register(ended, select.POLLIN)
     watch.poll()
-    os.kill(slot, signal.SIGKILL)  # a zombie at worst: we have not waited for it
+    os.kill(slot, signal.SIGKILL)  # safe: the pid cannot be reused before we have waited
     os.waitpid(slot, 0)
     os._exit(0)
 
@@ -111,7 +111,8 @@ def _warm_up(plan: Plan) -> None:
     for name in plan.preload:
         importlib.import_module(name)
     if numbers := sys.modules.get("numpy.random"):
-        os.register_at_fork(after_in_child=numbers.seed)  # `random` does this by itself
+        # the module `random` does the same by itself
+        os.register_at_fork(after_in_child=numbers.seed)
     sys.stdin = _standard(0, "r")
     sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _standard(2, "w")  # type: ignore[misc]
@@ -122,7 +123,7 @@ def _warm_up(plan: Plan) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    sys.path.insert(0, "")  # last, so that nothing remembers the work directory as it is now
+    sys.path.insert(0, "")  # last, so that no import cache remembers the present work directory
 
 
 def _standard(number: int, mode: str) -> io.TextIOWrapper:

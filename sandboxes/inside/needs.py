@@ -17,7 +17,7 @@ def missing_modules(sources: Iterable[str]) -> list[str]:
 
     An import inside a `try` does not count, since those tests can do without the module.
     """
-    import ast  # rarely needed, and large in every child
+    import ast  # a large module that is rarely needed
 
     named: set[str] = set()
     for source in sources:

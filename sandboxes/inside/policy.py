@@ -36,7 +36,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TMPDIR": WORK,
     "PYTHONDONTWRITEBYTECODE": "1",
-    # one run is one core's worth of work; thread pools sized to the host only add page tables
+    # A run is meant for a single core; thread pools sized to the host only add page tables.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -83,7 +83,7 @@ _CLONE_PARENT = 0x8000
 _OF_A_PID = (
     "prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr",
 )  # fmt: skip
-_OF_ANY_GROUP = ("setpriority", "ioprio_set")  # may name all processes of a user at once
+_OF_ANY_GROUP = ("setpriority", "ioprio_set")  # these may name all processes of a user at once
 FIRST_TO_DIE = b"1000"
 """The oom_score_adj of programs: when memory runs out, the kernel kills them first."""
 
@@ -108,7 +108,8 @@ _ATTRIBUTES = (
     "utime", "utimes", "utimensat", "futimesat",
     *_MARKS,
 )  # fmt: skip
-_OF_TERMINALS_AND_SOCKETS = (0x5400, 0x8900)  # requests of `ioctl`; those of files set flags
+# requests of `ioctl`; requests for files could set flags
+_OF_TERMINALS_AND_SOCKETS = (0x5400, 0x8900)
 _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240, 246))
 
 

@@ -105,7 +105,7 @@ def finish(code: int) -> int:
             threading._shutdown()
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         flush(sys.stdout)
-        # files the program left open are flushed when its globals go
+        # Files that the program left open are flushed when its globals are cleared.
         sys.modules["__main__"].__dict__.clear()
         gc.collect()
     except BaseException as error:
@@ -120,7 +120,7 @@ def flush(stream: object) -> None:
     try:
         stream.flush()  # type: ignore[attr-defined]
     except BaseException:
-        return  # the program closed or replaced it
+        return  # the program closed or replaced the stream
 
 
 def redirect_nothing() -> None:

@@ -48,6 +48,7 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
     tests = compile_tests(job)
+    # Everything the tests do not define comes from the solution's process, by this line.
     bench = Bench(PEER)
     _check_calls(job)
     yield from bench.results(bench.prepare(tests, job), stop_early=bool(job["stop_early"]))

@@ -58,7 +58,7 @@ def _do(job: Job, streams: dict[str, int], line: socket.socket) -> None:
 
 def _traceless(job: Job) -> list[CodeType] | None:
     """Return the compiled tests; None for tests that need a fresh process or are not Python."""
-    import ast  # large in every child; only those that grade many times load it
+    import ast  # a large module, which only the children that grade many times load
 
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     try:

@@ -96,7 +96,7 @@ def _run_pytest(source: str, job: Job, bench: Bench) -> _Results:
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
     try:
-        import pytest  # large: only these children load it
+        import pytest  # a large module, which only these children load
     except ImportError:
         raise UnusableTests(needs.not_installed(["pytest"])) from None
 

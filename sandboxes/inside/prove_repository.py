@@ -33,7 +33,7 @@ def run(request: Request) -> int:
     status}.
     """
     sys.path[:] = [place for place in sys.path if place]
-    import pytest  # before anything of the repository can be imported in its place
+    import pytest  # before the repository can provide a module of this name
 
     tests: Mapping[str, bytes] = request.options["tests"]  # type: ignore[assignment]
     uploads.write_files(dict(tests))
@@ -44,7 +44,8 @@ def run(request: Request) -> int:
         os.close(reader)
         _work(pytest, request.options, _hidden(writer))
     os.close(writer)
-    sc.prctl(sc.PR_SET_DUMPABLE, 0)  # same identity: it must not be able to look in here
+    # the worker has the same identity, and must not be able to trace this process
+    sc.prctl(sc.PR_SET_DUMPABLE, 0)
     _supervise(reader, worker)
     return 0
 

@@ -74,7 +74,7 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
 
 def _execute(source: str, namespace: dict[str, object]) -> None:
     """Run a cell; the value of a last expression is shown, as at the prompt."""
-    import ast  # kept out of every other kind of child
+    import ast  # imported only here, to keep other children small
 
     tree = ast.parse(source, program.NAME)
     last = tree.body[-1] if tree.body else None

@@ -60,6 +60,7 @@ def assemble(
         (_JUMP_EQUAL, 1, 0, _ARCHITECTURE_X86_64),
         (_RETURN, 0, 0, KILL),
         (_LOAD, 0, 0, _OFFSET_NUMBER),
+        # x32 calls have the same architecture value, but a bit in the number and other meanings.
         (_JUMP_BITS, 0, 1, _X32_BIT),
         (_RETURN, 0, 0, KILL),
     ]

@@ -40,7 +40,7 @@ def run(request: Request) -> int:
     try:
         server.line.serve_forever()
     except BaseException:
-        return 0  # the tests are over, or the solution has torn down its own side
+        return 0  # the tests are over, or the solution has broken its own side
     return 0
 
 
@@ -62,7 +62,8 @@ class Server:
     def load(self, source: bytes) -> None:
         """Run the solution's source; an exception is kept and raised when names are asked for."""
         main = program.fresh_main()
-        main.__name__ = "solution"  # `if __name__ == "__main__"` is not for graders
+        # code under `if __name__ == "__main__"` must not run in a grading
+        main.__name__ = "solution"
         sys.modules["solution"] = main
         self.names = main.__dict__
         gc.enable()
@@ -261,7 +262,7 @@ class Server:
         """Return up to `count` items of an iterator: (items, whether more may come)."""
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
-        # the groups of `groupby` are empty once the next one is drawn
+        # A group of `groupby` is empty once the next group is drawn.
         most = 1 if type(iterator) is itertools.groupby else min(count, _MOST_ITEMS)
         for item in iterator:
             items.append(item)

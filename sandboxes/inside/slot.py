@@ -67,7 +67,8 @@ class Slot:
     def serve(self) -> None:
         """Park a child, wait for the end, and clean up, for ever."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
-            emptying.empty(self.plan.work)  # a slot before this one may have been killed
+            # an earlier slot may have been killed before it could clean up
+            emptying.empty(self.plan.work)
         self.control.send(READY)
         while True:
             self.number += 1
@@ -95,7 +96,8 @@ class Slot:
         Since the fork they are shared with the child, and copying them later would keep the driver
         waiting.
         """
-        _reap(os.getpid(), 0)  # nobody: only the way it fails is wanted
+        # no such child exists: the failing path runs, which touches its pages
+        _reap(os.getpid(), 0)
         REPORT.pack(b"R", self.number, 0, int(0.1 * 1e6), 0, 0, 0)
         self._mark()
 
@@ -103,6 +105,7 @@ class Slot:
         ended = self.child_end.expect(child)
         while not self._wait(ended, child):
             pass
+        # A held run (a session) outlives its first process; wait for the order that kills it.
         while self.held == self.number:
             self._obey(self.control.recv(64))
         _, status, usage = os.wait4(child, 0)
@@ -120,10 +123,10 @@ class Slot:
 
     def _obey(self, order: bytes) -> None:
         if not order:
-            os._exit(0)  # the driver is gone; with PID 1 go all the others
+            os._exit(0)  # the driver is gone; when PID 1 ends, the kernel ends all others
         kind, number = ORDER.unpack(order)
         if number != self.number:
-            return  # meant for a run that ended meanwhile
+            return  # the order was for a run that has ended meanwhile
         if kind == b"K":
             self.held = 0
             self._kill_all()

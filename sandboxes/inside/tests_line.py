@@ -165,7 +165,7 @@ class TestsLine:
 
     def trees(self) -> list[ast.Module]:
         """Return the syntax trees of the tests."""
-        import ast  # rarely needed, and large in every child
+        import ast  # a large module that is rarely needed
 
         sources: list[str] = self._job["tests"]  # type: ignore[assignment]
         return list(map(ast.parse, sources))

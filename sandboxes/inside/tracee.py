@@ -15,6 +15,7 @@ from contextlib import suppress
 from . import syscalls as sc
 
 _REGISTERS = struct.Struct("<27Q")
+# Indices in struct user_regs_struct.
 _RIP, _RSP, _RAX, _ORIG_RAX, _FS_BASE = 16, 19, 10, 15, 21
 _ARGUMENTS = (14, 13, 12, 7, 9, 8)  # rdi, rsi, rdx, r10, r8, r9
 _NO_SYSCALL = (1 << 64) - 1
@@ -38,6 +39,8 @@ class Tracee:
         self.pid = pid
         self._memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
         self._saved = list(_REGISTERS.unpack(self._get_registers()))
+        # Below the red zone, where the ABI lets a leaf function keep data, the stack is free to
+        # use.
         self._scratch = (self._saved[_RSP] - _RED_ZONE - _SCRATCH) & ~0xF
         self._used = 0
 
@@ -101,7 +104,8 @@ class Tracee:
         while True:
             sc.ptrace(sc.PTRACE_SYSCALL, self.pid)
             if _wait(self.pid) >> 8 == _SYSCALL_STOP:
-                return  # anything else is a signal (dropped) or a fork (asked for later)
+                # other stops are signals, which are dropped, or a fork, which is examined later
+                return
 
     def fork(self) -> Tracee:
         """Copy the process; the copy is traced and stopped as well.
@@ -131,6 +135,7 @@ class Tracee:
         for place in range(0x200, len(block) - 4, 4):
             if struct.unpack_from("<i", block, place)[0] == own:
                 return int(base + place)
+        # the offset of `tid` in glibc's struct pthread
         return int(base + 0x2D0)
 
     def put(self, data: bytes) -> int:
@@ -159,7 +164,7 @@ class Tracee:
         registers = list(self._saved)
         interrupted, number = _signed(registers[_RAX]), _signed(registers[_ORIG_RAX])
         if number >= 0 and interrupted in (*_RESTARTED, _RESTARTED_BLOCK):
-            # what the kernel does with an interrupted call that is to be made again
+            # Do what the kernel does to restart an interrupted call: step back to the instruction.
             registers[_RAX] = _NR_RESTART if interrupted == _RESTARTED_BLOCK else number
             registers[_RIP] -= len(_SYSCALL)
         registers[_ORIG_RAX] = _NO_SYSCALL
@@ -206,7 +211,7 @@ def await_stop(pid: int) -> None:
     """
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while time.monotonic() < deadline:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # its name need not be text
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # a process's name need not be text
             if stat.read().rpartition(b")")[2].split()[0] == b"T":
                 return
         time.sleep(0.0002)

@@ -49,7 +49,7 @@ _IMPURE = (frozenset(dir(builtins)) | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"ma
 
 def leave_no_trace(tests: list[ast.Module]) -> bool:
     """Return whether all tests are of the harmless kind."""
-    import ast  # large in every child; only those that grade many times load it
+    import ast  # a large module, which only the children that grade many times load
 
     return all(_is_harmless(node) for test in tests for node in ast.walk(test))
 

@@ -61,11 +61,12 @@ def build(plan: Plan) -> None:
     """
     for procs in plan.cgroup_procs:
         _write(procs, "0")
-    if namespaces(plan.tier):  # only now: what it is in at this moment is the root it shows
+    # not before: a cgroup namespace shows the group joined at this moment as its root
+    if namespaces(plan.tier):
         sc.unshare(sc.CLONE_NEWCGROUP)
     signal.signal(
         signal.SIGINT, signal.SIG_DFL
-    )  # a handler would let PID 1 be signalled from inside
+    )  # the kernel protects PID 1 only from signals without a handler
     if plan.tier == UNSAFE:
         os.chdir(plan.work)
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
@@ -81,13 +82,14 @@ def build(plan: Plan) -> None:
     if plan.tier == DOCKER:
         if not os.path.lexists(policy.SHARED):
             os.symlink(policy.WORK, policy.SHARED)
-        for folder in policy.CONTAINER_FOLDERS:  # a runtime gives them the mode the image has there
+        for folder in policy.CONTAINER_FOLDERS:  # a runtime copies the mode of the image's folder
             os.chmod(folder, 0o1777)
         os.chdir(policy.WORK)
     _limit(plan)
     _give_up_identity(plan)
-    if plan.tier != DOCKER:  # the parent of a container's first process is no concern of ours
-        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity would have cleared it
+    if plan.tier != DOCKER:  # a container's first process has no parent of ours
+        # after the change of identity, which would clear this
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if plan.tier == LANDLOCK:
         _restrict_files(plan)
     filter_ = policy.seccomp_program(
@@ -133,6 +135,8 @@ def _build_root(plan: Plan) -> None:
     os.symlink(policy.WORK, root + "/tmp")
     _mount_proc(root)
     os.chdir(root)
+    # With both on the same path, the old root lies on top of the new root, and one unmount removes
+    # it.
     sc.pivot_root(".", ".")
     sc.unmount(".")
     sc.restrict_mount("/", sc.MOUNT_ATTR_RDONLY, recursive=False)
@@ -142,7 +146,7 @@ def _build_root(plan: Plan) -> None:
 def _bind(source: str, root: str, place: str) -> None:
     """Show `source` read-only as `place` below `root`."""
     if os.path.lexists(root + place):
-        return  # already shown as part of a folder bound before
+        return  # already visible as part of a folder that was bound before
     target = _make_place(source, root + place)
     sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
     attributes = sc.MOUNT_ATTR_RDONLY | sc.MOUNT_ATTR_NOSUID | sc.MOUNT_ATTR_NODEV
@@ -168,7 +172,7 @@ def _link_system_folders(root: str) -> None:
 
 
 def _fill_etc(plan: Plan, root: str) -> None:
-    os.makedirs(root + "/etc", exist_ok=True)  # certificates may have been shown there already
+    os.makedirs(root + "/etc", exist_ok=True)  # certificates may have been bound there already
     for name, text in policy.ETC_FILES.items():
         _write(f"{root}/etc/{name}", text.format(uid=plan.uid, gid=plan.gid))
     for name in policy.ETC_FROM_HOST:
@@ -247,6 +251,7 @@ def _restrict_files(plan: Plan) -> None:
     os.chdir(plan.work)
     sc.landlock_restrict(_WRITE, allowed, network=3, scoped=3)
     try:
+        # The supervisor is outside the domain, so a working scope refuses this signal.
         os.kill(os.getppid(), 0)
     except PermissionError:
         return
@@ -261,7 +266,7 @@ def _write(path: str, text: str) -> None:
 def package_folders(plan: Plan) -> list[str]:
     """Return what `sys.path` needs so that the allowed packages can be imported."""
     if plan.own_packages:
-        import site  # kept out of every other slot
+        import site  # imported only here, to keep other slots small
 
         return site.getsitepackages()
     if plan.tier in (ROOT, USERNS, DOCKER):

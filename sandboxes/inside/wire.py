@@ -137,7 +137,7 @@ class Encoder:
         """Append the token that completes a container, and number the container."""
         self.tokens.append(token)
         self._numbers[id(item)] = len(self.containers)
-        self.containers.append(item)  # also keeps it alive, so that its id stays its own
+        self.containers.append(item)  # also keeps the item alive, so that its id is not reused
 
     def update(self, number: int) -> None:
         """Append the present content of container `number`, to replace the other side's content."""
@@ -146,7 +146,7 @@ class Encoder:
         if opened is None:
             token = buffer(item)
             self.tokens += [token, f"={number} 1"]  # type: ignore[list-item]
-            self.containers.append(None)  # the copy the other side reads has a number there
+            self.containers.append(None)  # the other side numbers the copy that it reads
             return
         for part in opened[1]:
             self.add(part)

@@ -112,7 +112,7 @@ class SandboxCalls:
             for at, answer in zip(pending, await self._batches(bodies, pending), strict=True):
                 answers[at] = answer
             before, pending = pending, [at for at in pending if _again(answers[at], bodies[at])]
-            if retry is None or len(pending) < len(before):  # as long as it gets on
+            if retry is None or len(pending) < len(before):  # progress restarts the patience
                 retry = Retry(RetryPolicy(timeout_s=self._timeout_s), self.client.rng)
             if pending and not await self._wait(retry, answers[pending[0]]):
                 break
@@ -134,7 +134,8 @@ class SandboxCalls:
             answers += await self._batch([bodies[at] for at in pending[start : start + MAX_BATCH]])
         for place, at in enumerate(pending):
             answer = answers[place]
-            if isinstance(answer, LudusError) and is_too_large(answer):  # its reply, among others
+            # the replies of a batch together were too large
+            if isinstance(answer, LudusError) and is_too_large(answer):
                 answers[place] = await self._alone(bodies[at])
         return answers
 

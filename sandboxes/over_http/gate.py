@@ -107,7 +107,7 @@ class Gate:
             return True
         if waiter in self._line:
             self._line.remove(waiter)
-        self._admit()  # a lighter one behind may fit where this one did not
+        self._admit()  # lighter work behind may fit where this did not
         return False
 
     def _leave(self, weight: int) -> None:
@@ -117,7 +117,7 @@ class Gate:
     def _admit(self) -> None:
         while self._line and self.busy + self._line[0].weight <= self.width:
             waiter = self._line.popleft()
-            if waiter.turn.cancelled():  # it gives up in this very turn of the loop
+            if waiter.turn.cancelled():  # the waiter gives up in this turn of the event loop
                 continue
             self.busy += waiter.weight
             waiter.turn.set_result(None)

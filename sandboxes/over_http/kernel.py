@@ -63,9 +63,9 @@ def main() -> None:
         answer = _cell(str(source), number, namespace, shown, float(job["cell_timeout"]))
         report.write(json.dumps(answer) + "\n")
         report.flush()
-    namespace.clear()  # files the cells left open are flushed when their names go
+    namespace.clear()  # files that the cells left open are flushed when their names are deleted
     gc.collect()
-    os._exit(0)  # threads they left running are not waited for
+    os._exit(0)  # threads that still run are not waited for
 
 
 def _late(number: int, frame: FrameType | None) -> None:
@@ -143,7 +143,7 @@ def _evaluate(code: CodeType, namespace: dict[str, Any]) -> object:
     value = eval(code, namespace)
     if not code.co_flags & _COROUTINE:
         return value
-    import asyncio  # dear, and few cells await
+    import asyncio  # a large module, and few cells await
 
     return asyncio.run(value)
 
@@ -163,7 +163,7 @@ def _error(error: BaseException) -> dict[str, object]:
 def _text(error: BaseException) -> str:
     try:
         return str(error)[:KEPT_BYTES]
-    except BaseException:  # it is the cell's own class
+    except BaseException:  # the class is the cell's own
         return ""
 
 
@@ -181,7 +181,7 @@ class _Stream:
         stream = sys.stdout if self._number == 1 else sys.stderr
         try:
             stream.flush()
-        except BaseException:  # the cell closed or replaced it
+        except BaseException:  # the cell closed or replaced the stream
             stream = None
         os.dup2(self._saved, self._number)
         data = os.pread(self._file, KEPT_BYTES, 0)

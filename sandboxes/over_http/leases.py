@@ -205,7 +205,7 @@ class Leases(Generic[T]):
         try:
             await self._close(await lease.made)
         except (SlotLost, TimeoutError, LudusError):
-            return  # it had not started, or its slot is gone already
+            return  # the object had not started, or its slot is gone already
         except Exception:
             logger.exception("a %s did not end cleanly", self._terms.what)
 

@@ -70,7 +70,8 @@ def read_report(report: str, most: int) -> list[CellResult]:
     for line in report.splitlines()[:most]:
         try:
             results.append(_reader.decode(line))
-        except (msgspec.DecodeError, RecursionError):  # cut off, or the program's own words
+        # the report is cut off, or has the program's own output
+        except (msgspec.DecodeError, RecursionError):
             break
     return results
 

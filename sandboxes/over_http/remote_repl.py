@@ -120,7 +120,7 @@ class RemoteRepl:
     def _note(self, error: BaseException) -> None:
         """Record what a failed cell means for the next cell."""
         if isinstance(error, (Overloaded, ConfigError)):
-            return  # it was refused before anything was done
+            return  # the cell was refused before it ran
         self._over = str(error) if isinstance(error, SessionGone) else "its last cell is unknown"
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:

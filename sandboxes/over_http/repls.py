@@ -58,7 +58,7 @@ class HostedRepl:
             raise SequenceConflict(f"the REPL still runs the cell before seq {body.seq}")
         self.seq += 1
         task = asyncio.create_task(self.session.run(body.code, timeout_s=timeout_s))
-        task.add_done_callback(_seen)  # whoever sent it may be gone
+        task.add_done_callback(_seen)  # the client may be gone
         self.last = body, task
         return task
 
@@ -168,7 +168,7 @@ class Repls:
             return await self._leases.use(name, bounded)
         except TimeoutError:
             self._leases.release(name, f"it did not answer within {FILE_TIMEOUT_S:g} s")
-            return await self.session(name, work)  # which says that it is gone
+            return await self.session(name, work)  # the second call reports that the REPL is gone
         except OSError as error:
             raise Refused(str(error), "file_refused") from error
 

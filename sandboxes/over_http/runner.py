@@ -91,7 +91,7 @@ class Runner:
         if isinstance(self._sandbox, SlotSandbox):
             try:
                 await self._sandbox.pool().warm()
-            except SlotLost as error:  # they are started again as they are needed
+            except SlotLost as error:  # such slots are started again when needed
                 logger.warning("not every slot started: %s", error)
 
     async def stop(self) -> None:
