@@ -7,10 +7,10 @@ from .chat_player import ChatPlayer
 from .chat_policy import ChatPolicy
 from .engine import Engine, Generation, Sampling
 from .human_policy import HumanPlayer, HumanPolicy
-from .loop import Limits, opening_of, play
+from .loop import EpisodeLimits, opening_of, play
 from .policy import Player, Policy, ScriptedPolicy, TextPlayer
 from .random_policy import RandomPolicy
-from .token_player import Span, Speaker, TokenPlayer
+from .token_player import Span, SpanSampler, TokenPlayer
 from .token_policy import TokenPolicy, context_sizes
 from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 
@@ -21,11 +21,11 @@ __all__ = [
     "ChatPolicy",
     "Engine",
     "Episode",
+    "EpisodeLimits",
     "Finish",
     "Generation",
     "HumanPlayer",
     "HumanPolicy",
-    "Limits",
     "Player",
     "Policy",
     "RandomPolicy",
@@ -33,7 +33,7 @@ __all__ = [
     "ScriptedPolicy",
     "Segment",
     "Span",
-    "Speaker",
+    "SpanSampler",
     "Stop",
     "TextPlayer",
     "TokenPlayer",

@@ -43,7 +43,7 @@ MIN_ANSWER_TOKENS = 16
 ANSWER_FOLLOWS = "(the answer follows after the summary)"
 
 
-class Asks(Protocol):
+class ModelCaller(Protocol):
     """Sends a conversation to the model; `ChatPolicy` does."""
 
     async def ask(
@@ -113,7 +113,7 @@ class ChatPlayer:
 
     def __init__(
         self,
-        model: Asks,
+        model: ModelCaller,
         wire: ToolWire,
         context: ContextManager,
         *,

@@ -20,7 +20,7 @@ from ludus.envs.tasks import Task, distinct
 from ludus.errors import ConfigError
 from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 
-from .loop import Limits, play
+from .loop import EpisodeLimits, play
 from .policy import Policy
 from .trajectory import Episode, Stop
 
@@ -101,7 +101,7 @@ async def evaluate(
     samples: int = 1,
     concurrency: int = 16,
     seed: int = 0,
-    limits: Limits | None = None,
+    limits: EpisodeLimits | None = None,
     on_start: Callable[[int], None] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
@@ -156,7 +156,7 @@ class _Table:
         jobs: Sequence[tuple[str, int]],
         split: str,
         seed: int,
-        limits: Limits | None,
+        limits: EpisodeLimits | None,
         on_episode: Callable[[Episode], None],
     ) -> None:
         self.played: dict[tuple[str, int], Episode] = {}

@@ -40,7 +40,7 @@ MOST_SPANS = 256
 """The most sampled spans of an episode that neither the caller nor the environment bounds."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class EpisodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on an episode in addition to the environment's own."""
 
     max_turns: int = 0
@@ -63,7 +63,7 @@ async def play(
     split: str | None = None,
     seed: int = 0,
     sampling_seed: int = 0,
-    limits: Limits | None = None,
+    limits: EpisodeLimits | None = None,
     options: Mapping[str, Any] | None = None,
     role: str = "policy",
 ) -> Episode:
@@ -81,7 +81,7 @@ async def play(
         role: the role that this policy plays, in episodes with several.
     """
     started = time.perf_counter()
-    bounds = limits or Limits()
+    bounds = limits or EpisodeLimits()
     game = _Game(env, policy.begin(seed=sampling_seed), bounds)
     clock = asyncio.timeout(bounds.episode_timeout_s)
     try:
@@ -140,7 +140,7 @@ def _unforeseen(error: Exception) -> Exception | None:
 class _Game:
     """The state of an episode while being played."""
 
-    def __init__(self, env: Playable, player: Player, limits: Limits) -> None:
+    def __init__(self, env: Playable, player: Player, limits: EpisodeLimits) -> None:
         self.env = env
         self.player = player
         self.limits = limits

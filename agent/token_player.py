@@ -1,6 +1,6 @@
 """An episode in token space: segments that only grow, cut by the context manager.
 
-Spans are written by a `Speaker`: an engine that samples, or an environment's expert. Everything
+Spans are written by a `SpanSampler`: an engine that samples, or an environment's expert. Everything
 else is the same for both, so that a supervised warm start shows a policy the same windows as
 later training.
 """
@@ -35,7 +35,7 @@ class Span:
     """Whether the window shows the environment's latest answer; only used for summaries."""
 
 
-class Speaker(Protocol):
+class SpanSampler(Protocol):
     """Writes spans: samples tokens, or encodes an expert's action."""
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
@@ -59,7 +59,7 @@ class TokenPlayer:
     def __init__(
         self,
         chat_format: ChatFormat,
-        speaker: Speaker,
+        speaker: SpanSampler,
         context: ContextManager,
         *,
         window: int,

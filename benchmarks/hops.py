@@ -28,10 +28,10 @@ from typing import Any
 from service_ludus import ENV, Echo
 
 import ludus
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
 from ludus.rewards import Sample
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 
 REPEATS = 20

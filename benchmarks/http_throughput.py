@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass, replace
 import psutil
 
 import ludus
-from ludus.envs.client import RemoteSession
-from ludus.envs.connect import Server
-from ludus.envs.operators import OneByOne
+from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.connect import RemoteServer
+from ludus.envs.serving.operators import OneByOne
 from ludus.messages import assistant
 from ludus.rewards import Sample
 
@@ -65,7 +65,7 @@ def served(*arguments: str) -> Generator[tuple[str, psutil.Process]]:
 class Meter:
     """Counts what happens between `start` and `row`."""
 
-    def __init__(self, server: Server, process: psutil.Process) -> None:
+    def __init__(self, server: RemoteServer, process: psutil.Process) -> None:
         self.server = server
         self.process = process
         self.latencies_s: list[float] = []
@@ -106,7 +106,11 @@ async def play(session: RemoteSession, rounds: int, latencies_s: list[float]) ->
 
 
 async def steps(
-    server: Server, process: psutil.Process, sessions: list[RemoteSession], rounds: int, what: str
+    server: RemoteServer,
+    process: psutil.Process,
+    sessions: list[RemoteSession],
+    rounds: int,
+    what: str,
 ) -> Row:
     """All sessions at once."""
     await asyncio.gather(*(play(session, 5, []) for session in sessions))
@@ -142,7 +146,7 @@ def solutions() -> list[Sample]:
 
 
 async def scores(
-    server: Server, process: psutil.Process, name: str, samples: list[Sample], number: int
+    server: RemoteServer, process: psutil.Process, name: str, samples: list[Sample], number: int
 ) -> Row:
     """`number` samples, as many at once as a group-sized training batch."""
     verifier = server.verifier(name)
@@ -166,7 +170,7 @@ async def shared(url: str, process: psutil.Process, number: int) -> Row:
     return replace(row, what=f"scores by {MATHS}, {url.count(',') + 1} workers")
 
 
-def blocking(server: Server, process: psutil.Process, number: int) -> Row:
+def blocking(server: RemoteServer, process: psutil.Process, number: int) -> Row:
     """One `gymnasium.Env`, one step after the other."""
     env = server.make(ENV)
     env.reset(seed=0)

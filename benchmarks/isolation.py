@@ -27,16 +27,16 @@ import psutil
 
 import ludus
 from ludus.envs import TextEnv, env_ids, make_async
-from ludus.envs.connect import Server
 from ludus.envs.gym import is_async_env
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
+from ludus.envs.serving.connect import RemoteServer
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.envs.session import expert_action
-from ludus.envs.sessions import SessionLimits
 from ludus.errors import LudusError
 from ludus.isolation.system import private_bytes
 from ludus.rewards import Sample
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 
 SESSIONS = 8
@@ -118,7 +118,7 @@ class Scores:
         return faulty(sample)
 
 
-async def latencies(client: Server, env_id: str, seconds: float) -> tuple[list[float], int]:
+async def latencies(client: RemoteServer, env_id: str, seconds: float) -> tuple[list[float], int]:
     """The time of each step of some sessions in ms, and how many failed."""
     times: list[float] = []
     failures = 0
@@ -148,7 +148,7 @@ def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
-async def in_env(client: Server, fault: str) -> None:
+async def in_env(client: RemoteServer, fault: str) -> None:
     """One fault after another in an environment."""
     while True:
         session = client.make_async("bench/faulty-v0")
@@ -161,7 +161,7 @@ async def in_env(client: Server, fault: str) -> None:
         await asyncio.sleep(0.1)
 
 
-async def in_verifier(client: Server, fault: str) -> None:
+async def in_verifier(client: RemoteServer, fault: str) -> None:
     """One fault after another in a verifier."""
     while True:
         verdict = await client.verifier("faulty").score(Sample(response=fault))
@@ -185,10 +185,10 @@ async def faults(pairs: int, seconds: float) -> None:
 
 
 async def one_fault(
-    client: Server,
-    other: Server,
+    client: RemoteServer,
+    other: RemoteServer,
     label: str,
-    run: Callable[[Server, str], Awaitable[None]],
+    run: Callable[[RemoteServer, str], Awaitable[None]],
     fault: str,
     pairs: int,
     seconds: float,

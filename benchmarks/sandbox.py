@@ -26,8 +26,9 @@ from pathlib import Path
 import sandbox_docker
 
 from ludus.sandboxes import SlotSandbox, grade_in_detail, open_sandbox
-from ludus.sandboxes.control_groups import ControlGroup, ControlGroups
-from ludus.sandboxes.over_http import ExecuteBody, RemoteSandbox
+from ludus.sandboxes.local.control_groups import ControlGroup, ControlGroups
+from ludus.sandboxes.over_http.sandbox_wire import ExecuteBody
+from ludus.sandboxes.remote import RemoteSandbox
 
 HELLO = "print('hi')"
 NUMPY = "import numpy\nprint(numpy.arange(10).sum())"

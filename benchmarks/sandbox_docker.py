@@ -18,12 +18,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ludus.sandboxes import DockerSandbox, Limits
-from ludus.sandboxes.containers import host_image
-from ludus.sandboxes.containers.config import Container
-from ludus.sandboxes.containers.engine import Engine
-from ludus.sandboxes.control_groups import BorrowedGroup, ControlGroup, group_of
-from ludus.sandboxes.guardian import PYTHON
-from ludus.sandboxes.places import readable_places
+from ludus.sandboxes.docker import host_image
+from ludus.sandboxes.docker.config import Container
+from ludus.sandboxes.docker.engine import DockerEngine
+from ludus.sandboxes.local.control_groups import BorrowedGroup, ControlGroup, group_of
+from ludus.sandboxes.local.mounts import readable_places
+from ludus.sandboxes.local.supervisor import PYTHON
 
 WITH_DOCKERD = Path(__file__).resolve().parents[1] / "scripts" / "with_dockerd.sh"
 SLEEP = "import time; time.sleep(3600)"
@@ -94,7 +94,7 @@ async def in_containers(
 @asynccontextmanager
 async def by_exec(host: str, group: ControlGroup) -> AsyncIterator[tuple[Run, Clock]]:
     """`docker exec` of a bare interpreter in one warm container."""
-    found = Engine.connect(host)
+    found = DockerEngine.connect(host)
     with tempfile.TemporaryDirectory() as folder:
         etc = Path(folder) / "etc"
         host_image.write_etc(etc, 65534, 65534)

@@ -16,10 +16,10 @@ import time
 from typing import Any, ClassVar
 
 import ludus
-from ludus.envs.client import RemoteSession
 from ludus.envs.protocol import Reset, Step, TextEnv
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
+from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
 from ludus.wire.server import HttpServer
 
 ENV = "bench/echo-v0"

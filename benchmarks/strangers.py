@@ -23,7 +23,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.background import BackgroundServer
 from ludus.wire.server import HttpServer
 

@@ -9,7 +9,7 @@ one), another from the same clean stage for the arm that sees everything. Arms d
 manager alone; recipe, learning rate and steps are the same. W is in tokens: a turn of this
 environment takes TURN_TOKENS in the tiny model's chat format, and no register that is asked for was
 written within the last W / TURN_TOKENS turns, so truncating arms cannot pass 0.10 (proof in
-envs/ledger/env.py).
+envs/families/ledger/ledger_env.py).
 """
 
 import argparse

@@ -197,7 +197,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
 
 async def test(config, checkpoint: Path, env: str, turns: int) -> float:
     """Greedy success of a checkpoint on longer episodes, with as many summaries as it takes."""
-    from ludus.trainer.evaluate import evaluate
+    from ludus.trainer.rollout.evaluate import evaluate
     from ludus.trainer.setup import assemble
 
     folder = Path(config.run.folder) / "longer"
@@ -218,7 +218,7 @@ async def test(config, checkpoint: Path, env: str, turns: int) -> float:
 
 def longest_row(folder: Path) -> int:
     """Most tokens a held-out episode had in one row."""
-    from ludus.trainer.run_folder import read_episodes
+    from ludus.trainer.run.folder import read_episodes
 
     files = sorted((folder / "episodes").glob("eval-*.jsonl"))
     episodes = read_episodes(files[-1])

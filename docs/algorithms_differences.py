@@ -19,13 +19,13 @@ from torch import Tensor
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.experience import gather
-from ludus.trainer.learner import Learner
+from ludus.trainer.learning.experience import gather
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import compare, load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.trainer.tiny import build_model
-from ludus.trainer.tracker import SuccessTracker
-from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 PAGE = Path(__file__).with_name("algorithms.md")

@@ -53,7 +53,7 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.experience import gather
+from ludus.trainer.learning.experience import gather
 from ludus.trainer.rollout import Group
 from ludus.trainer.setup import Parts, assemble
 from ludus.trainer.sft import run_sft

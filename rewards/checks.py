@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ludus.background import run_on_loop
-from ludus.contract import Finding, NotApplicable, Outcome, Report, Rule, examine
+from ludus.contract import Finding, NotApplicable, Report, Rule, RuleOutcome, examine
 from ludus.errors import CheckFailed
 from ludus.verdict import Verdict
 
@@ -23,7 +23,7 @@ from .protocol import GroupVerifier, Sample, Verifier
 from .registry import FunctionVerifier, ScoreFunction, make_verifier
 from .score import score_sample
 
-__all__ = ["Finding", "Outcome", "Report", "check_verifier", "examine_verifier"]
+__all__ = ["Finding", "Report", "RuleOutcome", "check_verifier", "examine_verifier"]
 
 TIMEOUT_S = 60.0
 HOSTILE = (
@@ -46,7 +46,7 @@ BLAND_GOLD = "42"
 
 
 @dataclass
-class Subject:
+class VerifierUnderCheck:
     """A verifier under check."""
 
     verifier: Verifier
@@ -106,13 +106,13 @@ def examine_verifier(
 ) -> Report:
     """`check_verifier` without raising for broken rules; `name` is what the report calls it."""
     if isinstance(verifier, str):
-        return examine(name or verifier, Subject(make_verifier(verifier), cases), RULES)
+        return examine(name or verifier, VerifierUnderCheck(make_verifier(verifier), cases), RULES)
     called = name or getattr(verifier, "__name__", type(verifier).__name__)
     made = verifier if isinstance(verifier, Verifier) else FunctionVerifier(verifier)
-    return examine(called, Subject(made, cases), RULES)
+    return examine(called, VerifierUnderCheck(made, cases), RULES)
 
 
-def rewards_right_answers(subject: Subject) -> str:
+def rewards_right_answers(subject: VerifierUnderCheck) -> str:
     """Each case earns 1."""
     if not subject.cases:
         raise NotApplicable("no cases given")
@@ -123,7 +123,7 @@ def rewards_right_answers(subject: Subject) -> str:
     return f"{len(subject.cases)} right answers earn 1"
 
 
-def tells_right_from_wrong(subject: Subject) -> str:
+def tells_right_from_wrong(subject: VerifierUnderCheck) -> str:
     """An empty answer earns less than a right one."""
     if not subject.cases:
         raise NotApplicable("no cases given")
@@ -134,7 +134,7 @@ def tells_right_from_wrong(subject: Subject) -> str:
     return "an empty answer earns less"
 
 
-def judges_hostile_text(subject: Subject) -> str:
+def judges_hostile_text(subject: VerifierUnderCheck) -> str:
     """Whatever was written gets a verdict, and with a usable gold one that is ok."""
     samples = subject.cases or [Sample(response="", gold=BLAND_GOLD)]
     usable = bool(subject.cases)
@@ -151,13 +151,13 @@ def judges_hostile_text(subject: Subject) -> str:
     return f"{len(HOSTILE)} responses"
 
 
-def survives_a_missing_gold(subject: Subject) -> str:
+def survives_a_missing_gold(subject: VerifierUnderCheck) -> str:
     """Without a gold there is a verdict too: `invalid`, or a reward that needs none."""
     verdict = subject.score(Sample(response="42"))
     return f"{verdict.status}: {verdict.detail}" if not verdict.ok else "needs no gold"
 
 
-def gives_the_same_again(subject: Subject) -> str:
+def gives_the_same_again(subject: VerifierUnderCheck) -> str:
     """The same sample gets the same reward, alone or after others."""
     if not getattr(subject.verifier, "deterministic", True):
         raise NotApplicable("the verifier says deterministic = False")
@@ -173,7 +173,7 @@ def gives_the_same_again(subject: Subject) -> str:
     return f"{len(samples)} samples twice"
 
 
-def travels(subject: Subject) -> str:
+def travels(subject: VerifierUnderCheck) -> str:
     """A verdict can be sent as JSON."""
     sample = subject.cases[0] if subject.cases else Sample(response="42", gold=BLAND_GOLD)
     verdict = subject.score(sample)
@@ -186,7 +186,7 @@ def travels(subject: Subject) -> str:
     return "as JSON and back"
 
 
-def scores_groups(subject: Subject) -> str:
+def scores_groups(subject: VerifierUnderCheck) -> str:
     """`score_group` gives one verdict each, in order."""
     verifier = subject.verifier
     if not isinstance(verifier, GroupVerifier):
@@ -213,7 +213,7 @@ def _group(verifier: GroupVerifier, samples: Sequence[Sample]) -> Sequence[objec
     return list(run_on_loop(awaited(), timeout_s=TIMEOUT_S))
 
 
-RULES: list[Rule[Subject]] = [
+RULES: list[Rule[VerifierUnderCheck]] = [
     ("right answers", rewards_right_answers),
     ("wrong answers", tells_right_from_wrong),
     ("hostile text", judges_hostile_text),

@@ -34,7 +34,7 @@ TIMEOUT_S = 600.0
 """For one row; generous, since rows wait for each other's turn in a pool."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class LabelledAnswer(msgspec.Struct, frozen=True):
     """One answer to score."""
 
     gold: object
@@ -93,7 +93,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Report:
+class ScoringReport:
     """What `score_file` measured."""
 
     rows: int = 0
@@ -106,7 +106,9 @@ class Report:
     """How often a pool worker met a limit or was lost, by fate (decision 0301)."""
     overall: Counts = field(default_factory=Counts)
     categories: dict[str, Counts] = field(default_factory=dict[str, Counts])
-    wrong: list[tuple[Row, Verdict]] = field(default_factory=list[tuple[Row, Verdict]])
+    wrong: list[tuple[LabelledAnswer, Verdict]] = field(
+        default_factory=list[tuple[LabelledAnswer, Verdict]]
+    )
     cpu_s: float = 0.0
     """CPU seconds of this process and its ended children while scoring."""
     wall_s: float = 0.0
@@ -122,7 +124,7 @@ class Report:
         return self.rows / self.cpu_s if self.cpu_s else 0.0
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[LabelledAnswer]:
     """The rows of a JSON Lines file.
 
     Raises:
@@ -139,7 +141,7 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _row(path: Path, number: int, line: bytes) -> Row:
+def _row(path: Path, number: int, line: bytes) -> LabelledAnswer:
     try:
         given = msgspec.json.decode(line, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -151,7 +153,7 @@ def _row(path: Path, number: int, line: bytes) -> Row:
             f"{path}:{number}: a row needs 'gold' and one of {', '.join(RESPONSE_FIELDS)}"
         )
     label = given.get("label")
-    return Row(
+    return LabelledAnswer(
         given["gold"], response, label if isinstance(label, bool) else None,
         str(given.get("category") or ""), str(given.get("id") or number),
     )  # fmt: skip
@@ -165,12 +167,14 @@ def _refuse_misspelt(where: str, given: Mapping[str, object]) -> None:
             raise ConfigError(f"{where}: {unknown_field(name, set(missing))}")
 
 
-def score_rows(rows: Sequence[Row], verifier: Verifier, *, seed: int | None = None) -> Report:
+def score_rows(
+    rows: Sequence[LabelledAnswer], verifier: Verifier, *, seed: int | None = None
+) -> ScoringReport:
     """Score `rows` (shuffled when a `seed` is given) and count."""
     order = list(rows)
     if seed is not None:
         random.Random(seed).shuffle(order)
-    report = Report(rows=len(order))
+    report = ScoringReport(rows=len(order))
     started, cpu = time.perf_counter(), cpu_seconds()
     verdicts = asyncio.run(_score_all(order, verifier))
     close = getattr(verifier, "close", None)
@@ -182,7 +186,7 @@ def score_rows(rows: Sequence[Row], verifier: Verifier, *, seed: int | None = No
     return report
 
 
-def score_file(path: Path | str, verifier: Verifier) -> Report:
+def score_file(path: Path | str, verifier: Verifier) -> ScoringReport:
     """Score a JSON Lines file."""
     return score_rows(read_rows(Path(path)), verifier)
 
@@ -193,7 +197,7 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-async def _score_all(rows: Sequence[Row], verifier: Verifier) -> list[Verdict]:
+async def _score_all(rows: Sequence[LabelledAnswer], verifier: Verifier) -> list[Verdict]:
     """Verdicts in order; those that have to wait, wait together."""
     verdicts: list[Verdict | None] = [None] * len(rows)
     waiting: set[asyncio.Task[None]] = set()
@@ -220,7 +224,7 @@ async def _fill(verdicts: list[Verdict | None], place: int, scored: Awaitable[Ve
         verdicts[place] = Verdict.error(f"{type(error).__name__}: {error}")
 
 
-def _count(report: Report, row: Row, verdict: Verdict) -> None:
+def _count(report: ScoringReport, row: LabelledAnswer, verdict: Verdict) -> None:
     if verdict.reward is not None:
         report.scored += 1
         report.rewards += verdict.reward
@@ -235,6 +239,6 @@ def _count(report: Report, row: Row, verdict: Verdict) -> None:
         report.wrong.append((row, verdict))
 
 
-def by_category(report: Report) -> Iterator[tuple[str, Counts]]:
+def by_category(report: ScoringReport) -> Iterator[tuple[str, Counts]]:
     """Categories, the least accurate first."""
     yield from sorted(report.categories.items(), key=lambda item: (item[1].accuracy, item[0]))

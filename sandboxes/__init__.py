@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from .containers import DockerSandbox
-from .egress import NetworkNotAllowed, NetworkPolicy
-from .facade import close_default, execute, execute_async, grade, grade_async
-from .grading import GradeOptions, Grading, TestResult, grade_in_detail
-from .grading_repository import grade_repository
+from .api import close_default, execute, execute_async, grade, grade_async
+from .docker import DockerSandbox
+from .grading.hidden_tests import GradeOptions, Grading, TestResult, grade_in_detail
+from .grading.repository import grade_repository
 from .languages import LANGUAGES, UnknownLanguage
+from .local.slot_sandbox import SlotSandbox
+from .network import NetworkNotAllowed, NetworkPolicy
+from .open import TIERS, TierFinding, examine, open_sandbox
 from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
-from .sessions import Session, Snapshot
-from .slot_sandbox import SlotSandbox
-from .tiers import TIERS, Finding, examine, open_sandbox
-from .warden import NotSnapshotable
+from .repl.session import Session, Snapshot
+from .repl.snapshot_client import NotSnapshotable
 
 __all__ = [
     "LANGUAGES",
@@ -20,7 +20,6 @@ __all__ = [
     "DockerSandbox",
     "Execution",
     "ExecutionStatus",
-    "Finding",
     "GradeOptions",
     "Grading",
     "Limits",
@@ -32,6 +31,7 @@ __all__ = [
     "SlotSandbox",
     "Snapshot",
     "TestResult",
+    "TierFinding",
     "UnknownLanguage",
     "Usage",
     "close_default",

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
-from .egress import NetworkPolicy
+from .network import NetworkPolicy
 
 TIER_VARIABLE = "LUDUS_SANDBOX"
 IMAGE_VARIABLE = "LUDUS_SANDBOX_IMAGE"
@@ -15,7 +15,7 @@ NETWORK_VARIABLE = "LUDUS_SANDBOX_NETWORK"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SandboxSettings:
     """How a sandbox is opened."""
 
     size: int | None = None
@@ -47,4 +47,4 @@ class Settings:
         )
 
 
-DEFAULTS = Settings()
+DEFAULTS = SandboxSettings()

@@ -10,7 +10,7 @@ from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
-from .schedule import Decay
+from .learning.schedule import Decay
 
 EngineName = Literal["local", "vllm"]
 

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from ludus.agent import Episode, Turn
 from ludus.envs import make_async
-from ludus.envs.arithmetic.env import MISTAKEN_FOR
-from ludus.envs.arithmetic.expressions import OPERATORS
+from ludus.envs.families.arithmetic.arithmetic_env import MISTAKEN_FOR
+from ludus.envs.families.arithmetic.expressions import OPERATORS
 from ludus.errors import ConfigError
 
 from .config import (
@@ -33,9 +33,9 @@ from .config import (
     TrainConfig,
     TrainerConfig,
 )
-from .progress import ProgressWatcher, sft_progress
-from .report import write_report
-from .run_folder import read_episodes
+from .run.folder import read_episodes
+from .run.progress import ProgressWatcher, sft_progress
+from .run.report import write_report
 from .sft import run_sft
 from .tiny import briefing_phrases, write_tiny_policy
 from .train import train

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from ludus.agent import (
     ChatFormat,
     Episode,
+    EpisodeLimits,
     Finish,
     Generation,
-    Limits,
     Policy,
     Span,
     Stop,
@@ -28,7 +28,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, as_action
 
 WITHOUT_END = 1 << 40
-LIMITS = Limits(max_turns=1 << 20)
+LIMITS = EpisodeLimits(max_turns=1 << 20)
 
 
 class ExpertPolicy:

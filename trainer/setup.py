@@ -8,27 +8,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ludus.agent import ChatFormat, Engine, Limits, Sampling, TokenPolicy
+from ludus.agent import ChatFormat, Engine, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.agent.parsing import tool_format
 from ludus.errors import ConfigError
 
-from .checkpoint import load_state, newest_checkpoint, step_of
 from .config import TrainConfig
-from .devices import pick_device
 from .engines import LocalEngine, load_model, load_stop_ids, load_tokenizer
 from .engines.vllm import start_vllm
-from .learner import Learner
-from .pool import TaskPool
-from .precision import DTYPES, autocast_of
+from .learning.devices import pick_device
+from .learning.learner import Learner
+from .learning.precision import DTYPES, autocast_of
+from .learning.update import Updater
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
-from .rollout import Collector, EnvSource, Scorer, open_source
-from .run_folder import RunFolder
-from .tasks import Tasks, TaskStream
-from .tracker import SuccessTracker
-from .update import Updater
-from .verifiers import open_verifiers
-from .windows import check_context, row_length
+from .rollout import Collector, EnvSource, EpisodeScorer, open_source
+from .rollout.context_check import check_context, row_length
+from .rollout.task_pool import TaskPool
+from .rollout.tasks import Tasks, TaskStream
+from .rollout.tracker import SuccessTracker
+from .rollout.verifiers import open_verifiers
+from .run.checkpoint import load_state, newest_checkpoint, step_of
+from .run.folder import RunFolder
 
 
 @dataclass
@@ -85,7 +85,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     stack.callback(folder.close)
     await _refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
-    scorer = Scorer(await open_verifiers(config.reward, stack))
+    scorer = EpisodeScorer(await open_verifiers(config.reward, stack))
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     plan = plan_updates(
@@ -267,11 +267,11 @@ def _collectors(
     engine: Engine,
     chat_format: ChatFormat,
     source: EnvSource,
-    scorer: Scorer,
+    scorer: EpisodeScorer,
 ) -> tuple[Collector, Collector]:
     """One that explores for training, one that plays as evaluation asks."""
     rollout = config.rollout
-    limits = Limits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
+    limits = EpisodeLimits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
 
     def collector(temperature: float) -> Collector:
         sampling = Sampling(max_tokens=rollout.max_tokens, temperature=temperature)

@@ -27,17 +27,17 @@ from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
-from .batch import Batch, Row, as_row, pad
-from .checkpoint import load_state, newest_checkpoint, save_checkpoint, step_of
 from .config import SFTConfig
 from .demonstrations import demonstrate
-from .devices import pick_device
 from .engines import load_model, load_stop_ids, load_tokenizer
-from .learner import Learner, Predicted
-from .precision import autocast_of
-from .run_folder import RunFolder
+from .learning.batch import Batch, Row, as_row, pad
+from .learning.devices import pick_device
+from .learning.learner import Learner, Predicted
+from .learning.precision import autocast_of
+from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step_of
+from .run.folder import RunFolder
+from .shield import whole
 from .tiny import tiny_or_folder
-from .whole import whole
 
 SEEDS_APART = 1 << 24
 """Demonstrations between two seeds of an endless set; no run is that long."""

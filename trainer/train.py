@@ -18,17 +18,17 @@ from ludus.agent import Episode
 from ludus.errors import TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch, read_metrics
 
-from .checkpoint import save_checkpoint
 from .config import TrainConfig
-from .evaluate import Evaluation, evaluate
-from .experience import gather
-from .notice_board import FILE as NOTICES_FILE, PREFIX, NoticeBoard, counts_of
-from .notices import StepFacts, notices_of
-from .pool import TaskPool
+from .learning.experience import gather
 from .rollout import Group
+from .rollout.evaluate import HeldOutScores, evaluate
+from .rollout.task_pool import TaskPool
+from .run.checkpoint import save_checkpoint
+from .run.metrics import reasons_without_reward, summarize_step, summarize_survey
+from .run.notice_board import FILE as NOTICES_FILE, PREFIX, NoticeBoard, counts_of
+from .run.notices import StepFacts, notices_of
 from .setup import Parts, assemble
-from .summary import reasons_without_reward, summarize_step, summarize_survey
-from .whole import whole
+from .shield import whole
 
 MAX_REFILLS = 4
 """Rounds of more tasks a recipe with `sampling.refill` may ask for in one step."""
@@ -45,13 +45,13 @@ class Watcher(Protocol):
         """A step is done."""
         ...
 
-    def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
+    def on_evaluation(self, step: int, evaluation: HeldOutScores) -> None:
         """Held-out tasks were played."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TrainResult:
     """What a run leaves."""
 
     folder: Path
@@ -60,7 +60,7 @@ class Result:
     interrupted: bool
 
 
-async def train(config: TrainConfig, *, watcher: Watcher | None = None) -> Result:
+async def train(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
     """Train a policy.
 
     Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` goes on from it.
@@ -89,7 +89,7 @@ class _Run:
         played again.
         """
 
-    async def loop(self) -> Result:
+    async def loop(self) -> TrainResult:
         """The main loop."""
         interrupted = False
         self.notices.post(self.step, {f"plan {n}": note for n, note in enumerate(self.parts.notes)})
@@ -112,7 +112,7 @@ class _Run:
             except UpdateRefused as broken:
                 error.add_note(str(broken))
             raise
-        return Result(self.parts.folder.path, self.save(), self.step, interrupted)
+        return TrainResult(self.parts.folder.path, self.save(), self.step, interrupted)
 
     async def survey(self) -> None:
         """Where a recipe tracks success rates: play each task of its pool, for a first estimate."""

@@ -13,7 +13,7 @@ MAX_PYTHON_CHARS = 1 << 17
 """The longest text that is parsed. Python's parser needs far more memory than the text."""
 
 
-class Unreadable(ValueError):
+class UnreadableLiteral(ValueError):
     """The text is not a literal, or not a list of calls; the message gives the reason."""
 
 
@@ -24,13 +24,13 @@ def expression(text: str) -> ast.expr:
         Unreadable: the text is not an expression, or is too long.
     """
     if len(text) > MAX_PYTHON_CHARS:
-        raise Unreadable(f"{len(text)} characters; at most {MAX_PYTHON_CHARS} are read")
+        raise UnreadableLiteral(f"{len(text)} characters; at most {MAX_PYTHON_CHARS} are read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # escapes Python does not know
             return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError) as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableLiteral(str(error)) from None
 
 
 def read_literal(text: str) -> Any:
@@ -72,10 +72,10 @@ def literal(node: ast.expr) -> Any:
         case ast.Dict(keys=keys, values=values):
             return {_key(key): literal(value) for key, value in zip(keys, values, strict=True)}
         case _:
-            raise Unreadable(f"an argument must be a literal, got {type(node).__name__}")
+            raise UnreadableLiteral(f"an argument must be a literal, got {type(node).__name__}")
 
 
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise Unreadable("the keys of a dict must be strings")
+    raise UnreadableLiteral("the keys of a dict must be strings")

@@ -20,7 +20,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, fault_of
-from .literals import MAX_PYTHON_CHARS, Unreadable, expression, literal
+from .literals import MAX_PYTHON_CHARS, UnreadableLiteral, expression, literal
 from .scan import MOST_CALLS
 from .whole_turn import TAG, Body, after_thoughts, announced, body_of
 
@@ -37,7 +37,7 @@ class Llama3PythonicFormat:
             return Message(role=Role.ASSISTANT, content=text)
         try:
             calls = _read_list(body.text)
-        except Unreadable as error:
+        except UnreadableLiteral as error:
             calls = [ToolCall(name="", id="call_0", error=str(error))]
         if not complete:  # nothing says that it was not to go on
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
@@ -99,7 +99,7 @@ def _is_list(said: str) -> bool:
         return False
     try:
         return not any(call.error for call in _read_list(body.text))
-    except Unreadable:
+    except UnreadableLiteral:
         return False
 
 
@@ -107,12 +107,12 @@ def _read_list(body: str) -> list[ToolCall]:
     try:
         made, names = _plain(body if body.startswith("[") else f"[{body}\n]")
         tree = expression(made)
-    except Unreadable as error:
-        raise Unreadable(f"not a Python list of calls: {error}") from None
+    except UnreadableLiteral as error:
+        raise UnreadableLiteral(f"not a Python list of calls: {error}") from None
     if not isinstance(tree, ast.List):
-        raise Unreadable("not a Python list of calls")
+        raise UnreadableLiteral("not a Python list of calls")
     if len(tree.elts) > MOST_CALLS:
-        raise Unreadable(f"{len(tree.elts)} calls; at most {MOST_CALLS} are read")
+        raise UnreadableLiteral(f"{len(tree.elts)} calls; at most {MOST_CALLS} are read")
     return [_read_call(node, f"call_{index}", names) for index, node in enumerate(tree.elts)]
 
 
@@ -163,7 +163,7 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
         return ToolCall(name=name, id=identity, error=f"{twice[0][:80]} is given twice")
     try:
         values = [literal(one.value) for one in node.keywords]
-    except (Unreadable, RecursionError) as error:
+    except (UnreadableLiteral, RecursionError) as error:
         return ToolCall(name=name, id=identity, error=str(error))
     arguments = dict(zip(given, values, strict=True))
     if fault := fault_of([name, arguments]):

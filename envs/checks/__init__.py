@@ -6,9 +6,9 @@ def test_echo_keeps_the_contract() -> None:
     check_env("me/echo-v0")
 """
 
-from ludus.contract import Finding, Outcome, Report
+from ludus.contract import Finding, Report, RuleOutcome
 
 from .leaks import leaks
 from .suite import check_env, examine_env
 
-__all__ = ["Finding", "Outcome", "Report", "check_env", "examine_env", "leaks"]
+__all__ = ["Finding", "Report", "RuleOutcome", "check_env", "examine_env", "leaks"]

@@ -21,18 +21,18 @@ from ..session import Stepped
 from ..tasks import Task
 from .patience import PatientEnv
 from .playing import MAX_STEPS, Choose, Played, always, expert, play, scripted
-from .subject import Subject
+from .subject import EnvUnderCheck
 
 WRONG_ACTIONS: tuple[Any, ...] = (None, 42, b"bytes", ["a", "list"], {"role": "assistant"})
 JUNK = "junk"
 
 
-def _some_episode(subject: Subject, task: Task) -> Played:
+def _some_episode(subject: EnvUnderCheck, task: Task) -> Played:
     """Play the expert's episode, or an episode of junk where the expert cannot be reached."""
     return play(subject.gym, task.id, _some_actions(subject))
 
 
-def _some_actions(subject: Subject) -> Choose:
+def _some_actions(subject: EnvUnderCheck) -> Choose:
     try:
         env = subject.env
     except NotApplicable:
@@ -40,7 +40,7 @@ def _some_actions(subject: Subject) -> Choose:
     return lambda: expert(env)() or JUNK
 
 
-def returns_the_right_types(subject: Subject) -> str:
+def returns_the_right_types(subject: EnvUnderCheck) -> str:
     """Observations, rewards and flags have the protocol's types, and each task shows something."""
     for task in subject.tasks(4):
         played = _some_episode(subject, task)
@@ -61,7 +61,7 @@ def _briefing(info: Info) -> Briefing:
     return briefing
 
 
-def describes_its_tools(subject: Subject) -> str:
+def describes_its_tools(subject: EnvUnderCheck) -> str:
     """Every tool has a description and a JSON Schema object for the parameters."""
     _, info = subject.gym.reset(seed=0)
     tools = _briefing(info).tools
@@ -73,7 +73,7 @@ def describes_its_tools(subject: Subject) -> str:
     return f"tools: {', '.join(tool.name for tool in tools)}" if tools else "no tools"
 
 
-def info_is_json(subject: Subject) -> str:
+def info_is_json(subject: EnvUnderCheck) -> str:
     """Every `info` can be encoded as JSON, so that a server can send the info to clients."""
     for task in subject.tasks(2):
         for info in _some_episode(subject, task).infos:
@@ -91,7 +91,7 @@ def _encodes(key: str, value: object) -> None:
         ) from None
 
 
-def replays_an_episode(subject: Subject) -> str:
+def replays_an_episode(subject: EnvUnderCheck) -> str:
     """The task, the seed and the actions fix the episode, whatever was played before."""
     if not subject.gym.session.deterministic:
         raise NotApplicable("the environment says deterministic = False")
@@ -136,7 +136,7 @@ def unmeasured(info: Info) -> Info:
     return {**info, "verdict": msgspec.structs.replace(verdict, metrics={})}
 
 
-def refuses_steps_out_of_order(subject: Subject) -> str:
+def refuses_steps_out_of_order(subject: EnvUnderCheck) -> str:
     """A step after the end of an episode raises EpisodeEnded."""
     task = subject.tasks(1)[0]
     played = _some_episode(subject, task)
@@ -146,7 +146,7 @@ def refuses_steps_out_of_order(subject: Subject) -> str:
     return "a step after the end"
 
 
-def refuses_wrong_actions(subject: Subject) -> str:
+def refuses_wrong_actions(subject: EnvUnderCheck) -> str:
     """An action of a wrong type raises InvalidAction, and the episode goes on."""
     subject.gym.reset(seed=0)
     step: Callable[[Any], object] = subject.gym.step
@@ -164,7 +164,7 @@ def _must_raise(expected: type[Exception], act: Callable[[], object], what: str)
     raise CheckFailed(f"{what} must raise {expected.__name__}, and was accepted")
 
 
-def passes_gymnasiums_own_check(subject: Subject) -> str:
+def passes_gymnasiums_own_check(subject: EnvUnderCheck) -> str:
     """`gymnasium.utils.env_checker.check_env` passes; a warning counts as a failure."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -190,7 +190,7 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
 
 
-def closes_twice(subject: Subject) -> str:
+def closes_twice(subject: EnvUnderCheck) -> str:
     """`close` may be called a second time."""
     subject.gym.close()
     subject.gym.close()

@@ -12,7 +12,7 @@ from ludus.messages import Message, Observation, ToolCall, as_messages, assistan
 from ..protocol import Briefing, Info
 from .leaks import leaks
 from .playing import Played, always, expert, play
-from .subject import Subject
+from .subject import EnvUnderCheck
 
 JUNK = ("", "junk", "0", "I do not know.")
 HOSTILE = (
@@ -29,7 +29,7 @@ HOSTILE = (
 """Texts that policies have been seen to say, or might: each has to be answered, never to raise."""
 
 
-def hides_its_gold(subject: Subject) -> str:
+def hides_its_gold(subject: EnvUnderCheck) -> str:
     """The first observation, the briefing and `info` do not show the answer."""
     env, shown, golds = subject.env, list[Mapping[str, object]](), list[object]()
     for task in subject.tasks():
@@ -78,7 +78,7 @@ def _values(name: str, value: object) -> dict[str, object]:
     return {name: value}
 
 
-def rewards_its_expert(subject: Subject) -> str:
+def rewards_its_expert(subject: EnvUnderCheck) -> str:
     """The expert earns more than junk, on no task less, and the maximum where that is known."""
     env, earned, wasted = subject.env, list[float](), list[float]()
     for task in subject.tasks(6):
@@ -116,7 +116,7 @@ def _reaches_the_end(task_id: str, played: Played, max_return: float | None) -> 
         )
 
 
-def _bad_answers(subject: Subject, task_id: str) -> list[str]:
+def _bad_answers(subject: EnvUnderCheck, task_id: str) -> list[str]:
     """Return the junk answers that do not happen to be the right answer."""
     subject.gym.reset(seed=0, options={"task": task_id})
     gold = subject.env.gold()
@@ -124,7 +124,7 @@ def _bad_answers(subject: Subject, task_id: str) -> list[str]:
     return [junk for junk in JUNK if junk != said]
 
 
-def _tried(subject: Subject, task_id: str, junk: str) -> float:
+def _tried(subject: EnvUnderCheck, task_id: str, junk: str) -> float:
     return play(subject.gym, task_id, always(junk)).total
 
 
@@ -132,7 +132,7 @@ def _mean(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-def scores_hostile_text(subject: Subject) -> str:
+def scores_hostile_text(subject: EnvUnderCheck) -> str:
     """Whatever a policy says or calls is answered and never raises."""
     task = subject.tasks(1)[0]
     actions: list[str | Message] = [*HOSTILE, *_hostile_calls(subject)]
@@ -149,7 +149,7 @@ def scores_hostile_text(subject: Subject) -> str:
     return f"{len(actions)} actions"
 
 
-def _hostile_calls(subject: Subject) -> list[Message]:
+def _hostile_calls(subject: EnvUnderCheck) -> list[Message]:
     """Return calls of unknown tools, with wrong arguments, and with a parse error."""
     _, info = subject.gym.reset(seed=0)
     names = [tool.name for tool in info["briefing"].tools]

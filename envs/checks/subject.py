@@ -11,9 +11,9 @@ from ludus.contract import NotApplicable
 from ludus.errors import ConfigError, UnknownTask
 from ludus.wire.arguments import parse_served
 
-from ..connect import connect
 from ..gym import GymEnv, make
 from ..protocol import TextEnv
+from ..serving.connect import connect
 from ..session import EnvSession
 from ..tasks import SPLITS, Task, TaskSet
 from .patience import STEP_TIMEOUT_S, PatientEnv
@@ -24,7 +24,7 @@ LOOKED_AT = 12
 
 
 @dataclass
-class Subject:
+class EnvUnderCheck:
     """An environment under check, with the instances the rules play."""
 
     name: str
@@ -96,22 +96,22 @@ def first(tasks: TaskSet, count: int) -> list[Task]:
     return [tasks.at(i) for i in range(count if tasks.size is None else min(count, tasks.size))]
 
 
-def subject_of(env: Checkable) -> Subject:
+def subject_of(env: Checkable) -> EnvUnderCheck:
     """Make a subject from `ID`, `ID?argument=value`, `URL#ID`, a class, or an object."""
     if isinstance(env, GymEnv):
-        return Subject(env.session.id, lambda: env)
+        return EnvUnderCheck(env.session.id, lambda: env)
     if isinstance(env, str) and "#" in env:
         url, env_id = env.split("#", 1)
         server = connect(url)
-        return Subject(env, partial(server.make, env_id), release=server.close)
+        return EnvUnderCheck(env, partial(server.make, env_id), release=server.close)
     if isinstance(env, str):
         env_id, arguments = parse_served(env)
-        return Subject(env, partial(make, env_id, **arguments))
+        return EnvUnderCheck(env, partial(make, env_id, **arguments))
     if isinstance(env, TextEnv):
         made = make(env)
-        return Subject(made.session.id, lambda: made)
+        return EnvUnderCheck(made.session.id, lambda: made)
     if isinstance(env, type) and issubclass(env, TextEnv):
-        return Subject(env.__name__, partial(make, env))
+        return EnvUnderCheck(env.__name__, partial(make, env))
     raise ConfigError(
         f"cannot check {env!r:.80}: hand in an id, 'URL#ID', or a TextEnv class or object"
     )

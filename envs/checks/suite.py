@@ -6,9 +6,9 @@ from ludus.contract import Report, Rule, examine
 
 from . import conduct, fairness, task_rules
 from .patience import STEP_TIMEOUT_S
-from .subject import Checkable, Subject, subject_of
+from .subject import Checkable, EnvUnderCheck, subject_of
 
-RULES: list[Rule[Subject]] = [
+RULES: list[Rule[EnvUnderCheck]] = [
     ("types", conduct.returns_the_right_types),
     ("briefing", conduct.describes_its_tools),
     ("json", conduct.info_is_json),

@@ -8,14 +8,14 @@ from ludus.contract import NotApplicable
 from ludus.errors import CheckFailed, UnknownTask
 
 from ..tasks import TaskSet
-from .subject import LOOKED_AT, Subject, first
+from .subject import LOOKED_AT, EnvUnderCheck, first
 
 COMPARED = 500
 """How many tasks of each split have their ids compared."""
 NO_SUCH_TASK = "no-such-task/of-any-split"
 
 
-def has_stable_tasks(subject: Subject) -> str:
+def has_stable_tasks(subject: EnvUnderCheck) -> str:
     """An index gives the same task in every instance, and the task's id finds that task again."""
     splits = subject.splits()
     if not splits:
@@ -56,7 +56,7 @@ def _size(tasks: TaskSet) -> str:
     return "without end" if tasks.size is None else f"{tasks.size} tasks"
 
 
-def keeps_splits_apart(subject: Subject) -> str:
+def keeps_splits_apart(subject: EnvUnderCheck) -> str:
     """No id is in two splits, and no two splits show the same problems in the same order."""
     splits = subject.splits()
     if len(splits) < 2:
@@ -71,7 +71,7 @@ def keeps_splits_apart(subject: Subject) -> str:
     return f"{', '.join(splits)} share no task"
 
 
-def _show_different_problems(subject: Subject, left: str, right: str) -> None:
+def _show_different_problems(subject: EnvUnderCheck, left: str, right: str) -> None:
     """Compare first observations by index; if all are equal, the environment ignores the split."""
     shown = [
         [_shown(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
@@ -84,6 +84,6 @@ def _show_different_problems(subject: Subject, left: str, right: str) -> None:
         )
 
 
-def _shown(subject: Subject, task_id: str) -> str:
+def _shown(subject: EnvUnderCheck, task_id: str) -> str:
     observation, _ = subject.gym.reset(seed=0, options={"task": task_id})
     return repr(observation)

@@ -14,7 +14,7 @@ from ludus.llm import ChatClient, Completion, TokenBudget
 from ludus.messages import Message
 from ludus.wire.client import RetryPolicy
 
-from .prompt import VERSION, Question, repaired
+from .prompt import VERSION, JudgeQuestion, repaired
 from .reading import UnreadableVerdict
 from .store import JudgementStore
 
@@ -106,7 +106,7 @@ class JudgeCaller:
     _under_way: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict[str, Any])
 
     async def ask(
-        self, question: Question, read: Callable[[str], T], effort: Effort, *, draw: int = 0
+        self, question: JudgeQuestion, read: Callable[[str], T], effort: Effort, *, draw: int = 0
     ) -> T:
         """The verdict that `read` finds in the judge's answer; one that cannot be read is asked
         for once more.
@@ -138,7 +138,7 @@ class JudgeCaller:
                 f"the judge gave no verdict within {self.server.deadline_s:g} s"
             ) from None
 
-    async def first_token(self, question: Question, effort: Effort) -> dict[str, float] | None:
+    async def first_token(self, question: JudgeQuestion, effort: Effort) -> dict[str, float] | None:
         """Log-probabilities of the candidates for the answer's first token; None where the server
         tells none.
 
@@ -165,7 +165,9 @@ class JudgeCaller:
             self._client = None
         self.store.close()
 
-    async def _answer(self, question: Question, effort: Effort, draw: int, **extra: Any) -> _Kept:
+    async def _answer(
+        self, question: JudgeQuestion, effort: Effort, draw: int, **extra: Any
+    ) -> _Kept:
         request = self._request(question, draw, **extra)
         canonical = JudgementStore.canonical(msgspec.to_builtins(request))
         key = JudgementStore.key(canonical)
@@ -191,7 +193,7 @@ class JudgeCaller:
         if not task.cancelled():
             task.exception()  # whoever waited was told; nobody may be left
 
-    def _request(self, question: Question, draw: int, **extra: Any) -> dict[str, Any]:
+    def _request(self, question: JudgeQuestion, draw: int, **extra: Any) -> dict[str, Any]:
         sampling = {
             "temperature": self.server.temperature, "max_tokens": self.server.max_tokens,
             **question.request(guided=self.server.guided and bool(question.schema)), **extra,

@@ -30,7 +30,7 @@ from ludus.messages import user
 
 from .caller import Effort, JudgeCaller
 from .card_cases import INJECTIONS, LABELLED, PADDING, QUESTIONS, UNANSWERED, LabelledCase
-from .prompt import VERSION, Question, about_item, about_pair
+from .prompt import VERSION, JudgeQuestion, about_item, about_pair
 from .reading import UnreadableVerdict, read_choice, read_item
 from .rubric import RubricItem
 
@@ -163,7 +163,7 @@ class Examiner:
         right, and neither should win.
         """
         asked = [
-            self.caller.ask(Question(messages=[user(q)], schema={}), str, self.effort)
+            self.caller.ask(JudgeQuestion(messages=[user(q)], schema={}), str, self.effort)
             for q, _, _ in QUESTIONS
         ]
         answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -38,7 +38,7 @@ the verdict, as one JSON object and nothing else.\
 """
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a judge."""
 
     messages: list[Message]
@@ -53,7 +53,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {"response_format": {"type": "json_schema", "json_schema": shape}}
 
 
-def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> Question:
+def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> JudgeQuestion:
     """Ask whether, or how far, one criterion is met."""
     asked = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
     answer = f'{{"reason": "...", "{field_of(item)}": {_values(item)}}}'
@@ -63,7 +63,7 @@ def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -
 
 def about_items(
     data: Mapping[str, str], items: Sequence[RubricItem], *, advice: str = ""
-) -> Question:
+) -> JudgeQuestion:
     """Ask about several criteria in one request, which is cheaper and lets one verdict colour the
     next.
     """
@@ -94,7 +94,7 @@ def about_items(
 
 def about_whole(
     data: Mapping[str, str], items: Sequence[RubricItem], *, advice: str = ""
-) -> Question:
+) -> JudgeQuestion:
     """Ask for one score of the whole response in the light of all criteria."""
     low, high = HOLISTIC
     lines = "\n".join(
@@ -108,7 +108,7 @@ def about_whole(
     return _question(data, asked, f'{{"reason": "...", "score": {low} to {high}}}', schema, advice)
 
 
-def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> Question:
+def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> JudgeQuestion:
     """Ask for the score as a bare number, so that the probabilities of its first token can be
     read.
     """
@@ -116,17 +116,17 @@ def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") 
     question = _question(data, asked, "", {}, advice)
     digits = f"Answer with one number from 0 to {item.highest} and nothing else."
     last = question.messages[-1]
-    return Question(messages=[question.messages[0], user(last.text + digits)], schema={})
+    return JudgeQuestion(messages=[question.messages[0], user(last.text + digits)], schema={})
 
 
-def about_pair(data: Mapping[str, str], criterion: str) -> Question:
+def about_pair(data: Mapping[str, str], criterion: str) -> JudgeQuestion:
     """Ask which of two responses is better; `data` has them as `response_A` and `response_B`."""
     asked = f"Criterion: {quoted(criterion)}\nWhich response meets the criterion better?\n"
     schema = _object({"reason": {"type": "string"}, "better": {"enum": ["A", "B", "tie"]}})
     return _question(data, asked, '{"reason": "...", "better": "A" or "B" or "tie"}', schema, "")
 
 
-def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) -> Question:
+def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) -> JudgeQuestion:
     """Ask for a ranking of several responses, which `data` has as `response_<name>`."""
     asked = f"Criterion: {quoted(criterion)}\nRank the responses by the criterion, best first.\n"
     ranking = {
@@ -140,17 +140,17 @@ def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) ->
     )
 
 
-def repaired(question: Question, answer: str, problem: str) -> Question:
+def repaired(question: JudgeQuestion, answer: str, problem: str) -> JudgeQuestion:
     """The question again, with what was wrong with the first answer."""
     said = assistant(answer[:2000])
     again = user(
         f"That answer cannot be read: {problem}. Give the verdict again, as one JSON object of the "
         "form that was asked for and nothing else."
     )
-    return Question(messages=[*question.messages, said, again], schema=question.schema)
+    return JudgeQuestion(messages=[*question.messages, said, again], schema=question.schema)
 
 
-def unguarded(question: str, response: str, item: RubricItem) -> Question:
+def unguarded(question: str, response: str, item: RubricItem) -> JudgeQuestion:
     """A prompt as most public judges write it, with the response pasted in as it came.
 
     For comparison only: the positive control of the injection tests. Nothing that gives a reward
@@ -161,7 +161,7 @@ def unguarded(question: str, response: str, item: RubricItem) -> Question:
         f"<response>{response}</response>\n\n"
         f'Answer as JSON: {{"reason": "...", "{field_of(item)}": {_values(item)}}}'
     )
-    return Question(messages=[user(pasted)], schema={})
+    return JudgeQuestion(messages=[user(pasted)], schema={})
 
 
 def marked(data: Mapping[str, str]) -> str:
@@ -173,12 +173,12 @@ def marked(data: Mapping[str, str]) -> str:
 
 def _question(
     data: Mapping[str, str], asked: str, answer: str, schema: dict[str, Any], advice: str
-) -> Question:
+) -> JudgeQuestion:
     parts = [marked(data) + "\n"]
     if advice:
         parts.append(f"Advice: {advice}")
     parts.append(asked + (f"Answer as JSON: {answer}" if answer else ""))
-    return Question(messages=[system(SYSTEM), user("\n".join(parts))], schema=schema)
+    return JudgeQuestion(messages=[system(SYSTEM), user("\n".join(parts))], schema=schema)
 
 
 def _criterion(item: RubricItem) -> str:

@@ -1,7 +1,7 @@
 """Verification of mathematics: whether the final answer of a response equals the gold answer."""
 
 from .conventions import Conventions, conventions
-from .explain import Step, explain, render
+from .explain import DecisionStep, explain, render
 from .extracting.candidate import Extraction
 from .extracting.extraction import THINKING, extract
 from .golds import GoldProblem, check_golds
@@ -10,10 +10,10 @@ from .scoring import MathsVerifier, equivalent, verify
 __all__ = [
     "THINKING",
     "Conventions",
+    "DecisionStep",
     "Extraction",
     "GoldProblem",
     "MathsVerifier",
-    "Step",
     "check_golds",
     "conventions",
     "equivalent",

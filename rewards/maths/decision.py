@@ -58,7 +58,7 @@ rollouts shares its gold and nothing else.
 
 
 @dataclass(slots=True)
-class Decision:
+class PairDecision:
     """The outcome of comparing a gold with an answer: the result, the deciding rule and the
     trace.
     """
@@ -126,7 +126,7 @@ def _read_gold(cleaned: str) -> Node | str | None:
 
 def decide(
     gold: str, answer: str, conventions: Conventions, *, deep: Deep | None = None
-) -> Decision:
+) -> PairDecision:
     """Decide whether the extracted `answer` says the same as `gold`.
 
     Raises:
@@ -138,23 +138,23 @@ def decide(
         answer = points_for_commas(answer)
     task = _TASK.search(gold) is not None
     if answer.strip() and gold.strip() == answer.strip() and not task:
-        return Decision(True, "text", "the same text", trace=[("text", "equal")])
+        return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
     wanted, said = clean(gold), clean(answer_alone(answer))
     if deep is None and len(wanted) + len(said) > CALLER_CHARACTERS:
         raise NeedsPool
     if said and not task and _same_writing(wanted, said):
-        return Decision(True, "text", "the same text", trace=[("text", "equal")])
+        return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if _CHEMICAL.search(wanted) and (known := formula(wanted)) and (other := formula(said)):
         if known == other:
-            return Decision(True, "formula", "the same formula")
+            return PairDecision(True, "formula", "the same formula")
         if "\\" in wanted and len(known) > 1:  # one letter may be a choice
-            return Decision(False, "formula", f"the formula {other} is not {known}")
+            return PairDecision(False, "formula", f"the formula {other} is not {known}")
     if conventions.choice_letters:
         choice = choose(wanted, said)
         if choice.equal is not None:
-            return Decision(choice.equal, "choice", choice.detail)
+            return PairDecision(choice.equal, "choice", choice.detail)
         if choice.option:
             return decide(choice.option, answer, conventions, deep=deep)
     return _by_meaning(gold, wanted, said, conventions, deep)
@@ -169,18 +169,18 @@ def _same_writing(wanted: str, said: str) -> bool:
 
 def _by_meaning(
     gold: str, wanted: str, said: str, conventions: Conventions, deep: Deep | None
-) -> Decision:
+) -> PairDecision:
     meaning = gold_meaning(gold, wanted)
     if meaning is None:
-        return Decision(
+        return PairDecision(
             False, "text", "the gold is too big to evaluate and the texts differ", undecided=True
         )
     try:
         answer = read_cleaned(said)
     except TooBig as error:
-        return Decision(False, "limit", f"the answer is too big: {error}")
+        return PairDecision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
-        return Decision(False, "unreadable", f"the answer cannot be read: {error}")
+        return PairDecision(False, "unreadable", f"the answer cannot be read: {error}")
     plain = answer.op in _WORDS and _CHANGED.search(said) is None
     if plain and meaning.op not in _WORDS and (statement := stated(said)):
         with suppress(Unreadable):
@@ -193,9 +193,9 @@ def _by_meaning(
             meaning.op == "text" and same_words(meaning, said, judge)
         )
     except RecursionError:
-        return Decision(False, "limit", "nested too deep to compare")
+        return PairDecision(False, "limit", "nested too deep to compare")
     detail = "equal" if equal else judge.why_not or "not equal"
-    return Decision(
+    return PairDecision(
         equal, judge.rule or "structure", detail, judge.undecided and not equal, judge.trace
     )
 
@@ -207,4 +207,4 @@ def no_answer(extraction: Extraction) -> Verdict:
     )
 
 
-__all__ = ["BadGold", "Decision", "NeedsPool", "decide", "no_answer", "read_gold"]
+__all__ = ["BadGold", "NeedsPool", "PairDecision", "decide", "no_answer", "read_gold"]

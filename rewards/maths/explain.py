@@ -26,7 +26,7 @@ MAX_QUOTED = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DecisionStep:
     """A step of the decision with a title and a text.
 
     The text may contain anything a model wrote, including terminal control codes: print steps
@@ -38,7 +38,9 @@ class Step:
     mood: Literal["plain", "good", "bad", "note"] = "plain"
 
 
-def explain(gold: str, response: str, *, truncated: bool = False, **options: Any) -> list[Step]:
+def explain(
+    gold: str, response: str, *, truncated: bool = False, **options: Any
+) -> list[DecisionStep]:
     """Return the steps of the decision on a response; `options` are the arguments of
     `MathsVerifier`.
     """
@@ -49,30 +51,36 @@ def explain(gold: str, response: str, *, truncated: bool = False, **options: Any
         verifier.close()
 
 
-def _steps(verifier: MathsVerifier, gold: str, response: str, *, truncated: bool) -> Iterator[Step]:
-    yield Step("response", f"{len(response)} characters: {shortened(response)}")
+def _steps(
+    verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
+) -> Iterator[DecisionStep]:
+    yield DecisionStep("response", f"{len(response)} characters: {shortened(response)}")
     shown = visible(response, verifier.thinking)
     if shown is not None and shown[0]:
-        yield Step("reasoning", f"the first {shown[0]} characters are reasoning and do not count")
+        yield DecisionStep(
+            "reasoning", f"the first {shown[0]} characters are reasoning and do not count"
+        )
     several = parts(gold) > 1
     yield from _candidates(verifier, response, truncated=truncated)
     extraction = verifier.extract(response, truncated=truncated, several=several)
     if extraction.text is None:
-        yield Step("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
+        yield DecisionStep("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
     else:
         where = f"{extraction.rule}, characters {extraction.start} to {extraction.end}"
-        yield Step("extracted", f"{shortened(extraction.text)} ({where})", "note")
+        yield DecisionStep("extracted", f"{shortened(extraction.text)} ({where})", "note")
         for rival in extraction.rivals:
-            yield Step(
+            yield DecisionStep(
                 "also claimed", f"{shortened(rival)}, in the same breath: has to agree", "bad"
             )
         yield from _readings(gold, extraction.text)
         for rule, finding in verifier.trace(gold, extraction.text):
-            yield Step(f"rule {rule}", finding)
+            yield DecisionStep(f"rule {rule}", finding)
     yield _verdict_step(verifier.verify(gold, response, truncated=truncated))
 
 
-def _candidates(verifier: MathsVerifier, response: str, *, truncated: bool) -> Iterator[Step]:
+def _candidates(
+    verifier: MathsVerifier, response: str, *, truncated: bool
+) -> Iterator[DecisionStep]:
     """Yield a step for every candidate answer, in text order: rank, kind, place and why the
     candidate won or lost.
     """
@@ -82,9 +90,9 @@ def _candidates(verifier: MathsVerifier, response: str, *, truncated: bool) -> I
     for rank, one, fate in found[-MAX_CANDIDATES:]:
         mood: Literal["note", "plain"] = "note" if fate.startswith("wins") else "plain"
         line = f"rank {rank}, {one.kind} at {one.start}: {_quoted(one.text)} - {fate}"
-        yield Step("candidate", line, mood)
+        yield DecisionStep("candidate", line, mood)
     if len(found) > MAX_CANDIDATES:
-        yield Step("candidate", f"and {len(found) - MAX_CANDIDATES} before these")
+        yield DecisionStep("candidate", f"and {len(found) - MAX_CANDIDATES} before these")
 
 
 def _quoted(text: str) -> str:
@@ -92,24 +100,24 @@ def _quoted(text: str) -> str:
     return f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
 
 
-def _readings(gold: str, answer: str) -> Iterator[Step]:
+def _readings(gold: str, answer: str) -> Iterator[DecisionStep]:
     try:
         text, meaning = read_gold(gold)
         seen = "too big to evaluate, compared as text" if meaning is None else spelled(meaning)
-        yield Step("gold", f"{shortened(text)} read as {seen}", "note")
+        yield DecisionStep("gold", f"{shortened(text)} read as {seen}", "note")
     except BadGold as error:
-        yield Step("gold", str(error), "bad")
+        yield DecisionStep("gold", str(error), "bad")
     try:
-        yield Step("answer", f"{shortened(answer)} read as {spelled(read(answer))}", "note")
+        yield DecisionStep("answer", f"{shortened(answer)} read as {spelled(read(answer))}", "note")
     except (TooBig, Unreadable) as error:
-        yield Step("answer", f"cannot be read: {error}", "bad")
+        yield DecisionStep("answer", f"cannot be read: {error}", "bad")
 
 
-def _verdict_step(verdict: Verdict) -> Step:
+def _verdict_step(verdict: Verdict) -> DecisionStep:
     rules = ", ".join(name for name in verdict.metrics)
     worth = f"reward {verdict.reward:g}" if verdict.reward is not None else "no reward"
     mood: Literal["good", "bad"] = "good" if verdict.reward == 1.0 else "bad"
-    return Step("verdict", f"{verdict.status}, {worth}: {verdict.detail} [{rules}]", mood)
+    return DecisionStep("verdict", f"{verdict.status}, {worth}: {verdict.detail} [{rules}]", mood)
 
 
 def shortened(text: str) -> str:
@@ -166,7 +174,7 @@ def _small(node: Node) -> bool:
 _MOODS = {"plain": "", "good": "bold green", "bad": "bold red", "note": "cyan"}
 
 
-def render(steps: Iterable[Step]) -> RenderableType:
+def render(steps: Iterable[DecisionStep]) -> RenderableType:
     """Return the steps as lines for a rich console, with control characters made visible."""
     lines: list[Text] = []
     for step in steps:

@@ -11,19 +11,19 @@ from dataclasses import asdict
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.rewards.pool import Fate, Limits, Outcome, WorkerPool
+from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome, WorkerPool
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .conventions import Conventions, conventions
-from .decision import BadGold, Decision, decide, no_answer
+from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.candidate import Extraction
 from .extracting.extraction import THINKING, extract
 from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
 from .proving.judge import NeedsPool
 
-_Deliberation = Generator[list[dict[str, object]], list[Outcome], Verdict]
+_Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
 outcomes; the return value is the verdict. The synchronous and the asynchronous caller drive the
 same generator.
@@ -74,7 +74,8 @@ class MathsVerifier:
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
         self._pool = pool or WorkerPool(
-            TARGET, limits=Limits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20)
+            TARGET,
+            limits=PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20),
         )
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
@@ -286,13 +287,13 @@ def _better(one: Verdict, other: Verdict) -> Verdict:
     return other
 
 
-def _verdict(outcome: Outcome) -> Verdict:
+def _verdict(outcome: PoolOutcome) -> Verdict:
     if outcome.fate is not Fate.DONE or not isinstance(outcome.value, dict):
         return outcome.failure()
     value = outcome.value
     if "bad_gold" in value:
         return Verdict.invalid(str(value["bad_gold"]))
-    decision = Decision(
+    decision = PairDecision(
         bool(value["equal"]), str(value["rule"]), str(value["detail"]), bool(value["undecided"])
     )
     return decision.verdict(pooled=True)

@@ -1,6 +1,6 @@
 """A warm pool of killable worker processes for scorers that burn CPU."""
 
-from .outcome import Fate, Outcome, fates_of
-from .pool import Limits, WorkerPool
+from .outcome import Fate, PoolOutcome, fates_of
+from .pool import PoolLimits, WorkerPool
 
-__all__ = ["Fate", "Limits", "Outcome", "WorkerPool", "fates_of"]
+__all__ = ["Fate", "PoolLimits", "PoolOutcome", "WorkerPool", "fates_of"]

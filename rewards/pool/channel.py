@@ -16,11 +16,11 @@ _HEADER = struct.Struct("!I")
 MAX_FRAME = 64 << 20
 
 
-class ChannelClosed(ConnectionError):
+class PoolChannelClosed(ConnectionError):
     """The other side has closed the connection or died."""
 
 
-class BadFrame(ChannelClosed):
+class BadPoolFrame(PoolChannelClosed):
     """The other side sent bytes that are not a message. The stream cannot be trusted afterwards,
     since the next frame boundary is unknown.
     """
@@ -47,11 +47,11 @@ def receive(sock: socket.socket, *, deadline: float | None = None) -> object:
     """
     (size,) = _HEADER.unpack(_exactly(sock, _HEADER.size, deadline))
     if size > MAX_FRAME:
-        raise BadFrame(f"a frame of {size} bytes")
+        raise BadPoolFrame(f"a frame of {size} bytes")
     try:
         return msgspec.msgpack.decode(_exactly(sock, size, deadline))
     except msgspec.DecodeError as error:
-        raise BadFrame(f"no MessagePack: {error}") from error
+        raise BadPoolFrame(f"no MessagePack: {error}") from error
 
 
 def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
@@ -65,9 +65,9 @@ def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
         try:
             part = sock.recv(min(size, 1 << 20))
         except ConnectionError as error:
-            raise ChannelClosed(str(error)) from error
+            raise PoolChannelClosed(str(error)) from error
         if not part:
-            raise ChannelClosed("closed")
+            raise PoolChannelClosed("closed")
         parts.append(part)
         size -= len(part)
     return b"".join(parts)

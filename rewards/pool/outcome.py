@@ -62,7 +62,7 @@ def fates_of(verdict: Verdict) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PoolOutcome:
     """The result of a request: a fate with the scorer's value (when done) or the reason
     (otherwise).
     """

@@ -24,8 +24,8 @@ import msgspec
 from ludus.errors import ConfigError
 
 from . import channel
-from .outcome import Fate, Outcome
-from .processes import Template, Worker
+from .outcome import Fate, PoolOutcome
+from .processes import PoolTemplate, PoolWorker
 
 logger = logging.getLogger(__name__)
 TRIES = 2
@@ -37,7 +37,7 @@ KILLED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PoolLimits:
     """The resources that a pool may use."""
 
     workers: int = 0
@@ -79,7 +79,7 @@ class Limits:
 class _Job:
     request: msgspec.Raw
     cpu_s: float
-    future: Future[Outcome]
+    future: Future[PoolOutcome]
     queued_at: float
     wall_limit: float = 0.0
     """The time.monotonic() at which the pool gives up on the job; set when work first starts."""
@@ -106,14 +106,14 @@ class WorkerPool:
     >>> pool.close()
     """
 
-    def __init__(self, target: str, *, limits: Limits | None = None) -> None:
+    def __init__(self, target: str, *, limits: PoolLimits | None = None) -> None:
         self.target = target
-        self.limits = limits or Limits()
+        self.limits = limits or PoolLimits()
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._lanes: list[threading.Thread] = []
-        self._spares: deque[Worker] = deque()
-        self._template: Template | None = None
+        self._spares: deque[PoolWorker] = deque()
+        self._template: PoolTemplate | None = None
         self._starting = threading.Lock()
         self._closed = False
         self._owner = os.getpid()
@@ -127,29 +127,33 @@ class WorkerPool:
 
     # --- asking ---
 
-    def submit(self, request: object, *, cpu_s: float | None = None) -> Future[Outcome]:
+    def submit(self, request: object, *, cpu_s: float | None = None) -> Future[PoolOutcome]:
         """Queue a request; the future always resolves to an Outcome, never to an exception of the
         scorer.
 
         `cpu_s` overrides the pool's CPU seconds for this item.
         """
-        future: Future[Outcome] = Future()
+        future: Future[PoolOutcome] = Future()
         if self._closed or self._owner != os.getpid():
             future.set_result(
-                Outcome(Fate.REFUSED, reason="the pool is closed (or belongs to a parent process)")
+                PoolOutcome(
+                    Fate.REFUSED, reason="the pool is closed (or belongs to a parent process)"
+                )
             )
             return future
         try:
             packed = msgspec.Raw(msgspec.msgpack.encode(request))
         except (TypeError, ValueError, OverflowError) as error:
             future.set_result(
-                Outcome(Fate.RAISED, reason=f"the request is not plain data: {error}")
+                PoolOutcome(Fate.RAISED, reason=f"the request is not plain data: {error}")
             )
             return future
         with self._changed:
             if len(self._jobs) >= self.limits.queue:
                 future.set_result(
-                    Outcome(Fate.REFUSED, reason=f"{len(self._jobs)} requests are waiting already")
+                    PoolOutcome(
+                        Fate.REFUSED, reason=f"{len(self._jobs)} requests are waiting already"
+                    )
                 )
                 return future
             self._jobs.append(_Job(packed, cpu_s or self.limits.cpu_s, future, time.monotonic()))
@@ -157,7 +161,7 @@ class WorkerPool:
             self._changed.notify()
         return future
 
-    async def run(self, request: object, *, cpu_s: float | None = None) -> Outcome:
+    async def run(self, request: object, *, cpu_s: float | None = None) -> PoolOutcome:
         """Queue a request and wait for the outcome in a coroutine; see `submit`."""
         return await asyncio.wrap_future(self.submit(request, cpu_s=cpu_s))
 
@@ -172,7 +176,7 @@ class WorkerPool:
             waiting, self._jobs = list(self._jobs), deque()
             self._changed.notify_all()
         for job in waiting:
-            _settle(job, Outcome(Fate.REFUSED, reason="the pool was closed"))
+            _settle(job, PoolOutcome(Fate.REFUSED, reason="the pool was closed"))
         for lane in self._lanes:
             if lane is not threading.current_thread():
                 lane.join(timeout=self.limits.wall_factor * self.limits.cpu_s + 5)
@@ -194,7 +198,7 @@ class WorkerPool:
             lane.start()
 
     def _lane(self) -> None:
-        worker: Worker | None = None
+        worker: PoolWorker | None = None
         while jobs := self._take():
             pending = deque(jobs)
             while pending:
@@ -224,11 +228,11 @@ class WorkerPool:
     def _still_wanted(self, job: _Job) -> bool:
         waited = time.monotonic() - job.queued_at
         if waited > self.limits.queue_s:
-            _settle(job, Outcome(Fate.REFUSED, reason=f"waited {waited:.0f} s for a worker"))
+            _settle(job, PoolOutcome(Fate.REFUSED, reason=f"waited {waited:.0f} s for a worker"))
             return False
         return job.future.set_running_or_notify_cancel()
 
-    def _exchange(self, worker: Worker, pending: deque[_Job]) -> Worker | None:
+    def _exchange(self, worker: PoolWorker, pending: deque[_Job]) -> PoolWorker | None:
         """Send a chunk and settle the replies on arrival; returns the worker if still usable, else
         None.
         """
@@ -238,7 +242,7 @@ class WorkerPool:
                 worker.sock, [{"request": job.request, "cpu_s": job.cpu_s} for job in pending]
             )
         except OSError as error:
-            self._lost(worker, pending, channel.ChannelClosed(str(error)))
+            self._lost(worker, pending, channel.PoolChannelClosed(str(error)))
             return None
         while pending:
             job = pending[0]
@@ -246,7 +250,7 @@ class WorkerPool:
                 job.wall_limit = time.monotonic() + self.limits.wall_factor * job.cpu_s
             try:
                 outcome = _outcome(channel.receive(worker.sock, deadline=job.wall_limit), worker)
-            except (TimeoutError, channel.ChannelClosed) as error:
+            except (TimeoutError, channel.PoolChannelClosed) as error:
                 self._lost(worker, pending, error)
                 return None
             pending.popleft()
@@ -260,7 +264,7 @@ class WorkerPool:
             return None
         return worker
 
-    def _lost(self, worker: Worker, pending: deque[_Job], error: Exception) -> None:
+    def _lost(self, worker: PoolWorker, pending: deque[_Job], error: Exception) -> None:
         """Find out how a worker was lost, and settle the current item or leave that item for
         another try.
 
@@ -272,30 +276,32 @@ class WorkerPool:
         self.lost += 1
         late = isinstance(error, TimeoutError)
         # a SIGKILL seen later is somebody else's only if the worker was dead before ours
-        died_alone = type(error) is channel.ChannelClosed and worker.has_ended(ENDING_S)
+        died_alone = type(error) is channel.PoolChannelClosed and worker.has_ended(ENDING_S)
         worker.kill()
         used_before = worker.cpu_s
         death = self._live_template().reap(worker)
         job = pending[0]
         used = death.cpu_s - used_before
         if death.by_cpu_timer or (late and used >= 0.95 * job.cpu_s):
-            end = Outcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time")
+            end = PoolOutcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time")
         elif late:
             given = f"{self.limits.wall_factor * job.cpu_s:g} s, of which it ran {used:.2f} s"
-            end = Outcome(Fate.LATE, reason=f"no answer in {given}: the machine is too busy")
+            end = PoolOutcome(Fate.LATE, reason=f"no answer in {given}: the machine is too busy")
         elif died_alone and death.signal == signal.SIGKILL:
             job.kills += 1
             if job.kills < TRIES and job.has_time():
                 return
-            end = Outcome(Fate.KILLED, reason=KILLED.format(job.kills))
+            end = PoolOutcome(Fate.KILLED, reason=KILLED.format(job.kills))
         else:
             # a worker that had scored before may have been damaged by an earlier item
             job.crashes += worker.served == 0
             if job.crashes < TRIES and job.has_time():
                 return
             how = f"signal {death.signal}" if death.signal else "it ended by itself"
-            how = str(error) if isinstance(error, channel.BadFrame) else how
-            end = Outcome(Fate.CRASHED, reason=f"it crashed {job.crashes} fresh workers ({how})")
+            how = str(error) if isinstance(error, channel.BadPoolFrame) else how
+            end = PoolOutcome(
+                Fate.CRASHED, reason=f"it crashed {job.crashes} fresh workers ({how})"
+            )
         pending.popleft()
         _settle(job, end)
 
@@ -304,15 +310,15 @@ class WorkerPool:
             job.failed_starts += 1
             if job.failed_starts >= TRIES or self._closed:
                 pending.remove(job)
-                _settle(job, Outcome(Fate.REFUSED, reason=reason))
+                _settle(job, PoolOutcome(Fate.REFUSED, reason=reason))
 
-    def _retire(self, worker: Worker) -> None:
+    def _retire(self, worker: PoolWorker) -> None:
         worker.kill()
         self._live_template().reap(worker)
 
     # --- workers ---
 
-    def _fresh_worker(self) -> Worker:
+    def _fresh_worker(self) -> PoolWorker:
         with self._changed:
             worker = self._spares.popleft() if self._spares else None
         if worker is None:
@@ -328,18 +334,18 @@ class WorkerPool:
                     worker = self._started_template().fork()
                     with self._changed:
                         self._spares.append(worker)
-            except (OSError, channel.ChannelClosed) as error:
+            except (OSError, channel.PoolChannelClosed) as error:
                 logger.warning("no spare worker: %s", error)
 
-    def _live_template(self) -> Template:
+    def _live_template(self) -> PoolTemplate:
         with self._starting:
             return self._started_template()
 
-    def _started_template(self) -> Template:
+    def _started_template(self) -> PoolTemplate:
         if self._template is None:
             if self._closed:
-                raise channel.ChannelClosed("the pool is closed")
-            self._template = Template(self.target, self.limits.memory_bytes)
+                raise channel.PoolChannelClosed("the pool is closed")
+            self._template = PoolTemplate(self.target, self.limits.memory_bytes)
         return self._template
 
     def _lose_template(self) -> None:
@@ -360,7 +366,7 @@ class _Reply(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def _outcome(message: object, worker: Worker) -> Outcome:
+def _outcome(message: object, worker: PoolWorker) -> PoolOutcome:
     """Read a worker's reply.
 
     Raises:
@@ -369,15 +375,15 @@ def _outcome(message: object, worker: Worker) -> Outcome:
     try:
         reply = msgspec.convert(message, _Reply)
     except msgspec.ValidationError as error:
-        raise channel.BadFrame(f"no reply: {error}") from error
+        raise channel.BadPoolFrame(f"no reply: {error}") from error
     worker.cpu_s = reply.cpu_s
     if reply.limit:
-        return Outcome(Fate.LIMIT, reason=reply.limit)
+        return PoolOutcome(Fate.LIMIT, reason=reply.limit)
     if reply.error:
-        return Outcome(Fate.RAISED, reason=reply.error)
-    return Outcome(Fate.DONE, reply.value)
+        return PoolOutcome(Fate.RAISED, reason=reply.error)
+    return PoolOutcome(Fate.DONE, reply.value)
 
 
-def _settle(job: _Job, outcome: Outcome) -> None:
+def _settle(job: _Job, outcome: PoolOutcome) -> None:
     if not job.future.done():
         job.future.set_result(outcome)

@@ -21,7 +21,7 @@ CONTROL_TIMEOUT_S = 30.0
 
 
 @dataclass(slots=True)
-class Death:
+class PoolWorkerDeath:
     """How a worker died: the signal (0 for none) and the CPU seconds used in all."""
 
     signal: int
@@ -33,7 +33,7 @@ class Death:
         return self.signal == signal.SIGPROF
 
 
-class Worker:
+class PoolWorker:
     """A forked worker process and the socket to that process."""
 
     def __init__(self, pid: int, sock: socket.socket) -> None:
@@ -83,7 +83,7 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-class Template:
+class PoolTemplate:
     """The warm process that workers are forked from. Thread-safe."""
 
     def __init__(self, target: str, memory_bytes: int) -> None:
@@ -108,7 +108,7 @@ class Template:
         """The process id of the template."""
         return self._process.pid
 
-    def fork(self) -> Worker:
+    def fork(self) -> PoolWorker:
         """Return a fresh warm worker.
 
         Raises:
@@ -119,9 +119,9 @@ class Template:
             self._control.settimeout(CONTROL_TIMEOUT_S)
             socket.send_fds(self._control, [b"f"], [theirs.fileno()])
             reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
-        return Worker(int(str(reply["pid"])) if isinstance(reply, dict) else 0, ours)
+        return PoolWorker(int(str(reply["pid"])) if isinstance(reply, dict) else 0, ours)
 
-    def reap(self, worker: Worker) -> Death:
+    def reap(self, worker: PoolWorker) -> PoolWorkerDeath:
         """Wait for a dead (or killed) worker and return how the worker died, with all CPU time
         used.
         """
@@ -132,8 +132,8 @@ class Template:
             reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
         worker.close()
         if not isinstance(reply, dict):
-            return Death(0, 0.0)
-        return Death(int(str(reply["signal"])), float(str(reply["cpu_s"])))
+            return PoolWorkerDeath(0, 0.0)
+        return PoolWorkerDeath(int(str(reply["signal"])), float(str(reply["cpu_s"])))
 
     def close(self) -> None:
         """End the template process; idle workers end when the sockets close."""

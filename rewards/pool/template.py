@@ -34,7 +34,7 @@ def main() -> None:
     while True:
         try:
             _answer(control, target, memory_bytes)
-        except (channel.ChannelClosed, OSError):
+        except (channel.PoolChannelClosed, OSError):
             os._exit(0)
 
 
@@ -85,7 +85,7 @@ def _reap(pid: int) -> dict[str, object]:
 
 def _mapping(message: object) -> dict[str, object]:
     if not isinstance(message, dict):
-        raise channel.ChannelClosed("not a mapping")
+        raise channel.PoolChannelClosed("not a mapping")
     return message
 
 

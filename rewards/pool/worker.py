@@ -32,7 +32,7 @@ def serve(sock: socket.socket, target: Callable[[object], object], memory_bytes:
     while True:
         try:
             chunk = channel.receive(sock)
-        except (channel.ChannelClosed, OSError):
+        except (channel.PoolChannelClosed, OSError):
             return
         if not isinstance(chunk, list):
             return

@@ -16,11 +16,11 @@ from ludus.wire.client import Client, run_blocking
 from ludus.wire.codec import Format
 from ludus.wire.sync_transport import SyncTransport
 
-from ..grading import DEFAULT_OPTIONS, GradeOptions, Grading
+from ..grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
 from ..protocol import MIB, Execution, Limits
 from .client import Answer, SandboxCalls, execute_body, given_token
 from .remote_repl import RemoteRepl
-from .wire import ExecuteBody, GradeBody, SandboxCard
+from .sandbox_wire import ExecuteBody, GradeBody, SandboxCard
 
 
 class BlockingSandbox:

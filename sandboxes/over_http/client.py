@@ -29,10 +29,10 @@ from ludus.verdict import Verdict
 from ludus.wire.client import Client, Retry, RetryPolicy, nonsense
 from ludus.wire.faults import error_of, is_too_large
 
-from ..grading import KINDS, Grading, TestResult
+from ..grading.hidden_tests import KINDS, Grading, TestResult
 from ..languages import LANGUAGES, UnknownLanguage
 from ..protocol import DEFAULT_LIMITS, Execution, ExecutionStatus, Limits
-from .wire import (
+from .sandbox_wire import (
     MAX_BATCH,
     ExecuteBatchReply,
     ExecuteBatchRequest,

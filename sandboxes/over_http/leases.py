@@ -18,7 +18,7 @@ from ludus.errors import LudusError, SequenceConflict, SessionGone
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.tasks import end_task
 
-from ..slots import SlotLost
+from ..local.slots import SlotLost
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

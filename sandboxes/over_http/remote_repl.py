@@ -22,16 +22,16 @@ from ludus.wire.client import nonsense
 from ludus.wire.faults import code_of
 
 from ..protocol import Execution
-from ..warden import NotSnapshotable
+from ..repl.snapshot_client import NotSnapshotable
 from .client import MARGIN_S, SandboxCalls, encode_files
-from .wire import (
+from .sandbox_wire import (
     CellBody,
     CellReply,
-    Ended,
     FileReply,
     Forgotten,
     ReadBody,
     ReplBody,
+    ReplEnded,
     ReplReply,
     RestoreBody,
     SnapshotBody,
@@ -172,7 +172,7 @@ class RemoteRepl:
         """
         self._over = self._over or "it was closed"
         try:
-            await self._calls.client.within(MARGIN_S).delete(self._path, Ended)
+            await self._calls.client.within(MARGIN_S).delete(self._path, ReplEnded)
         except RemoteError as error:
             logger.info("REPL %s is left to its idle time: %s", self.name, error)
 

@@ -19,9 +19,9 @@ from ludus.errors import SequenceConflict
 from ludus.wire.faults import Refused
 
 from ..protocol import Execution, Limits
-from ..sessions import Session
+from ..repl.session import Session
 from .leases import Leases, Terms
-from .wire import CELL_TIMEOUT_S, Bounds, CellBody, CellReply, ReplBody
+from .sandbox_wire import CELL_TIMEOUT_S, Bounds, CellBody, CellReply, ReplBody
 
 _T = TypeVar("_T")
 

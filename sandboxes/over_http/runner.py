@@ -15,18 +15,18 @@ import msgspec
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.routes import Context
 
-from ..egress import NetworkPolicy
-from ..grades import grade_with
-from ..grading import KINDS, Grading
+from ..grading.anywhere import grade_with
+from ..grading.hidden_tests import KINDS, Grading
 from ..languages import UnknownLanguage
-from ..pool import default_size
+from ..local.slot_pool import default_size
+from ..local.slot_sandbox import SlotSandbox
+from ..local.slots import SlotLost
+from ..network import NetworkPolicy
+from ..open import open_sandbox
 from ..protocol import Execution, Limits, Sandbox
-from ..slot_sandbox import SlotSandbox
-from ..slots import SlotLost
-from ..tiers import open_sandbox
 from .gate import Gate
 from .metrics import SandboxMetrics
-from .wire import Bounds, ExecuteBody, GradeBody
+from .sandbox_wire import Bounds, ExecuteBody, GradeBody
 
 logger = logging.getLogger(__name__)
 MIN_SLOTS = 2

@@ -12,17 +12,15 @@ from ludus.wire.routes import Context, Load, Nothing, Path, Route, delete, get, 
 from ludus.wire.strict import read_item
 
 from ..languages import LANGUAGES
+from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..protocol import Execution, Limits
-from ..sessions import Session
-from ..slot_sandbox import SESSION, SlotSandbox
+from ..repl.session import Session
 from .repls import Repls
 from .runner import Runner
-from .snapshots import Snapshots
-from .wire import (
+from .sandbox_wire import (
     Bounds,
     CellBody,
     CellReply,
-    Ended,
     ExecuteBatchBody,
     ExecuteBatchReply,
     ExecuteBatchRequest,
@@ -35,6 +33,7 @@ from .wire import (
     GradeResult,
     ReadBody,
     ReplBody,
+    ReplEnded,
     ReplReply,
     RestoreBody,
     SandboxCard,
@@ -43,6 +42,7 @@ from .wire import (
     WriteBody,
     Written,
 )
+from .snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class SandboxService:
             post(f"{repl}/run", self.run, CellBody, CellReply, "Run one cell"),
             post(f"{repl}/write", self.write, WriteBody, Written, "Put files into a REPL"),
             post(f"{repl}/read", self.read, ReadBody, FileReply, "Get a file of a REPL"),
-            delete(repl, self.delete, Nothing, Ended, "End a REPL"),
+            delete(repl, self.delete, Nothing, ReplEnded, "End a REPL"),
             post(f"{repl}/snapshot", self.snapshot, SnapshotBody, SnapshotReply, "Keep a REPL"),
             post(f"{snapshot}/restore", self.restore, RestoreBody, ReplReply, "Branch from it"),
             delete(snapshot, self.forget, Nothing, Forgotten, "Forget a snapshot"),
@@ -189,9 +189,9 @@ class SandboxService:
         data = await self.repls.session(path["repl"], lambda session: session.read(body.path))
         return FileReply(repl=path["repl"], path=body.path, data=data)
 
-    async def delete(self, path: Path, query: Nothing) -> Ended:
+    async def delete(self, path: Path, query: Nothing) -> ReplEnded:
         """Answer `DELETE /v1/repls/{repl}`: end a REPL."""
-        return Ended(repl=path["repl"], ended=self.repls.delete(path["repl"]))
+        return ReplEnded(repl=path["repl"], ended=self.repls.delete(path["repl"]))
 
     async def snapshot(self, path: Path, body: SnapshotBody) -> SnapshotReply:
         """Answer `POST /v1/repls/{repl}/snapshot`: take a snapshot."""

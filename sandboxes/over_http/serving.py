@@ -9,17 +9,17 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.wire.routes import Service
 
-from ..egress import NetworkPolicy
-from ..tiers import TIERS, is_address
-from .fusion import FusionService
+from ..fusion.routes import FusionService
+from ..network import NetworkPolicy
+from ..open import TIERS, is_address
 from .runner import Runner
+from .sandbox_wire import Bounds
 from .service import SandboxService
-from .wire import Bounds
 
 NAME = "sandbox"
 
 
-class Options(Bounds, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxServeOptions(Bounds, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a sandbox server: the bounds, and the following."""
 
     tier: str | None = None
@@ -54,14 +54,14 @@ def sandbox_services(**arguments: object) -> list[Service]:
     return [*services, FusionService(runner)] if options.fusion else services
 
 
-def _read(arguments: dict[str, object]) -> Options:
-    known = Options.__struct_fields__
+def _read(arguments: dict[str, object]) -> SandboxServeOptions:
+    known = SandboxServeOptions.__struct_fields__
     for name in arguments:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise ConfigError(f"a sandbox server has no setting {name!r}; {hint}")
     try:
-        return msgspec.convert(arguments, Options)
+        return msgspec.convert(arguments, SandboxServeOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"sandbox: {error}") from None

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from ludus.wire.faults import Refused
 
-from ..sessions import Session, Snapshot
-from ..warden import NotSnapshotable
+from ..repl.session import Session, Snapshot
+from ..repl.snapshot_client import NotSnapshotable
 from .leases import Leases, Terms
 from .repls import TTL_BACKSTOP_S, Repls
-from .wire import Bounds, RestoreBody, SnapshotBody
+from .sandbox_wire import Bounds, RestoreBody, SnapshotBody
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         tool as tool,
     )
     from ludus.envs.checks import check_env as check_env
-    from ludus.envs.connect import connect as connect
+    from ludus.envs.serving.connect import connect as connect
     from ludus.errors import (
         LudusError as LudusError,
         RewardUnavailable as RewardUnavailable,
@@ -75,7 +75,7 @@ _exports = {
     "ToolResult": "ludus.envs",
     "check_env": "ludus.envs.checks",
     "check_verifier": "ludus.rewards.checks",
-    "connect": "ludus.envs.connect",
+    "connect": "ludus.envs.serving.connect",
     "make": "ludus.envs",
     "make_async": "ludus.envs",
     "register": "ludus.envs",

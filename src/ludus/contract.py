@@ -18,7 +18,7 @@ Subject = TypeVar("Subject")
 Rule = tuple[str, Callable[[Subject], str]]
 
 
-class Outcome(StrEnum):
+class RuleOutcome(StrEnum):
     """How a rule came out."""
 
     PASSED = "passed"
@@ -35,7 +35,7 @@ class Finding:
     """One rule and how it came out."""
 
     rule: str
-    outcome: Outcome
+    outcome: RuleOutcome
     detail: str
 
 
@@ -54,7 +54,7 @@ class Report:
     @property
     def failures(self) -> list[Finding]:
         """The rules that failed."""
-        return [finding for finding in self.findings if finding.outcome is Outcome.FAILED]
+        return [finding for finding in self.findings if finding.outcome is RuleOutcome.FAILED]
 
     def raise_if_failed(self) -> Report:
         """This report.
@@ -63,7 +63,7 @@ class Report:
             CheckFailed: a rule failed; the message names each.
         """
         if self.failures:
-            failed = [f for f in self.brief() if f.outcome is Outcome.FAILED]
+            failed = [f for f in self.brief() if f.outcome is RuleOutcome.FAILED]
             said = "; ".join(f"{finding.rule}: {finding.detail}" for finding in failed)
             raise CheckFailed(f"{self.subject}: {said}")
         return self
@@ -73,7 +73,7 @@ class Report:
         told: dict[str, str] = {}
         findings: list[Finding] = []
         for finding in self.findings:
-            if finding.outcome is Outcome.FAILED:
+            if finding.outcome is RuleOutcome.FAILED:
                 first = told.setdefault(finding.detail, finding.rule)
                 if first != finding.rule:
                     finding = replace(finding, detail=f"the same as {first!r}")
@@ -91,13 +91,15 @@ def examine(name: str, subject: Subject, rules: Sequence[Rule[Subject]]) -> Repo
 
 def _apply(rule: str, check: Callable[[Subject], str], subject: Subject) -> Finding:
     try:
-        return Finding(rule, Outcome.PASSED, check(subject))
+        return Finding(rule, RuleOutcome.PASSED, check(subject))
     except NotApplicable as reason:
-        return Finding(rule, Outcome.SKIPPED, str(reason))
+        return Finding(rule, RuleOutcome.SKIPPED, str(reason))
     except CheckFailed as error:
-        return Finding(rule, Outcome.FAILED, str(error))
+        return Finding(rule, RuleOutcome.FAILED, str(error))
     except Exception as error:  # what is checked may be broken in any way
-        return Finding(rule, Outcome.FAILED, f"{type(error).__name__}: {error} ({where(error)})")
+        return Finding(
+            rule, RuleOutcome.FAILED, f"{type(error).__name__}: {error} ({where(error)})"
+        )
 
 
 def where(error: BaseException) -> str:

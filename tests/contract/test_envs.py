@@ -4,7 +4,7 @@ import pytest
 
 from ludus.envs import env_ids
 from ludus.envs.checks import check_env
-from ludus.envs.server import EnvService
+from ludus.envs.serving.server import EnvService
 from ludus.errors import MissingExtra
 from ludus.wire.background import BackgroundServer
 from ludus.wire.server import HttpServer

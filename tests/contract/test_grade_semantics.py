@@ -21,7 +21,7 @@ from ludus.sandboxes import (
     grade_in_detail,
     open_sandbox,
 )
-from ludus.sandboxes.grading import grade
+from ludus.sandboxes.grading.hidden_tests import grade
 from ludus.sandboxes.languages import LANGUAGES, Language
 from ludus.verdict import Status
 

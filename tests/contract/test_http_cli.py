@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import main
-from ludus.cli.serve import Options, split_names
+from ludus.cli.serve import ServeOptions, split_names
 from ludus.cli.workers import as_arguments
 from ludus.errors import UnknownName
 from ludus.secret import Secret
@@ -86,7 +86,9 @@ def test_environments_are_told_from_verifiers() -> None:
 
 
 def test_workers_are_started_with_the_same_options_and_no_token_in_sight() -> None:
-    options = Options(names=("exact", "maths?a=1"), port=9000, token=Secret("secret"), lease_s=2.5)
+    options = ServeOptions(
+        names=("exact", "maths?a=1"), port=9000, token=Secret("secret"), lease_s=2.5
+    )
     arguments = as_arguments(options)
     assert arguments[:2] == ["exact", "maths?a=1"]
     assert {"--port=9000", "--lease-s=2.5"} <= set(arguments)

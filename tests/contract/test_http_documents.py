@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 
 from ludus.envs import TextEnv, tool
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
-from ludus.rewards.server import ScoreService
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
 from ludus.wire.server import HttpServer
 

@@ -19,12 +19,12 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.client import RemoteSession
-from ludus.envs.connect import Server
-from ludus.envs.operators import OneByOne
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
-from ludus.envs.sessions import SessionLimits
+from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.connect import RemoteServer
+from ludus.envs.serving.operators import OneByOne
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import (
     ConfigError,
     EpisodeEnded,
@@ -43,7 +43,7 @@ from ludus.errors import (
 )
 from ludus.messages import ImagePart, Message, Role, TextPart
 from ludus.rewards.exact import exact
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
 from ludus.wire.affinity import choose
 from ludus.wire.chaos import Chaos
@@ -92,7 +92,7 @@ async def serving(limits: SessionLimits | None = None, **kwargs: Any) -> AsyncGe
 
 
 @asynccontextmanager
-async def connected(url: str, **kwargs: Any) -> AsyncGenerator[Server]:
+async def connected(url: str, **kwargs: Any) -> AsyncGenerator[RemoteServer]:
     async with ludus.connect(url, **kwargs) as server:
         yield server
 
@@ -144,7 +144,7 @@ def style(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def session_of(server: Server, style: str) -> RemoteSession:
+def session_of(server: RemoteServer, style: str) -> RemoteSession:
     if style == "one by one":
         clients = server.async_clients
         return RemoteSession(ENV, lambda key: OneByOne(clients[choose(server.urls, key)]))

@@ -11,11 +11,11 @@ from gymnasium.utils.env_checker import check_env
 
 import ludus
 from ludus.envs import env_ids
-from ludus.envs.connect import Server
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
+from ludus.envs.serving.connect import RemoteServer
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
 from ludus.errors import LudusError, MissingExtra, UnknownEnv, UnknownTask
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.background import BackgroundServer
 from ludus.wire.server import HttpServer
 
@@ -32,7 +32,7 @@ def why_not(env_id: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[RemoteServer]:
     envs = [env_id for env_id in SHIPPED if not why_not(env_id)]
     http = HttpServer([EnvService(envs), ScoreService(["exact"])])
     with BackgroundServer(http) as url, ludus.connect(url) as connection:
@@ -40,7 +40,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("env_id", SHIPPED)
-def test_every_environment_passes_check_env_through_http(env_id: str, server: Server) -> None:
+def test_every_environment_passes_check_env_through_http(env_id: str, server: RemoteServer) -> None:
     if reason := why_not(env_id):
         pytest.skip(reason)
     env = server.make(env_id)
@@ -50,7 +50,7 @@ def test_every_environment_passes_check_env_through_http(env_id: str, server: Se
 
 
 @pytest.mark.parametrize("env_id", SHIPPED)
-def test_an_episode_is_the_same_here_and_over_there(env_id: str, server: Server) -> None:
+def test_an_episode_is_the_same_here_and_over_there(env_id: str, server: RemoteServer) -> None:
     if reason := why_not(env_id):
         pytest.skip(reason)
     here, there = ludus.make(env_id), server.make(env_id)
@@ -76,7 +76,7 @@ def outcome(env: gymnasium.Env[str, str], action: str) -> object:
         return type(error).__name__, str(error)
 
 
-def test_tasks_are_the_same_here_and_over_there(server: Server) -> None:
+def test_tasks_are_the_same_here_and_over_there(server: RemoteServer) -> None:
     here = ludus.make("ludus/arithmetic-v0").tasks("test")
     there = server.make("ludus/arithmetic-v0").tasks("test")
     assert there.size is here.size is None
@@ -89,19 +89,19 @@ def test_tasks_are_the_same_here_and_over_there(server: Server) -> None:
         there.at(-1)
 
 
-def test_a_named_task_is_played(server: Server) -> None:
+def test_a_named_task_is_played(server: RemoteServer) -> None:
     env = server.make("ludus/arithmetic-v0")
     _, info = env.reset(options={"task": "test/3"})
     assert info["task"] == "test/3"
     env.close()
 
 
-def test_an_unknown_environment_names_the_near_miss(server: Server) -> None:
+def test_an_unknown_environment_names_the_near_miss(server: RemoteServer) -> None:
     with pytest.raises(UnknownEnv, match="did you mean 'ludus/arithmetic-v0'"):
         server.make("ludus/arithmetik-v0")
 
 
-def test_what_is_offered_is_listed_and_counted(server: Server) -> None:
+def test_what_is_offered_is_listed_and_counted(server: RemoteServer) -> None:
     cards = {card.id: card for card in server.envs()}
     assert cards["ludus/arithmetic-v0"].splits == dict.fromkeys(
         ("train", "validation", "test"), None
@@ -114,7 +114,7 @@ def test_what_is_offered_is_listed_and_counted(server: Server) -> None:
     assert server.traffic.operations == before + 3
 
 
-def test_vector_environments_of_gymnasium_play_over_http(server: Server) -> None:
+def test_vector_environments_of_gymnasium_play_over_http(server: RemoteServer) -> None:
     vector = gymnasium.vector.SyncVectorEnv([lambda: server.make("ludus/arithmetic-v0")] * 3)
     vector.reset(seed=0)
     _, rewards, terminated, _, _ = vector.step(["1", "2", "no number"])

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from ludus.envs import TextEnv
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
-from ludus.envs.sessions import SessionLimits
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import ConfigError
 from ludus.rewards import Sample
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
 from ludus.wire.chaos import Chaos
 from ludus.wire.server import HttpServer

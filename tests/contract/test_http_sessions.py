@@ -15,9 +15,9 @@ import pytest
 from yarl import URL
 
 from ludus.envs import TextEnv
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
-from ludus.envs.sessions import SessionLimits
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.wire.server import HttpServer
 
 ENV = "test/counter-v0"

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 
 TOKEN = "open-sesame"

@@ -14,10 +14,10 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 from ludus.wire.stream import LARGE_BYTES, SEE_OTHER
 

@@ -18,17 +18,17 @@ from msgspec import inspect
 
 import ludus
 from ludus.cli.check import read_cases
-from ludus.envs.server import EnvService
-from ludus.envs.wire import EnvList, Operation, StepReply
+from ludus.envs.serving.env_wire import EnvList, Operation, StepReply
+from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
 from ludus.messages import assistant
 from ludus.rewards import Sample
 from ludus.rewards.report import read_rows
-from ludus.rewards.server import ScoreService
-from ludus.rewards.wire import Score, ScoreBody
-from ludus.sandboxes.over_http.fusion import FusionService
+from ludus.rewards.serving.reward_wire import Score, ScoreBody
+from ludus.rewards.serving.server import ScoreService
+from ludus.sandboxes.fusion.routes import FusionService
+from ludus.sandboxes.over_http.sandbox_wire import ExecuteBody
 from ludus.sandboxes.over_http.service import SandboxService
-from ludus.sandboxes.over_http.wire import ExecuteBody
 from ludus.wire.codec import Format, decode, encode
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Route
@@ -44,7 +44,7 @@ def routes() -> list[Route]:
 
 
 def _sandbox_services() -> list[Any]:
-    from ludus.sandboxes.over_http import sandbox_services
+    from ludus.sandboxes.over_http.serving import sandbox_services
 
     return list(sandbox_services())
 

@@ -14,13 +14,13 @@ from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer import algorithms
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.experience import gather
-from ludus.trainer.learner import Learner
+from ludus.trainer.learning.experience import gather
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, merge, resolve
 from ludus.trainer.recipes.calls import NOT_OPTIONS
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
-from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 Fingerprint = tuple[float, ...]

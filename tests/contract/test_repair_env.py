@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 import ludus
+from ludus.envs.families.repair import CodeRepair
 from ludus.envs.gym import GymEnv
-from ludus.envs.repair import CodeRepair
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import ToolCall, assistant
 from ludus.sandboxes import execute

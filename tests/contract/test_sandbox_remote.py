@@ -31,14 +31,12 @@ from ludus.sandboxes import (
     examine,
     open_sandbox,
 )
-from ludus.sandboxes.grades import grade_with
-from ludus.sandboxes.over_http import (
-    FusionService,
-    RemoteSandbox,
-    Runner,
-    SandboxService,
-)
-from ludus.sandboxes.over_http.fusion_sandbox import FusionSandbox
+from ludus.sandboxes.fusion.fusion_sandbox import FusionSandbox
+from ludus.sandboxes.fusion.routes import FusionService
+from ludus.sandboxes.grading.anywhere import grade_with
+from ludus.sandboxes.over_http.runner import Runner
+from ludus.sandboxes.over_http.service import SandboxService
+from ludus.sandboxes.remote import RemoteSandbox
 from ludus.wire.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from ludus.sandboxes import NotSnapshotable, Session, SlotSandbox, open_sandbox
-from ludus.sandboxes.inside.syscalls import landlock_version
+from ludus.sandboxes.guest.jail.syscalls import landlock_version
 
 pytestmark = [
     pytest.mark.root,
@@ -75,7 +75,7 @@ REFUSED = {
         "children",
     ),
     "a helper made with the copy": (
-        "import sys, os, time\nrepl = sys.modules['inside.repl']\nreal = os.fork\ndef fork():\n    if real() == 0: time.sleep(60)\n    return real()\nos.fork = fork",
+        "import sys, os, time\nrepl = sys.modules['guest.run.repl']\nreal = os.fork\ndef fork():\n    if real() == 0: time.sleep(60)\n    return real()\nos.fork = fork",
         "fault",
     ),
     "a helper made after the copy": (
@@ -195,7 +195,7 @@ async def test_a_session_that_prepared_to_share_is_refused(sandbox: SlotSandbox,
 
 async def test_a_hostile_session_cannot_keep_a_branch_from_its_walls(sandbox: SlotSandbox) -> None:
     """What would set up the walls if the branch did it itself has been taken out of the session."""
-    prefix = "import sys, os, ctypes\nrepl = sys.modules['inside.repl']\nrepl._begin_anew = lambda: None\nos.chdir = os.setsid = lambda *a: None\nsys.modules['inside.syscalls'].landlock_restrict = lambda *a, **k: None\nctypes.CDLL = lambda *a, **k: None"
+    prefix = "import sys, os, ctypes\nrepl = sys.modules['guest.run.repl']\nrepl._begin_anew = lambda: None\nos.chdir = os.setsid = lambda *a: None\nsys.modules['guest.jail.syscalls'].landlock_restrict = lambda *a, **k: None\nctypes.CDLL = lambda *a, **k: None"
     async with await Session.open(sandbox) as session:
         await session.run("open('of_the_session', 'w').write('x')")
         await session.run(HEAD + TOOLS)

@@ -12,10 +12,10 @@ import shutil
 
 import pytest
 
-from ludus.envs.verilog.clauses import total
-from ludus.envs.verilog.modules import Module, draw_stimuli
-from ludus.envs.verilog.screening import Refused, screened
-from ludus.envs.verilog.simulation import bench_of, expected_output, graded, simulated
+from ludus.envs.families.verilog.clauses import total
+from ludus.envs.families.verilog.modules import Module, draw_stimuli
+from ludus.envs.families.verilog.screening import RefusedDesign, screened
+from ludus.envs.families.verilog.simulation import bench_of, expected_output, graded, simulated
 from ludus.errors import ConfigError
 from ludus.sandboxes import execute
 from ludus.verdict import Status, Verdict
@@ -215,7 +215,7 @@ async def test_the_control_is_right() -> None:
     "name", [n for n in {**PRINTING, **FILES, **HIDING, **REACHING} if n not in LET_THROUGH]
 )
 def test_these_never_reach_a_compiler(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedDesign):
         screened(ATTACKS[name])
 
 

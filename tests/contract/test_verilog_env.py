@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.verilog.clauses import COMBINATIONAL, total
-from ludus.envs.verilog.clocked import CLOCKED, accumulated, run_of_ones
-from ludus.envs.verilog.modules import Module, draw_stimuli
-from ludus.envs.verilog.simulation import graded
+from ludus.envs.families.verilog.clauses import COMBINATIONAL, total
+from ludus.envs.families.verilog.clocked import CLOCKED, accumulated, run_of_ones
+from ludus.envs.families.verilog.modules import Module, draw_stimuli
+from ludus.envs.families.verilog.simulation import graded
 from ludus.errors import ConfigError, MissingExtra
 from ludus.sandboxes import execute
 from ludus.verdict import Verdict

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from ludus.agent import Sampling, Segment, Turn
-from ludus.trainer.batch import as_row, pad
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
-from ludus.trainer.learner import Learner
+from ludus.trainer.learning.batch import as_row, pad
+from ludus.trainer.learning.learner import Learner
 from ludus.trainer.tiny import build_model
 
 pytestmark = [

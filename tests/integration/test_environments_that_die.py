@@ -12,7 +12,7 @@ import pytest
 
 import ludus
 from ludus.agent import ScriptedPolicy, play
-from ludus.envs.connect import Server
+from ludus.envs.serving.connect import RemoteServer
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Status
 
@@ -45,7 +45,7 @@ async def test_an_episode_whose_server_is_killed_is_excluded(env_id: str) -> Non
     if env_id == "ludus/search-v0":
         pytest.importorskip("bm25s", reason="the extra 'search' is not installed")
     with served(env_id) as (url, process):
-        server: Server = ludus.connect(url, timeout_s=2.0)
+        server: RemoteServer = ludus.connect(url, timeout_s=2.0)
         env = server.make_async(env_id)
         turns = 0
 

@@ -19,7 +19,7 @@ import pytest
 import ludus
 from ludus.agent import ScriptedPolicy, play
 from ludus.envs import make_async
-from ludus.envs.server import EnvService
+from ludus.envs.serving.server import EnvService
 from ludus.errors import RewardUnavailable
 from ludus.messages import ToolCall, assistant
 from ludus.verdict import Status
@@ -90,7 +90,7 @@ def test_it_serves_the_6119_passages_of_2wiki() -> None:
         found = post(f"{url}/retrieve", body)["result"]
         assert found[0][0]["contents"].startswith('"Teutberga"\n')
         assert found[1][0]["contents"].startswith('"Theodred II (Bishop of Elmham)"\n')
-    from ludus.envs.search import corpus_index
+    from ludus.envs.families.search import corpus_index
 
     assert len(corpus_index(process_line).documents) == 6119
 

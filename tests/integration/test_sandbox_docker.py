@@ -29,8 +29,8 @@ from ludus.sandboxes import (
     execute,
     open_sandbox,
 )
-from ludus.sandboxes.containers.config import CAPABILITIES
-from ludus.sandboxes.containers.engine import OWNER, Engine, owner
+from ludus.sandboxes.docker.config import CAPABILITIES
+from ludus.sandboxes.docker.engine import OWNER, DockerEngine, owner
 
 pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module")]
 
@@ -275,7 +275,7 @@ async def test_an_image_is_only_for_the_docker_tier(docker_host: str) -> None:
 DRIVER = """
 import asyncio, os, signal
 from ludus.sandboxes import DockerSandbox
-from ludus.sandboxes.containers.engine import owner
+from ludus.sandboxes.docker.engine import owner
 async def main():
     sandbox = await DockerSandbox.open(size=2)
     await sandbox.execute('')
@@ -330,10 +330,10 @@ async def test_closing_leaves_no_container_and_no_folder(docker_host: str) -> No
     await sandbox.pool().warm()
     folder = sandbox._folder  # pyright: ignore[reportPrivateUsage]
     before = len(os.listdir("/proc/self/fd"))
-    own = Engine.connect(docker_host).own()
+    own = DockerEngine.connect(docker_host).own()
     await sandbox.close()
     deadline = time.monotonic() + 20
-    while len(Engine.connect(docker_host).own()) > len(own) - 2:
+    while len(DockerEngine.connect(docker_host).own()) > len(own) - 2:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.1)
     assert not folder.exists()
@@ -367,4 +367,4 @@ async def test_the_environment_chooses_the_tier(docker_host: str) -> None:
         env=environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("True\n", "")
-    assert execute.__module__ == "ludus.sandboxes.facade"
+    assert execute.__module__ == "ludus.sandboxes.api"

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from ludus.sandboxes import GradeOptions, SlotSandbox, grade_in_detail, open_sandbox
-from ludus.sandboxes.slot_sandbox import PROVING
+from ludus.sandboxes.local.slot_sandbox import PROVING
 from ludus.verdict import Status
 
 pytestmark = [

@@ -25,7 +25,7 @@ from ludus.sandboxes import (
     SlotSandbox,
     open_sandbox,
 )
-from ludus.sandboxes.egress import EgressProxy
+from ludus.sandboxes.network import EgressProxy
 
 pytestmark = [
     pytest.mark.root,

@@ -17,15 +17,9 @@ import pytest
 import pytest_asyncio
 
 from ludus.errors import ConfigError
-from ludus.sandboxes import (
-    ExecutionStatus,
-    Limits,
-    SlotSandbox,
-    UnknownLanguage,
-    open_sandbox,
-    process_tree,
-)
-from ludus.sandboxes.tiers import examine
+from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox, UnknownLanguage, open_sandbox
+from ludus.sandboxes.local import process_tree
+from ludus.sandboxes.open import examine
 
 pytestmark = [
     pytest.mark.root,

@@ -21,7 +21,7 @@ from ludus.sandboxes import (
     SlotSandbox,
     open_sandbox,
 )
-from ludus.sandboxes.inside.syscalls import landlock_version
+from ludus.sandboxes.guest.jail.syscalls import landlock_version
 
 pytestmark = [
     pytest.mark.root,

@@ -12,7 +12,7 @@ from ludus.agent.episodes import read_episodes
 from ludus.envs import EnvSession, Task
 from ludus.envs.checks import check_env
 from ludus.messages import assistant
-from ludus.trainer.experience import gather
+from ludus.trainer.learning.experience import gather
 from ludus.trainer.rollout import Group
 from ludus.verdict import Verdict
 

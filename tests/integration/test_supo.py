@@ -19,7 +19,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.demo import served
-from ludus.trainer.run_folder import read_episodes
+from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.train import train

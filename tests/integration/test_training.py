@@ -13,11 +13,10 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.config import build, merge, read_toml
-from ludus.envs.client import RemoteSession
+from ludus.envs.serving.client import RemoteSession
 from ludus.envs.session import Stepped
 from ludus.messages import Message
 from ludus.metrics import read_metrics
-from ludus.trainer.checkpoint import checkpoints, load_state, step_of
 from ludus.trainer.config import (
     EvalConfig,
     ModelConfig,
@@ -26,7 +25,8 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.run_folder import read_episodes
+from ludus.trainer.run.checkpoint import checkpoints, load_state, step_of
+from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import train
 

@@ -19,7 +19,6 @@ from ludus.cli.main import main
 from ludus.errors import TrainingFailed, UpdateRefused
 from ludus.metrics import read_metrics
 from ludus.rewards import Sample
-from ludus.trainer.checkpoint import checkpoints
 from ludus.trainer.config import (
     EvalConfig,
     ModelConfig,
@@ -30,13 +29,14 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.engines.models import load_model
-from ludus.trainer.notice_board import read_notices
-from ludus.trainer.report import write_report
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.rollout import scoring
-from ludus.trainer.run_folder import read_episodes
+from ludus.trainer.run.checkpoint import checkpoints
+from ludus.trainer.run.folder import read_episodes
+from ludus.trainer.run.notice_board import read_notices
+from ludus.trainer.run.report import write_report
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import train
-from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 ENV = "ludus/arithmetic-v0"

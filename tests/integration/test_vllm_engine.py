@@ -33,7 +33,7 @@ from ludus.trainer.engines import load_model
 from ludus.trainer.engines.vllm import VLLMEngine, start_vllm
 from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
-from ludus.trainer.run_folder import read_episodes
+from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.tiny import build_model, write_tiny_policy
 from ludus.trainer.train import train
 

@@ -26,7 +26,7 @@ memory.
 
 
 @dataclass
-class Plan:
+class CachePlan:
     """The rows and positions of the next forward pass."""
 
     start: int = 0
@@ -38,7 +38,7 @@ class Plan:
 class RowLayer(CacheLayerMixin):
     """The keys and values of a layer, [rows, H, T, D]."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CachePlan) -> None:
         super().__init__()
         self.plan = plan
         self.row_keys = torch.empty(0, 0, 0, 0)
@@ -103,7 +103,7 @@ class RowCache(Cache):
     """The keys and values of all layers and rows."""
 
     def __init__(self, layer_count: int) -> None:
-        self.plan = Plan()
+        self.plan = CachePlan()
         self.rows: list[RowLayer] = [RowLayer(self.plan) for _ in range(layer_count)]
         super().__init__(layers=list(self.rows))
 

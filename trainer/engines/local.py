@@ -26,7 +26,7 @@ from ludus.errors import ConfigError, LudusError
 from .kv_cache import RowCache
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import Request, deliver, draw, fail, first_of_each, spans, taken
+from .requests import GenerationRequest, deliver, draw, fail, first_of_each, spans, taken
 
 T = TypeVar("T")
 
@@ -79,9 +79,9 @@ class LocalEngine:
         self._version = version
         self._cache = RowCache(int(config.num_hidden_layers))
         self._prefixes = PrefixStore(kept_tokens)
-        self._active: list[Request] = []
-        self._arrived: list[Request] = []
-        self._waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._active: list[GenerationRequest] = []
+        self._arrived: list[GenerationRequest] = []
+        self._waiting: queue.SimpleQueue[GenerationRequest] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._job: Future[Any] | None = None
         self._gate = threading.Lock()  # nothing is queued once `_closed` is set
@@ -114,7 +114,9 @@ class LocalEngine:
                 f"{self._max_length}"
             )
         future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
-        request = Request(list(ids), sampling, future, random.Random(sampling.seed), len(ids))
+        request = GenerationRequest(
+            list(ids), sampling, future, random.Random(sampling.seed), len(ids)
+        )
         self._submit(self._waiting, request)
         return await future
 
@@ -199,7 +201,7 @@ class LocalEngine:
         if self._active:
             self._decode()
 
-    def _arrivals(self) -> list[Request]:
+    def _arrivals(self) -> list[GenerationRequest]:
         room = self.max_rows - len(self._active)
         if not self._active:
             self._wait_for_company()  # whoever asks first is rarely alone
@@ -213,9 +215,9 @@ class LocalEngine:
             if self._waiting.qsize() == waiting:
                 break
 
-    def _prefill(self, arrived: list[Request]) -> None:
+    def _prefill(self, arrived: list[GenerationRequest]) -> None:
         """Compute each distinct prompt once, and sample the first token of each row."""
-        sharing: dict[tuple[int, ...], list[Request]] = {}
+        sharing: dict[tuple[int, ...], list[GenerationRequest]] = {}
         for request in arrived:
             sharing.setdefault(tuple(request.ids), []).append(request)
         first = len(self._active)
@@ -301,7 +303,7 @@ class LocalEngine:
         rows = torch.arange(len(last_B), device=device)
         return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
 
-    def _append(self, requests: list[Request], logits_BV: torch.Tensor) -> None:
+    def _append(self, requests: list[GenerationRequest], logits_BV: torch.Tensor) -> None:
         for request, token, logprob in zip(requests, *draw(requests, logits_BV), strict=True):
             request.ids.append(token)
             request.logprobs.append(logprob)

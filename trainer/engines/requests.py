@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Request:
+class GenerationRequest:
     ids: list[int]
     sampling: Sampling
     future: asyncio.Future[Generation]
@@ -50,7 +50,9 @@ class Request:
         )
 
 
-def draw(requests: Sequence[Request], logits_BV: torch.Tensor) -> tuple[list[int], list[float]]:
+def draw(
+    requests: Sequence[GenerationRequest], logits_BV: torch.Tensor
+) -> tuple[list[int], list[float]]:
     """Sample the next token of each request with that request's settings and seed; returns ids and
     log-probabilities.
     """
@@ -68,13 +70,15 @@ def draw(requests: Sequence[Request], logits_BV: torch.Tensor) -> tuple[list[int
     return ids_B.tolist(), logprobs_B.tolist()
 
 
-def deliver(answers: Sequence[tuple[Request, Generation | Exception]]) -> None:
+def deliver(answers: Sequence[tuple[GenerationRequest, Generation | Exception]]) -> None:
     """Set the answers of requests, from any thread.
 
     All answers for an event loop are passed together, because waking a loop costs more than a
     token.
     """
-    posts: dict[asyncio.AbstractEventLoop, list[tuple[Request, Generation | Exception]]] = {}
+    posts: dict[
+        asyncio.AbstractEventLoop, list[tuple[GenerationRequest, Generation | Exception]]
+    ] = {}
     for request, answer in answers:
         posts.setdefault(request.future.get_loop(), []).append((request, answer))
     for loop, post in posts.items():
@@ -82,7 +86,7 @@ def deliver(answers: Sequence[tuple[Request, Generation | Exception]]) -> None:
             loop.call_soon_threadsafe(_set, post)
 
 
-def _set(post: Sequence[tuple[Request, Generation | Exception]]) -> None:
+def _set(post: Sequence[tuple[GenerationRequest, Generation | Exception]]) -> None:
     for request, answer in post:
         if request.future.done():  # cancelled by the caller, or given up
             continue

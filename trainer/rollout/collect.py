@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ludus.agent import Episode, Limits, Policy, Stop, play
+from ludus.agent import Episode, EpisodeLimits, Policy, Stop, play
 from ludus.envs import Task
 
-from .scoring import Scorer
+from .scoring import EpisodeScorer
 from .source import EnvSource
 
 RETRIED = frozenset({Stop.ENV_ERROR, Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.POLICY_ERROR})
@@ -48,15 +48,15 @@ class Collector:
         source: EnvSource,
         policy: Policy,
         *,
-        scorer: Scorer | None = None,
-        limits: Limits | None = None,
+        scorer: EpisodeScorer | None = None,
+        limits: EpisodeLimits | None = None,
         concurrency: int = 256,
         retries: int = 3,
     ) -> None:
         self.source = source
         self.policy = policy
-        self.scorer = scorer or Scorer([])
-        self.limits = limits or Limits()
+        self.scorer = scorer or EpisodeScorer([])
+        self.limits = limits or EpisodeLimits()
         self.retries = retries
         self._places = asyncio.Semaphore(concurrency)
 

@@ -44,7 +44,7 @@ class WeightedVerifier:
     timeout_s: float = 60.0
 
 
-class Scorer:
+class EpisodeScorer:
     """Scores episodes with every verifier of the recipe."""
 
     def __init__(self, verifiers: Sequence[WeightedVerifier]) -> None:

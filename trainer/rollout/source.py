@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from ludus.envs import EnvSession, Task, make_async
-from ludus.envs.connect import Server, connect
 from ludus.envs.gym import Playable
-from ludus.envs.own_server import OwnServer, may_block
-from ludus.envs.own_threads import OwnThreads
+from ludus.envs.serving.connect import RemoteServer, connect
+from ludus.envs.serving.own_server import OwnServer, may_block
+from ludus.envs.serving.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.secret import Secret
 from ludus.wire.arguments import format_served, parse_served, told_arguments
@@ -126,7 +126,7 @@ class RemoteSource:
     """Sessions on ludus servers."""
 
     def __init__(
-        self, server: Server, env_id: str, arguments: Mapping[str, Any] | None = None
+        self, server: RemoteServer, env_id: str, arguments: Mapping[str, Any] | None = None
     ) -> None:
         self.id = env_id
         self._arguments = arguments or {}

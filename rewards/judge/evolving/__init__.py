@@ -3,7 +3,7 @@ buffer of criteria, new ones are proposed by contrasting rollouts, and those tha
 rollouts apart are set aside.
 """
 
-from .buffer import Criterion, RubricBuffer, State
+from .buffer import RubricBuffer, State, TrackedCriterion
 from .judge import EvolvingJudge
 
-__all__ = ["Criterion", "EvolvingJudge", "RubricBuffer", "State"]
+__all__ = ["EvolvingJudge", "RubricBuffer", "State", "TrackedCriterion"]

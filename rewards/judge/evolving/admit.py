@@ -14,7 +14,7 @@ from ludus.errors import LudusError
 from ..caller import Effort
 from ..judge import RubricJudge
 from ..rubric import Rubric, RubricItem
-from .buffer import Criterion
+from .buffer import TrackedCriterion
 from .propose import ill_formed
 
 CANARIES = (
@@ -41,7 +41,7 @@ async def admit(
     existing: Sequence[str],
     datas: Sequence[Mapping[str, str]],
     effort: Effort,
-) -> tuple[list[Criterion], list[Rejection]]:
+) -> tuple[list[TrackedCriterion], list[Rejection]]:
     """Test each proposal.
 
     Args:
@@ -54,7 +54,7 @@ async def admit(
     Returns:
         (admitted criteria with their spread and noise, rejected texts with the reason).
     """
-    known, admitted, rejected = list(existing), list[Criterion](), list[Rejection]()
+    known, admitted, rejected = list(existing), list[TrackedCriterion](), list[Rejection]()
     for item in proposals:
         why = ill_formed(item.text, known, [data["response"] for data in datas])
         try:
@@ -71,7 +71,7 @@ async def admit(
 
 async def _tested(
     item: RubricItem, judge: RubricJudge, datas: Sequence[Mapping[str, str]], effort: Effort
-) -> Criterion | str:
+) -> TrackedCriterion | str:
     """The criterion with what was measured of it, or why it is refused."""
     rubric = Rubric(items=(RubricItem(text=item.text, id="c"),))
 
@@ -95,4 +95,4 @@ async def _tested(
     noise = statistics.fmean(statistics.pvariance(draw) for draw in draws) ** 0.5
     if noise >= spread:
         return f"the judge's noise ({noise:.2f}) is not below what it tells apart ({spread:.2f})"
-    return Criterion(item=item, spread=spread, noise=noise)
+    return TrackedCriterion(item=item, spread=spread, noise=noise)

@@ -22,7 +22,7 @@ class State(StrEnum):
     """Set aside; kept so that it is not proposed again."""
 
 
-class Criterion(msgspec.Struct, frozen=True, kw_only=True):
+class TrackedCriterion(msgspec.Struct, frozen=True, kw_only=True):
     """A criterion with what is known of its use."""
 
     item: RubricItem
@@ -45,10 +45,10 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
 
     question: str
     version: int = 0
-    criteria: tuple[Criterion, ...] = ()
+    criteria: tuple[TrackedCriterion, ...] = ()
 
     @property
-    def counting(self) -> tuple[Criterion, ...]:
+    def counting(self) -> tuple[TrackedCriterion, ...]:
         """The criteria that give reward now."""
         return tuple(c for c in self.criteria if c.state is not State.INACTIVE)
 
@@ -62,7 +62,7 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
         items = tuple(criterion.item for criterion in self.counting)
         return Rubric(items=items, aggregation=Aggregation.EVOLVING) if items else None
 
-    def admitted(self, proposals: Sequence[Criterion]) -> RubricBuffer:
+    def admitted(self, proposals: Sequence[TrackedCriterion]) -> RubricBuffer:
         """The next version with new active criteria."""
         version = self.version + 1
         made = tuple(

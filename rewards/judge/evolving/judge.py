@@ -22,7 +22,7 @@ from ..reading import UnreadableVerdict
 from ..rubric import Rubric, read_rubric
 from ..shortcut import empty_answer
 from .admit import Rejection, admit
-from .buffer import Criterion, RubricBuffer, State
+from .buffer import RubricBuffer, State, TrackedCriterion
 from .propose import about_contrast, read_proposals
 from .snapshots import SnapshotStore
 
@@ -219,7 +219,7 @@ def _opened(question: str, given: Rubric | None) -> RubricBuffer:
     return RubricBuffer(
         question=question,
         criteria=tuple(
-            Criterion(
+            TrackedCriterion(
                 item=msgspec.structs.replace(item, id=f"given-{item.id}"), state=State.PERSISTENT
             )
             for item in items

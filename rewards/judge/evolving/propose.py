@@ -11,7 +11,7 @@ from typing import Any
 from ludus.messages import system, user
 
 from ..neutral import quoted
-from ..prompt import Question, marked
+from ..prompt import JudgeQuestion, marked
 from ..reading import UnreadableVerdict, objects
 from ..rubric import RubricItem
 
@@ -36,7 +36,7 @@ _FORBIDDEN = re.compile(
 """What a criterion about a response has no need to say, and a poisoned one has."""
 
 
-def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> Question:
+def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> JudgeQuestion:
     """Ask for criteria that tell the responses of `data` apart."""
     known = {f"criterion_{n}": text for n, text in enumerate(existing, start=1)}
     row: dict[str, Any] = {
@@ -55,7 +55,7 @@ def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> Question
         f"Propose at most {MAX_PROPOSALS} new criteria.\n"
         'Answer as JSON: {"criteria": [{"text": "The response ...", "weight": 1 or -1}]}'
     )
-    return Question(
+    return JudgeQuestion(
         messages=[system(SYSTEM), user(f"{marked({**data, **known})}\n{asked}")], schema=schema
     )
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 
-from .prompt_reading import Criterion, ReadPrompt
+from .prompt_reading import PromptCriterion, ReadPrompt
 
 
 class MockMode(StrEnum):
@@ -65,7 +65,9 @@ def obeyed(prompt: ReadPrompt) -> bool:
     lines = [
         line
         for line in prompt.outside.split("\n")
-        if not line.startswith(("Criterion", "Grade the response.", "Answer as JSON:", "Advice:"))
+        if not line.startswith(
+            ("PromptCriterion", "Grade the response.", "Answer as JSON:", "Advice:")
+        )
         and not _asked_words.match(line)
     ]
     return bool(_COMMAND.search("\n".join(lines)))
@@ -149,14 +151,14 @@ def _proposals(prompt: ReadPrompt) -> str:
     return json.dumps({"criteria": rows[:5]})
 
 
-def _score(criterion: Criterion, response: str, *, cheat: bool) -> int:
+def _score(criterion: PromptCriterion, response: str, *, cheat: bool) -> int:
     if cheat:
         return criterion.highest
     share = share_met(criterion.text, response)
     return round(share * criterion.highest) if criterion.highest > 1 else int(share >= 0.5)
 
 
-def _verdict(criterion: Criterion, score: int) -> dict[str, object]:
+def _verdict(criterion: PromptCriterion, score: int) -> dict[str, object]:
     return {"met": bool(score)} if criterion.highest == 1 else {"score": score}
 
 

@@ -21,7 +21,7 @@ _pasted = re.compile(r"<response>(.*)</response>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Criterion:
+class PromptCriterion:
     """One criterion of a prompt."""
 
     id: str
@@ -36,7 +36,7 @@ class ReadPrompt:
     """A prompt, taken apart."""
 
     data: Mapping[str, str] = field(default_factory=dict[str, str])
-    criteria: Sequence[Criterion] = ()
+    criteria: Sequence[PromptCriterion] = ()
     outside: str = ""
     """The text that a naive reader takes for instructions."""
     text: str = ""
@@ -58,8 +58,8 @@ def _line(line: str) -> tuple[str, str]:
     return name, str(json.loads(value))
 
 
-def _criteria(asked: str) -> list[Criterion]:
-    made: list[Criterion] = []
+def _criteria(asked: str) -> list[PromptCriterion]:
+    made: list[PromptCriterion] = []
     for found in _CRITERION.finditer(asked):
         rest = found["strings"]
         first, end = json.JSONDecoder().raw_decode(rest)
@@ -68,7 +68,7 @@ def _criteria(asked: str) -> list[Criterion]:
         scale = tail[length:] or asked[found.end() : found.end() + 120]
         highest = re.search(r"from 0 \(not at all\) to (\d+)", scale)
         made.append(
-            Criterion(
+            PromptCriterion(
                 str(first), str(second), int(highest[1]) if highest else 1,
                 -1 if found["sign"] == "flaw" else 1, float(found["weight"] or 1),
             )
@@ -81,9 +81,9 @@ def _pasted_data(text: str) -> dict[str, str]:
     return {"response": found[1]} if found else {"response": text}
 
 
-def _pasted_criteria(text: str) -> list[Criterion]:
+def _pasted_criteria(text: str) -> list[PromptCriterion]:
     found = re.search(r"^Criterion: (.*)$", text, re.MULTILINE)
-    return [Criterion("item-1", found[1], 1)] if found else []
+    return [PromptCriterion("item-1", found[1], 1)] if found else []
 
 
 def _outside(text: str) -> str:

@@ -24,7 +24,7 @@ _OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])
 MAX_OPTION = 200
 
 
-class Choice(NamedTuple):
+class ChoiceVerdict(NamedTuple):
     """What multiple choice decides about a pair: `equal` is None where the letters leave the
     question open.
 
@@ -37,10 +37,10 @@ class Choice(NamedTuple):
     option: str = ""
 
 
-OPEN = Choice(None)
+OPEN = ChoiceVerdict(None)
 
 
-def choose(gold: str, answer: str) -> Choice:
+def choose(gold: str, answer: str) -> ChoiceVerdict:
     """Decide whether the answer picks the gold's option, provided that the gold is a choice.
 
 
@@ -52,15 +52,17 @@ def choose(gold: str, answer: str) -> Choice:
     words = as_words(gold).upper()
     if _SEVERAL.match(words) and _SEVERAL.match(said := as_words(answer).upper()):
         first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, said))
-        return Choice(first == second, "the same choices" if first == second else "other choices")
+        return ChoiceVerdict(
+            first == second, "the same choices" if first == second else "other choices"
+        )
     letter, option = _named(words, gold)
     if not letter:
         return OPEN
     chosen = chosen_letter(answer)
     if chosen is None:
-        return Choice(None, option=option)
+        return ChoiceVerdict(None, option=option)
     why = "the same choice" if chosen == letter else f"choice {chosen}, not {letter}"
-    return Choice(chosen == letter, why)
+    return ChoiceVerdict(chosen == letter, why)
 
 
 def _named(words: str, gold: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ _ORDER = frozenset({"<", "<=", ">", ">=", "!=", "in"})
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142)
 
 
-class End(NamedTuple):
+class RegionEnd(NamedTuple):
     """An end of a piece: the numeric place (used for ordering), the exact formula, and whether the
     end point belongs to the set.
     """
@@ -32,14 +32,14 @@ class End(NamedTuple):
 class Piece(NamedTuple):
     """An interval; a single point if both ends coincide."""
 
-    low: End
-    high: End
+    low: RegionEnd
+    high: RegionEnd
 
 
 Region = list[Piece]
 MINUS_INFINITY = neg(INFINITY)
-LOWEST = End(float("-inf"), MINUS_INFINITY, False)
-HIGHEST = End(float("inf"), INFINITY, False)
+LOWEST = RegionEnd(float("-inf"), MINUS_INFINITY, False)
+HIGHEST = RegionEnd(float("inf"), INFINITY, False)
 
 
 def is_regional(node: Node) -> bool:
@@ -107,7 +107,7 @@ def same_region(gold: Region, answer: Region, judge: Judge) -> bool:
     return judge.decided("set of reals", True)
 
 
-def _end(node: Node, closed: bool) -> End | None:
+def _end(node: Node, closed: bool) -> RegionEnd | None:
     sign = infinity(node)
     if sign:
         return HIGHEST if sign > 0 else LOWEST
@@ -120,7 +120,7 @@ def _end(node: Node, closed: bool) -> End | None:
         value, _ = evaluate(node, dict(zip(names, _GENERIC, strict=False)), False)
     except (Undefined, ZeroDivisionError, OverflowError, ValueError):
         return None
-    return None if isinstance(value, complex) else End(value, node, closed)
+    return None if isinstance(value, complex) else RegionEnd(value, node, closed)
 
 
 def _interval(node: Node) -> Region | None:
@@ -153,7 +153,7 @@ def _same_place(first: float, second: float) -> bool:
     return first == second or abs(first - second) <= 1e-11 * max(abs(first), abs(second))
 
 
-def _touch(high: End, low: End) -> bool:
+def _touch(high: RegionEnd, low: RegionEnd) -> bool:
     if _same_place(high.at, low.at):
         return high.closed or low.closed
     return high.at > low.at
@@ -179,14 +179,14 @@ def complement(region: Region) -> Region:
             pieces.append(
                 Piece(
                     low,
-                    End(
+                    RegionEnd(
                         piece.low.at,
                         piece.low.node,
                         not piece.low.closed and piece.low.at > float("-inf"),
                     ),
                 )
             )
-        low = End(piece.high.at, piece.high.node, not piece.high.closed)
+        low = RegionEnd(piece.high.at, piece.high.node, not piece.high.closed)
     if low.at < float("inf"):
         pieces.append(Piece(low, HIGHEST))
     return pieces
@@ -277,7 +277,7 @@ def _within(inner: Node, sign: str, bound: Node) -> Region | None:
     ends = sorted((side * Fraction(bound.value) - offset) / slope for side in (-1, 1))
     closed = sign in {"<=", ">="}
     inside = sign in {"<", "<="}
-    low, high = (End(float(end), num(end), closed == inside) for end in ends)
+    low, high = (RegionEnd(float(end), num(end), closed == inside) for end in ends)
     return [Piece(low, high)] if inside else complement([Piece(low, high)])
 
 

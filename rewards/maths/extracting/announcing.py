@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, CandidateKind
 from .doubt import doubt, instead, unclaimed
 from .expressions import last_expression
-from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, Language
+from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, PhraseLanguage
 from .spoken import Spoken, spoken
 from .surface import REACH
 
@@ -45,7 +45,7 @@ _LIMITED = re.compile(
 _TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
 
 
-def _compiled(language: Language) -> re.Pattern[str]:
+def _compiled(language: PhraseLanguage) -> re.Pattern[str]:
     edge = "" if language.name in {"Japanese", "Korean", "Hindi", "Chinese"} else r"(?<![^\W_])"
     noun = rf"{edge}(?:(?P<answer>{language.answer})|(?P<result>{language.result}))"
     return re.compile(
@@ -96,7 +96,7 @@ def _occurrences(text: str, anchor: str) -> Iterator[int]:
 
 
 def _at(
-    body: str, after: int, place: int, language: Language, pattern: re.Pattern[str]
+    body: str, after: int, place: int, language: PhraseLanguage, pattern: re.Pattern[str]
 ) -> Iterator[Candidate]:
     found = pattern.match(body, _word_start(body, after, place), place + MAX_LINKED)
     found = found or pattern.match(body, place, place + MAX_LINKED)
@@ -128,7 +128,8 @@ def _at(
     if _LIMITED.search(said.text):
         void = "it holds only under a condition"
     yield Candidate(
-        Kind.ANNOUNCED if noun == "answer" else Kind.RESULT, said.text, said.start, said.end,
+        CandidateKind.ANNOUNCED if noun == "answer" else CandidateKind.RESULT,
+        said.text, said.start, said.end,
         begins, said.end, firm=FIRM.search(body[begins : found.end(noun)]) is not None,
         ignored=ignored, void=void,
     )  # fmt: skip
@@ -163,7 +164,7 @@ def _determined(body: str, after: int, noun: int) -> int:
     return base + found.start() if found else noun
 
 
-def _linked(body: str, behind: int, noun: int, language: Language) -> int | None:
+def _linked(body: str, behind: int, noun: int, language: PhraseLanguage) -> int | None:
     """Return the start of the value after a noun without a verb: in a heading or an inverted
     sentence. None if neither fits.
     """
@@ -188,7 +189,7 @@ def _value_first(body: str, after: int, noun: int, behind: int) -> Candidate | N
     said_from, start = base + found.start(), base + found.start("value") + found["value"].find(text)
     end = start + len(text)
     ignored = unclaimed(body, said_from, start, end)
-    return Candidate(Kind.ANNOUNCED, text, start, end, said_from, behind, ignored=ignored)
+    return Candidate(CandidateKind.ANNOUNCED, text, start, end, said_from, behind, ignored=ignored)
 
 
 def _outermost(found: list[Candidate]) -> list[Candidate]:
@@ -199,7 +200,7 @@ def _outermost(found: list[Candidate]) -> list[Candidate]:
     for one in found:
         if kept and kept[-1].end == one.end and one.start >= kept[-1].start:
             kept.pop()
-        elif kept and one.said_from < kept[-1].end and one.kind is Kind.RESULT:
+        elif kept and one.said_from < kept[-1].end and one.kind is CandidateKind.RESULT:
             continue
         kept.append(one)
     return kept

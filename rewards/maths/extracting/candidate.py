@@ -11,7 +11,7 @@ MAX_ANSWER = 4096
 """The longest answer in characters; a longer text is not accepted as an answer."""
 
 
-class Kind(StrEnum):
+class CandidateKind(StrEnum):
     """The ways in which a response can mark an answer."""
 
     BOX = "box"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
     NUMBER = "last number"
 
 
-MARKS = frozenset({Kind.BOX, Kind.TAG, Kind.HASH})
+MARKS = frozenset({CandidateKind.BOX, CandidateKind.TAG, CandidateKind.HASH})
 """The formal marks. Whatever stands inside such a mark is meant as the answer."""
 
 
@@ -36,7 +36,7 @@ MARKS = frozenset({Kind.BOX, Kind.TAG, Kind.HASH})
 class Candidate:
     """A text that may be the answer. Places are character offsets in the searched text."""
 
-    kind: Kind
+    kind: CandidateKind
     text: str
     start: int
     """Offset of the first character of the text."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from ..reading.vocabulary import words
-from .candidate import Candidate, Kind
+from .candidate import Candidate, CandidateKind
 from .sentence import (
     DENIAL,
     UNSURE,
@@ -62,7 +62,7 @@ def whole(body: str) -> Candidate | None:
         ignored = "it is a label"
     start += max(0, stripped.find(text))
     end = start + len(text)
-    return Candidate(Kind.WHOLE, text, start, end, start, end, ignored=ignored)
+    return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
 _ALL_OR_NONE = re.compile(
@@ -85,7 +85,7 @@ def short_text(body: str) -> Candidate | None:
         return None
     start = body.find(stripped)
     end = start + len(stripped)
-    return Candidate(Kind.WHOLE, cleaned(stripped), start, end, start, end)
+    return Candidate(CandidateKind.WHOLE, cleaned(stripped), start, end, start, end)
 
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
@@ -199,7 +199,7 @@ def picked(body: str) -> Candidate | None:
 
 
 def _choice(letter: str, start: int, end: int) -> Candidate:
-    return Candidate(Kind.CHOICE, letter, start, end, start, end)
+    return Candidate(CandidateKind.CHOICE, letter, start, end, start, end)
 
 
 def worded(body: str) -> Candidate | None:
@@ -212,7 +212,7 @@ def worded(body: str) -> Candidate | None:
         found = _CONCLUDED.search(body, start, end)
     if found is None or found["word"].lower() in _COMMENTS:
         return None
-    return Candidate(Kind.WORD, found["word"], *found.span("word"), *found.span())
+    return Candidate(CandidateKind.WORD, found["word"], *found.span("word"), *found.span())
 
 
 def stressed(body: str) -> Candidate | None:
@@ -231,4 +231,4 @@ def stressed(body: str) -> Candidate | None:
         return None
     one = found[-1]
     said = spoken(one[2], 0)
-    return Candidate(Kind.EMPHASIS, said.text or one[2], *one.span(2), *one.span())
+    return Candidate(CandidateKind.EMPHASIS, said.text or one[2], *one.span(2), *one.span())

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from ..reading.vocabulary import unit_symbol
-from .candidate import Candidate, Kind
+from .candidate import Candidate, CandidateKind
 from .sentence import (
     NUMBER,
     POINT,
@@ -46,10 +46,10 @@ def last_expression(body: str) -> Candidate | None:
     if formula is not None and denied(body, start, end, *formula):
         formula = None
     if formula is not None and (number is None or number[0] <= formula[1]):
-        return Candidate(Kind.FORMULA, body[slice(*formula)], *formula, *formula)
+        return Candidate(CandidateKind.FORMULA, body[slice(*formula)], *formula, *formula)
     if number is None:
         return None
-    return Candidate(Kind.NUMBER, body[slice(*number)], *number, *number)
+    return Candidate(CandidateKind.NUMBER, body[slice(*number)], *number, *number)
 
 
 def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:

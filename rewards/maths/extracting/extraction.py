@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from .candidate import MAX_ANSWER, Candidate, Extraction, Kind
+from .candidate import MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import last_expression
 from .marks import Box, all_boxes, joined
@@ -52,7 +52,7 @@ def _stated(_: str, statements: Statements) -> Candidate | None:
 
 def _result(body: str, statements: Statements) -> Candidate | None:
     """Return the last `the result is ...`, unless more computation follows."""
-    found = [one for one in statements.seen if one.kind is Kind.RESULT and not one.ignored]
+    found = [one for one in statements.seen if one.kind is CandidateKind.RESULT and not one.ignored]
     if not found:
         return None
     rest = DENIAL.sub("", body[found[-1].end :])
@@ -158,7 +158,7 @@ def _extraction(
     if won.void:
         return Extraction(None, rule, start, end, won.void)
     text = won.text
-    if several and won.kind is Kind.BOX:
+    if several and won.kind is CandidateKind.BOX:
         text = joined(body, _live(body, won))
         rule, rivals = "boxes", []
     if not text.isascii():
@@ -190,7 +190,7 @@ def survey(response: str, *, thinking: str = "auto", truncated: bool = False) ->
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)
-    found = [(1, one) for one in statements.seen if one.kind is not Kind.RESULT]
+    found = [(1, one) for one in statements.seen if one.kind is not CandidateKind.RESULT]
     if statements.last is not None and statements.last not in statements.seen:
         found = [(rank, one) for rank, one in found if one.start != statements.last.start]
         found.append((1, statements.last))

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..reading.notation import squeeze
-from .candidate import MAX_ANSWER, Candidate, Kind
+from .candidate import MAX_ANSWER, Candidate, CandidateKind
 from .doubt import mark_doubt
 from .phrases import FILLER, HEDGE
 
@@ -112,7 +112,7 @@ def _candidate(body: str, group: list[Box], void: str) -> Candidate:
     start = last.open if text == body[last.open : last.close] else first.open
     ignored = mark_doubt(body, first.start, last.end) if text.strip() else ""
     return Candidate(
-        Kind.BOX, text, start, last.close, first.start, last.end,
+        CandidateKind.BOX, text, start, last.close, first.start, last.end,
         ignored=ignored, void=void,
     )  # fmt: skip
 
@@ -230,7 +230,9 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
         if truncated and close < 0:
             void = CUT_OFF
         ignored = mark_doubt(body, place, end)
-        yield Candidate(Kind.TAG, inner, start, end, place, end + 9, void=void, ignored=ignored)
+        yield Candidate(
+            CandidateKind.TAG, inner, start, end, place, end + 9, void=void, ignored=ignored
+        )
         close, ends = -1, place
 
 
@@ -272,5 +274,11 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         void = CUT_OFF if truncated and whole else void
         start = place + len(_HASH) + len(text) - len(text.lstrip())
         yield Candidate(
-            Kind.HASH, text.strip(), start, start + len(text.strip()), place, stop, void=void
+            CandidateKind.HASH,
+            text.strip(),
+            start,
+            start + len(text.strip()),
+            place,
+            stop,
+            void=void,
         )

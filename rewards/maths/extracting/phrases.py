@@ -1,7 +1,7 @@
 """Phrases of several languages that announce, deny, join or take back answers: data without logic.
 
 A phrase is a noun (`anchors` are its searched spellings, lower case) and a link to the value
-that follows. To teach the extraction a language, add a `Language` and cases to its tests.
+that follows. To teach the extraction a language, add a `PhraseLanguage` and cases to its tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..reading.vocabulary import words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Language:
+class PhraseLanguage:
     """The phrases of a language as regular expressions, each anchored at the noun."""
 
     name: str
@@ -38,7 +38,7 @@ class Language:
 _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)-(?=\s))"
 _FILLED = r"(?=[^.:;!?\n\d$\\=*]{0,60}\s)"
 
-ENGLISH = Language(
+ENGLISH = PhraseLanguage(
     name="English",
     anchors=(
         "answer",
@@ -69,9 +69,9 @@ ENGLISH = Language(
     r"|likely|definitely|certainly|for sure)\b,?)*\s*:?"
     rf"|{_COLON})",
 )
-LANGUAGES: tuple[Language, ...] = (
+LANGUAGES: tuple[PhraseLanguage, ...] = (
     ENGLISH,
-    Language(
+    PhraseLanguage(
         name="French",
         anchors=("ponse", "résultat", "resultat", "solution", "valeur"),
         answer=r"r?[ée]?ponses?|valeur (?:cherchée|recherchée)",
@@ -82,7 +82,7 @@ LANGUAGES: tuple[Language, ...] = (
         r"|alors|ainsi|bien"
         r"|égale? à|l'option|l[ae](?=\s+\(?[A-J]\b))\b)*\s*:?|" + _COLON + ")",
     ),
-    Language(
+    PhraseLanguage(
         name="German",
         anchors=("antwort", "ergebnis", "lösung", "loesung"),
         answer=r"(?:end)?antwort(?:en)?|endergebnis",
@@ -94,7 +94,7 @@ LANGUAGES: tuple[Language, ...] = (
         inverted=r"\b(?:lautet|ist|beträgt)\s+(?:also\s+|somit\s+|daher\s+)?(?:die"
         r"|das)\s+(?:\w+\s+)?$",
     ),
-    Language(
+    PhraseLanguage(
         name="Spanish",
         anchors=("respuesta", "resultado", "soluci"),
         answer=r"respuestas?",
@@ -104,7 +104,7 @@ LANGUAGES: tuple[Language, ...] = (
         r"|por tanto|igual a"
         r"|la opción|la(?=\s+\(?[A-J]\b))(?=\W))*\s*:?|" + _COLON + ")",
     ),
-    Language(
+    PhraseLanguage(
         name="Portuguese",
         anchors=("resposta", "resultado", "solução", "alternativa", "opção"),
         answer=r"respostas?|alternativa(?: correta)?|opção correta",
@@ -114,7 +114,7 @@ LANGUAGES: tuple[Language, ...] = (
         r"|igual a|a letra"
         r"|a opção|a(?=\s+\(?[A-J]\b))(?=\W))*\s*:?|" + _COLON + ")",
     ),
-    Language(
+    PhraseLanguage(
         name="Italian",
         anchors=("risposta", "risultato", "soluzion"),
         answer=r"rispost[ae]",
@@ -125,7 +125,7 @@ LANGUAGES: tuple[Language, ...] = (
         r"|pari a"
         r"|la(?=\s+\(?[A-J]\b))(?=\W))*\s*:?|" + _COLON + ")",
     ),
-    Language(
+    PhraseLanguage(
         name="Russian",
         anchors=("ответ", "результат", "решени", "искомо"),
         answer=r"ответ(?:ом|ы|а)?|(?:искомое|искомым) (?:число|значение)",
@@ -135,7 +135,7 @@ LANGUAGES: tuple[Language, ...] = (
         r"(?:\s+(?:числ[оу]|вариант|значение)\b)*\s*:?|\s+-(?=\s)|\s+не(?=\s)|\s+(?=[\d$(\\−-]"
         r"|[A-J]\b)|" + _COLON + ")",
     ),
-    Language(
+    PhraseLanguage(
         name="Japanese",
         anchors=("答", "正解", "回答", "結果", "値", "解"),
         answer=r"答え?|正解|解答|(?<=求める)値|回答",
@@ -144,7 +144,7 @@ LANGUAGES: tuple[Language, ...] = (
         behind=r"\s{0,3}(?:です|である|であり|でした|だ(?=\W|$)|となります|になります|となる|になる|となり|と分かる"
         r"|とわかる)",
     ),
-    Language(
+    PhraseLanguage(
         name="Korean",
         anchors=("답", "값", "결과"),
         answer=r"(?:정답|해답|답)|(?<=구하는 )값",
@@ -154,7 +154,7 @@ LANGUAGES: tuple[Language, ...] = (
         r"|가) 된다"
         r"|(?:으로|로) 나온)",
     ),
-    Language(
+    PhraseLanguage(
         name="Hindi",
         anchors=("उत्तर",),
         answer=r"उत्तर",
@@ -162,7 +162,7 @@ LANGUAGES: tuple[Language, ...] = (
         link=r"(?:[*_]*\s*(?::|=|है|→)\s*)",
         behind=r"\s{0,3}है",
     ),
-    Language(
+    PhraseLanguage(
         name="Chinese",
         anchors=("答", "结果", "結果", "选", "選", "正确选项"),
         answer=r"答案|答(?=[:：])|正确选项|(?:故|应|應|所以|因此)?[选選]择?擇?(?=\s*:?\s*\(?[A-J](?![a-z]))",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, CandidateKind
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
@@ -110,7 +110,9 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response gives up"
     elif UNSURE.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) > 1:
         reason = "the closing sentence leaves several values open"
-    return Candidate(Kind.NUMBER, "", start, end, start, end, void=reason) if reason else None
+    return (
+        Candidate(CandidateKind.NUMBER, "", start, end, start, end, void=reason) if reason else None
+    )
 
 
 _AT_MOST_CAN = re.compile(

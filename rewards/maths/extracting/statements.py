@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..reading.notation import squeeze
 from ..reading.vocabulary import NUMBER_WORDS
 from .announcing import announced
-from .candidate import MARKS, Candidate, Kind
+from .candidate import MARKS, Candidate, CandidateKind
 from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
@@ -80,10 +80,10 @@ class Statements:
         mark = self._mark()
         after = 0
         if mark is not None:
-            after = mark.start if mark.kind is Kind.TAG else mark.said_to
+            after = mark.start if mark.kind is CandidateKind.TAG else mark.said_to
         said = announced(self.body, after)
         self.seen += said
-        claims = [one for one in said if not one.ignored and one.kind is Kind.ANNOUNCED]
+        claims = [one for one in said if not one.ignored and one.kind is CandidateKind.ANNOUNCED]
         if mark is not None:
             claims = [one for one in claims if _displaces(mark, one)]
         if not claims:
@@ -108,14 +108,14 @@ class Statements:
         start = max(0, mark.said_from - 2 * MAX_GAP)
         window = self.body[start : mark.said_from]
         near = announced(window)
-        if mark.kind is not Kind.BOX:
+        if mark.kind is not CandidateKind.BOX:
             near += [one for one in marks(window) if one.kind is mark.kind]
         full = len(window.rstrip(" \n$\\([*:"))
         near = [
             _moved(one, start)
             for one in near
             if one.kind in MARKS
-            or (one.kind is Kind.ANNOUNCED and not one.ignored and one.end < full)
+            or (one.kind is CandidateKind.ANNOUNCED and not one.ignored and one.end < full)
         ]
         return sorted(near, key=lambda one: one.start)
 
@@ -138,7 +138,7 @@ class Statements:
         """
         if last is None or last.void:
             return last
-        if self.truncated and last.kind is Kind.ANNOUNCED and not self._ended(last):
+        if self.truncated and last.kind is CandidateKind.ANNOUNCED and not self._ended(last):
             return replace(last, void=CUT_OFF)
         if self._retracted(last):
             return self._correction(last)
@@ -152,7 +152,7 @@ class Statements:
 
     def _retracted(self, last: Candidate) -> bool:
         begin = max(last.said_to, len(self.body) - REACH)
-        if last.kind is Kind.ANNOUNCED and (ended := _ENDED.search(self.body, begin)):
+        if last.kind is CandidateKind.ANNOUNCED and (ended := _ENDED.search(self.body, begin)):
             begin = ended.start()
         found = list(RETRACTION.finditer(self.body, begin))[-1:]
         if not found:
@@ -170,7 +170,7 @@ class Statements:
             return replace(last, void="it is taken back and nothing replaces it")
         self.seen.append(last)
         self.rivals.clear()
-        return replace(value, kind=Kind.CORRECTION)
+        return replace(value, kind=CandidateKind.CORRECTION)
 
     def _concluded(self, last: Candidate) -> Candidate | None:
         r"""Return another value that the closing sentence concludes, or None.
@@ -191,22 +191,24 @@ class Statements:
         value = picked(self.body) or stressed(self.body) or last_expression(self.body)
         if value is None or value.void or value.start < start or not _displaces(last, value):
             return None
-        return replace(value, kind=Kind.CORRECTION)
+        return replace(value, kind=CandidateKind.CORRECTION)
 
     def _offered(self, last: Candidate) -> Candidate:
         """Return `last`, made void if another answer is offered in case `last` is wrong."""
         gap = self.body[
             max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
         ]
-        if last.kind is Kind.ANNOUNCED and self._follows_mark(last) and HEDGE.search(gap):
+        if last.kind is CandidateKind.ANNOUNCED and self._follows_mark(last) and HEDGE.search(gap):
             return replace(last, void=SEVERAL_OFFERED)
         behind = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
-        if last.kind is Kind.BOX and (alternative := _OR.match(behind)):
+        if last.kind is CandidateKind.BOX and (alternative := _OR.match(behind)):
             said = spoken(self.body, last.said_to + alternative.end())
             self.rivals.append(said.text.rstrip(" )"))
         if before := _OR_BEFORE.search(self.body, max(0, last.said_from - 60), last.said_from):
             self.rivals.append(before["value"])
-        if last.kind is Kind.ANNOUNCED and (more := _LINE_BEHIND.match(self.body, last.end)):
+        if last.kind is CandidateKind.ANNOUNCED and (
+            more := _LINE_BEHIND.match(self.body, last.end)
+        ):
             self.rivals.append(more[1])
         hedge = HEDGE_BEHIND.search(behind)
         if hedge and _VALUE.search(behind, hedge.end()):
@@ -234,7 +236,7 @@ def _displaces(mark: Candidate, said: Candidate) -> bool:
 
     A value that repeats, rounds or labels the content of the mark is not.
     """
-    if mark.kind is Kind.TAG and said.end <= mark.end:
+    if mark.kind is CandidateKind.TAG and said.end <= mark.end:
         return True
     if squeeze(mark.text) == squeeze(said.text) or _ABOUT.search(said.text):
         return False

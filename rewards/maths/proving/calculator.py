@@ -23,11 +23,11 @@ LARGEST_ANGLE = 1e300
 Number = Any  # mpmath has no types: mpf or mpc
 
 
-class Undefined(ArithmeticError):
+class UndefinedValue(ArithmeticError):
     """The formula has no value at this point."""
 
 
-class Beyond(Undefined):
+class Beyond(UndefinedValue):
     """The value is too large to compute; the message names the limit."""
 
 
@@ -98,7 +98,7 @@ class Calculator:
                 return mpmath.mpf(exact.numerator) / exact.denominator
             case "sym":
                 if node.note not in self.point:
-                    raise Undefined(node.note)
+                    raise UndefinedValue(node.note)
                 return self.point[node.note]
             case "const":
                 return self._constant(node.note)
@@ -117,11 +117,11 @@ class Calculator:
             case "func":
                 return self._function(node.note, [self._value(arg) for arg in node.args])
             case _:
-                raise Undefined(node.op)
+                raise UndefinedValue(node.op)
 
     def _constant(self, name: str) -> Number:
         if name == "inf":
-            raise Undefined(name)
+            raise UndefinedValue(name)
         return {"pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.mpc(0, 1)}[name]
 
     def _sum(self, terms: list[Number]) -> Number:
@@ -133,7 +133,7 @@ class Calculator:
     def _power(self, node: Node) -> Number:
         base, exponent = self._value(node.args[0]), self._value(node.args[1])
         if base == 0 and (isinstance(exponent, mpmath.mpc) or exponent <= 0):
-            raise Undefined("a power of zero")
+            raise UndefinedValue("a power of zero")
         size = mpmath.re(exponent) * mpmath.log10(abs(base)) if base else 0
         if abs(exponent) > 1e6 or abs(size) > 1e6:
             if self.vanishing and size < -1e6:
@@ -150,7 +150,7 @@ class Calculator:
             root = (-base) ** exponent
             return -root if fraction.numerator % 2 else root
         if not self.imaginary:
-            raise Undefined("a root of a negative number")
+            raise UndefinedValue("a root of a negative number")
         return mpmath.power(base, exponent)
 
     def _series(self, node: Node) -> Number:
@@ -159,7 +159,7 @@ class Calculator:
             return self._endless(node)
         first, last = self._value(low), self._value(high)
         if first != int(first) or last != int(last):
-            raise Undefined("bounds that are not whole")
+            raise UndefinedValue("bounds that are not whole")
         if last - first > MAX_SUM:
             raise Beyond(_LONG_SUM)
         self.terms += max(0, int(last - first)) + 1
@@ -185,14 +185,14 @@ class Calculator:
         body, variable, low, _ = node.args
         first = self._value(low)
         if first != mpmath.floor(first):
-            raise Undefined("bounds that are not whole")
+            raise UndefinedValue("bounds that are not whole")
         self.work.spend(1000)
         made = mpmath.nsum if node.note == "sum" else mpmath.nprod
         value = made(self._along(body, variable), [first, mpmath.inf])
         with mpmath.workdps(ROUGH_DIGITS + 10):
             again = made(self._along(body, variable), [first, mpmath.inf])
         if abs(value - again) > 1e-18 * max(1, abs(value)):
-            raise Undefined("a sum without enough digits")
+            raise UndefinedValue("a sum without enough digits")
         return value
 
     def _integral(self, node: Node) -> Number:
@@ -219,7 +219,7 @@ class Calculator:
             if error <= 1e-18 * max(1, abs(value)):
                 self.vanishing = kept
                 return value
-        raise Undefined("an integral without enough digits")
+        raise UndefinedValue("an integral without enough digits")
 
     def _end(self, node: Node) -> Number:
         sign = infinity(node)
@@ -263,7 +263,7 @@ class Calculator:
                     continue
                 if (found := _settled(values)) is not None:
                     return found
-        raise Undefined("a limit that the values do not settle to")
+        raise UndefinedValue("a limit that the values do not settle to")
 
     def _function(self, name: str, arguments: list[Number]) -> Number:
         if name in {"ln", "log"}:
@@ -274,7 +274,7 @@ class Calculator:
             return mpmath.binomial(*arguments)
         function = _FUNCTIONS.get(name)
         if function is None or len(arguments) != 1:
-            raise Undefined(name)
+            raise UndefinedValue(name)
         if name == "factorial" and abs(arguments[0]) > 1e6:
             raise Beyond("a factorial beyond a million")
         if name in _ANGLES and abs(arguments[0]) > LARGEST_ANGLE:
@@ -285,12 +285,12 @@ class Calculator:
                 raise Beyond("zeta beyond 1000")
         result = function(arguments[0])
         if isinstance(result, mpmath.mpc) and not self.imaginary:
-            raise Undefined(name)
+            raise UndefinedValue(name)
         return result
 
     def _logarithm(self, name: str, arguments: list[Number]) -> Number:
         if not self.imaginary and (isinstance(arguments[0], mpmath.mpc) or arguments[0] <= 0):
-            raise Undefined("a logarithm of something not positive")
+            raise UndefinedValue("a logarithm of something not positive")
         top = mpmath.log(arguments[0])
         if len(arguments) == 2:
             return top / mpmath.log(arguments[1])
@@ -304,7 +304,7 @@ def _of_several(name: str, arguments: list[Number]) -> Number:
         raise Beyond(f"a {name} beyond {LARGEST_ANGLE:g}")
     whole = [int(argument) for argument in arguments]
     if any(value != argument for value, argument in zip(whole, arguments, strict=True)):
-        raise Undefined(name)
+        raise UndefinedValue(name)
     return mpmath.mpf(math.gcd(*whole) if name == "gcd" else math.lcm(*whole))
 
 

@@ -13,7 +13,7 @@ import cmath
 import math
 from collections.abc import Callable
 
-from ..reading.nodes import Node, Shape, shape
+from ..reading.nodes import Node, TreeShape, shape
 
 EPSILON = 2.3e-16
 HUGE = 1e150
@@ -31,7 +31,7 @@ class Undefined(ArithmeticError):
     """The formula has no (real) value at this point, or a value beyond the range of doubles."""
 
 
-def differ(left: Node, right: Node, left_shape: Shape, right_shape: Shape) -> bool:
+def differ(left: Node, right: Node, left_shape: TreeShape, right_shape: TreeShape) -> bool:
     """Return whether two formulas, whose shapes are given, surely differ at some point.
 
 

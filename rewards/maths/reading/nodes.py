@@ -131,7 +131,7 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(current.args)
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """A summary of a tree, gathered in a single pass."""
 
     ops: set[str]
@@ -142,7 +142,7 @@ class Shape(NamedTuple):
     """Whether the tree contains calls of unknown functions, or sums written with dots."""
 
 
-def shape(node: Node) -> Shape:
+def shape(node: Node) -> TreeShape:
     """Return the kinds of nodes, the free variables and the size of a tree."""
     ops, names, size = set[str](), set[str](), 0
     imaginary = opaque = False
@@ -158,7 +158,7 @@ def shape(node: Node) -> Shape:
             names.add(note)
         elif op == "const":
             imaginary = imaginary or note == "i"
-    return Shape(ops, names, size, imaginary, opaque)
+    return TreeShape(ops, names, size, imaginary, opaque)
 
 
 def symbols(node: Node) -> set[str]:

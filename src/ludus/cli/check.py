@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ludus.background import run_on_loop
-from ludus.contract import Outcome, Report
+from ludus.contract import Report, RuleOutcome
 from ludus.envs.checks import examine_env
 from ludus.envs.checks.patience import STEP_TIMEOUT_S
-from ludus.envs.connect import connect
+from ludus.envs.serving.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.checks import examine_verifier
@@ -27,13 +27,17 @@ from ludus.wire.faults import Refused
 from ludus.wire.strict import decode_request
 
 from .arguments import Flag, parse
-from .names import Kind, ensure_known, kind_of
+from .names import NameKind, ensure_known, kind_of
 
-STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.SKIPPED: "yellow"}
+STYLES = {
+    RuleOutcome.PASSED: "green",
+    RuleOutcome.FAILED: "bold red",
+    RuleOutcome.SKIPPED: "yellow",
+}
 
 
 @dataclass(frozen=True)
-class Options:
+class CheckOptions:
     """What to check."""
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
@@ -55,7 +59,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Check, print the report, and say by the exit status whether a rule failed."""
     options = parse(
-        Options,
+        CheckOptions,
         arguments,
         verb="check",
         about="Hold an environment or a verifier to its contract.",
@@ -70,8 +74,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if report.ok else 1
 
 
-def _examine(options: Options) -> Report:
-    if kind_of(options.name) is Kind.ENVIRONMENT:
+def _examine(options: CheckOptions) -> Report:
+    if kind_of(options.name) is NameKind.ENVIRONMENT:
         if options.cases is not None:
             raise ConfigError(f"--cases is for a verifier; {options.name!r} is an environment")
         return examine_env(
@@ -132,7 +136,7 @@ def _show(report: Report) -> None:
         table.add_row(outcome, finding.rule, Text(finding.detail))
     console = Console()
     console.print(table)
-    passed = sum(finding.outcome is Outcome.PASSED for finding in report.findings)
+    passed = sum(finding.outcome is RuleOutcome.PASSED for finding in report.findings)
     skipped = len(report.findings) - passed - len(report.failures)
     console.print(
         f"{report.subject}: {passed} passed, {len(report.failures)} failed, {skipped} skipped",

@@ -22,7 +22,7 @@ from .arguments import Flag, parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CheckJudgeOptions:
     """Which judge, and what it is held against."""
 
     base_url: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="URL")]
@@ -46,7 +46,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, and keep the card."""
     options = parse(
-        Options,
+        CheckJudgeOptions,
         arguments,
         verb="check-judge",
         about="Measure a judge: agreement, injections, position, length, own answers, noise.",
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _examine(options: Options) -> JudgeCard:
+async def _examine(options: CheckJudgeOptions) -> JudgeCard:
     server = JudgeServer(
         base_url=options.base_url,
         model=options.model,

@@ -20,7 +20,7 @@ from rich.table import Table
 from ludus.agent import (
     ChatPolicy,
     Episode,
-    Limits,
+    EpisodeLimits,
     Policy,
     RandomPolicy,
     ScriptedPolicy,
@@ -30,7 +30,7 @@ from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
-from ludus.envs.own_threads import OwnThreads
+from ludus.envs.serving.own_threads import OwnThreads
 from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError
@@ -46,7 +46,7 @@ GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class EvalOptions:
     """What to measure."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -91,9 +91,9 @@ class Options:
     """Episodes at once."""
     seed: int = 0
     """Of environment and policy."""
-    max_turns: int = Limits().max_turns
+    max_turns: int = EpisodeLimits().max_turns
     """Turns of an episode, summaries counted; 0 is the environment's own, or 256."""
-    episode_timeout_s: float = Limits().episode_timeout_s
+    episode_timeout_s: float = EpisodeLimits().episode_timeout_s
     """Seconds an episode may take; a late one counts as failed."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """Write the episodes here, one JSON object a line; ludus view shows them."""
@@ -106,7 +106,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Evaluate, print what was measured; 1 if every episode failed."""
     options = parse(
-        Options,
+        EvalOptions,
         arguments,
         verb="eval",
         about="Measure a policy: mean reward and pass@k with intervals, failures told apart.",
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if result.failed == result.episodes else 0
 
 
-async def _evaluate(options: Options, name: str) -> list[Episode]:
+async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
     # an episode gives up first; then its thread or process does
     call_timeout_s = options.episode_timeout_s + GRACE_S
     # an expert is asked in the environment's own process
@@ -154,7 +154,7 @@ async def _evaluate(options: Options, name: str) -> list[Episode]:
                 samples=options.samples,
                 concurrency=options.concurrency,
                 seed=options.seed,
-                limits=Limits(
+                limits=EpisodeLimits(
                     max_turns=options.max_turns, episode_timeout_s=options.episode_timeout_s
                 ),
                 on_start=note.expect,
@@ -165,7 +165,7 @@ async def _evaluate(options: Options, name: str) -> list[Episode]:
 class _Notes:
     """What is seen of an evaluation while it runs: a bar, and the file of episodes."""
 
-    def __init__(self, options: Options, stack: ExitStack) -> None:
+    def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
         self._out = stack.enter_context(_opened(options.out)) if options.out else None
         self._progress = stack.enter_context(_progress())
         self._bar = self._progress.add_task(options.policy, total=None)
@@ -183,7 +183,7 @@ class _Notes:
 
 
 @asynccontextmanager
-async def _served(options: Options) -> AsyncGenerator[ChatPolicy | None]:
+async def _served(options: EvalOptions) -> AsyncGenerator[ChatPolicy | None]:
     """The model, once its server has answered; None where the policy is no model."""
     if options.policy != "openai":
         yield None
@@ -197,7 +197,7 @@ async def _served(options: Options) -> AsyncGenerator[ChatPolicy | None]:
 
 
 @asynccontextmanager
-async def _added(options: Options) -> AsyncGenerator[list[Tool]]:
+async def _added(options: EvalOptions) -> AsyncGenerator[list[Tool]]:
     """The tools of the MCP servers, which live as long as the evaluation."""
     async with AsyncExitStack() as stack:
         tools: list[Tool] = []
@@ -253,7 +253,7 @@ def _opened(path: str) -> BinaryIO:
         raise ConfigError(f"cannot write --out {path!r}: {error.strerror}") from None
 
 
-def _policies(options: Options, chat: ChatPolicy | None) -> Callable[[Playable], Policy]:
+def _policies(options: EvalOptions, chat: ChatPolicy | None) -> Callable[[Playable], Policy]:
     if chat is not None:
         return lambda _: chat
     return expert if options.policy == "expert" else lambda _: RandomPolicy()
@@ -277,7 +277,7 @@ def expert(session: Playable) -> Policy:
     return ScriptedPolicy(act)
 
 
-def _chat_policy(options: Options) -> ChatPolicy:
+def _chat_policy(options: EvalOptions) -> ChatPolicy:
     if not options.base_url or not options.model:
         raise ConfigError(
             "--policy openai needs --base-url and --model, such as "
@@ -299,7 +299,7 @@ def _chat_policy(options: Options) -> ChatPolicy:
     )
 
 
-def _sampling(options: Options) -> dict[str, Any]:
+def _sampling(options: EvalOptions) -> dict[str, Any]:
     """The fields of each request besides the conversation; one that is null is not sent."""
     chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
     try:
@@ -321,7 +321,7 @@ def _progress() -> Progress:
     )
 
 
-def _show(name: str, options: Options, result: Evaluation) -> None:
+def _show(name: str, options: EvalOptions, result: Evaluation) -> None:
     table = Table(
         "", "", "95% interval", title=f"{options.policy} on {name}, {options.split}",
         title_justify="left", box=None,

@@ -21,7 +21,7 @@ from .arguments import Flag, parse
 
 
 @dataclass(frozen=True)
-class Options:
+class ListOptions:
     """What to list."""
 
     json: Flag = False
@@ -41,7 +41,7 @@ class Entry:
 def main(arguments: Sequence[str]) -> int:
     """List what there is."""
     options = parse(
-        Options,
+        ListOptions,
         arguments,
         verb="list",
         about="List environments and verifiers: shipped, registered, and of installed packages.",

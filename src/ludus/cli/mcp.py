@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 import tyro
 
-from ludus.envs.mcp_server import LIMITS, McpEnv
+from ludus.envs.serving.mcp_server import LIMITS, McpEnv
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 from ludus.wire.server import DEFAULT_PORT
@@ -31,7 +31,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class McpOptions:
     """What to serve, and how."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -55,7 +55,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Serve until the client goes, or until SIGINT or SIGTERM."""
     options = parse(
-        Options,
+        McpOptions,
         arguments,
         verb="mcp",
         about="Serve an environment to MCP clients: begin_episode, its tools, say.",
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _serve(env: McpEnv, options: Options) -> None:
+async def _serve(env: McpEnv, options: McpOptions) -> None:
     await env.start()
     try:
         await (_over_http(env, options) if options.http else _over_stdio(env))
@@ -89,7 +89,7 @@ async def _over_stdio(env: McpEnv) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-async def _over_http(env: McpEnv, options: Options) -> None:
+async def _over_http(env: McpEnv, options: McpOptions) -> None:
     import uvicorn
 
     app = env.server().streamable_http_app(streamable_http_path=PATH, host=options.host)
@@ -107,7 +107,7 @@ def _quiet_server(config: Any) -> Any:
     """
     import uvicorn
 
-    class Server(uvicorn.Server):
+    class ServerOptions(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
             loop = asyncio.get_running_loop()
@@ -115,10 +115,10 @@ def _quiet_server(config: Any) -> Any:
                 loop.add_signal_handler(number, self.handle_exit, number, None)
             yield
 
-    return Server(config)
+    return ServerOptions(config)
 
 
-def _bound(options: Options) -> socket.socket:
+def _bound(options: McpOptions) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         return socket.create_server((options.host, options.port), family=family)
@@ -144,7 +144,7 @@ def bearer(app: App, token: str) -> App:
     return guarded
 
 
-def _check(options: Options) -> None:
+def _check(options: McpOptions) -> None:
     token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
     if options.http and options.host not in LOOPBACK and not token:
         raise ConfigError(

@@ -22,7 +22,7 @@ ludus mock-judge --port 9000 &
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class MockJudgeOptions:
     """How the judge behaves, and where."""
 
     mode: Mode = "honest"
@@ -39,7 +39,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = parse(
-        Options,
+        MockJudgeOptions,
         arguments,
         verb="mock-judge",
         about="Serve a deterministic stand-in for a judge's model, at no cost.",
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     return asyncio.run(_serve(options))
 
 
-async def _serve(options: Options) -> int:
+async def _serve(options: MockJudgeOptions) -> int:
     judge = MockJudge(
         options.mode, port=options.port, delay_s=options.delay_s, failing=options.failing
     )

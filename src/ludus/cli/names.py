@@ -10,7 +10,7 @@ from ludus.errors import UnknownName
 from ludus.rewards import verifier_names
 
 
-class Kind(StrEnum):
+class NameKind(StrEnum):
     """What a name stands for."""
 
     ENVIRONMENT = "environment"
@@ -23,9 +23,9 @@ class UnknownThing(UnknownName):
     kind = "environment or verifier"
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> NameKind:
     """What `name`, with or without a server's URL before it and arguments after, is."""
-    return Kind.ENVIRONMENT if re.search(r"-v\d+(\?|$)", name) else Kind.VERIFIER
+    return NameKind.ENVIRONMENT if re.search(r"-v\d+(\?|$)", name) else NameKind.VERIFIER
 
 
 def ensure_known(name: str) -> None:

@@ -23,7 +23,7 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True)
-class Options:
+class NewOptions:
     """What to write."""
 
     kind: Annotated[
@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class PackageNames:
     """What a package and the thing in it are called."""
 
     id: str
@@ -55,7 +55,7 @@ class Names:
 def main(arguments: Sequence[str]) -> int:
     """Write the package and say what to do next."""
     options = parse(
-        Options,
+        NewOptions,
         arguments,
         verb="new",
         about="Write a package with an environment or a verifier that works and is tested.",
@@ -78,7 +78,7 @@ def _try(kind: str, name: str) -> str:
     return f"ludus play {name}" if kind == "env" else f"ludus score {name} --gold 42 --answer 42"
 
 
-def names_of(name: str, kind: str) -> Names:
+def names_of(name: str, kind: str) -> PackageNames:
     """Read the name.
 
     Raises:
@@ -108,7 +108,7 @@ def names_of(name: str, kind: str) -> Names:
             "already; choose another"
         )
     classname = "".join(part.capitalize() for part in said["word"].split("-"))
-    return Names(name, distribution, package, module, classname)
+    return PackageNames(name, distribution, package, module, classname)
 
 
 def _full(kind: str) -> str:

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from ludus.agent import Episode, HumanPolicy, Limits, play
+from ludus.agent import Episode, EpisodeLimits, HumanPolicy, play
 from ludus.envs import EnvSession, ToolSpec
 from ludus.envs.gym import Playable
 from ludus.messages import Message
@@ -27,7 +27,7 @@ HELP = "your text is the answer; /tool calls a tool; /quit or Ctrl-D leaves"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class PlayOptions:
     """What to play."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -45,7 +45,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Play one episode."""
     options = parse(
-        Options,
+        PlayOptions,
         arguments,
         verb="play",
         about="Play an environment yourself; what you see is what a policy is shown.",
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str]) -> int:
         loop.close()
 
 
-async def _play(options: Options, name: str) -> int:
+async def _play(options: PlayOptions, name: str) -> int:
     console = Console(highlight=False)
-    seat = Seat(console)
+    seat = PlayerPrompt(console)
     async with opener(name) as open_session:
         session = open_session()
         try:
@@ -73,14 +73,16 @@ async def _play(options: Options, name: str) -> int:
                 task=options.task or None,
                 split=options.split,
                 seed=options.seed,
-                limits=Limits(max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S),
+                limits=EpisodeLimits(
+                    max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S
+                ),
             )
             return _show_end(console, session, episode, left=seat.left)
         finally:
             await session.close()
 
 
-class Seat:
+class PlayerPrompt:
     """Where the person sits: shows what is new, asks for a line."""
 
     def __init__(self, console: Console) -> None:

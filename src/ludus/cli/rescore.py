@@ -33,7 +33,7 @@ CONCURRENCY = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RescoreOptions:
     """Which episodes, and the reward to score them with."""
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -78,7 +78,7 @@ class Rescored:
 def main(arguments: Sequence[str]) -> int:
     """Score again, compare, and keep."""
     options = parse(
-        Options,
+        RescoreOptions,
         arguments,
         verb="rescore",
         about="Score recorded episodes with another reward: which advantages change sign?",

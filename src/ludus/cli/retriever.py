@@ -12,8 +12,8 @@ from typing import Annotated
 
 import tyro
 
-from ludus.envs.search import Bm25Index, RetrieverService, corpus_index, fictional_index
-from ludus.envs.search.protocol import MOST_DOCUMENTS
+from ludus.envs.families.search import Bm25Index, RetrieverService, corpus_index, fictional_index
+from ludus.envs.families.search.protocol import MOST_DOCUMENTS
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer
@@ -29,7 +29,7 @@ ludus retriever corpus.jsonl --port 8000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RetrieverOptions:
     """What to serve, and where."""
 
     corpus: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")] = ""
@@ -57,7 +57,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = parse(
-        Options,
+        RetrieverOptions,
         arguments,
         verb="retriever",
         about="Serve a corpus to search in: BM25 behind Search-R1's POST /retrieve.",
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     return asyncio.run(serve(options))
 
 
-async def serve(options: Options) -> int:
+async def serve(options: RetrieverOptions) -> int:
     """Serve in this process."""
     index = build_index(options)
     server = build_server(options, index)
@@ -88,14 +88,14 @@ async def serve(options: Options) -> int:
     return 0
 
 
-def build_index(options: Options) -> Bm25Index:
+def build_index(options: RetrieverOptions) -> Bm25Index:
     """The index of the corpus that `options` name."""
     if options.corpus:
         return corpus_index(options.corpus)
     return fictional_index(options.world, options.people)
 
 
-def build_server(options: Options, index: Bm25Index) -> HttpServer:
+def build_server(options: RetrieverOptions, index: Bm25Index) -> HttpServer:
     """The server, not started."""
     service = RetrieverService(
         index, topk=options.topk, threads=options.threads, max_queue=options.max_queue
@@ -108,7 +108,7 @@ def build_server(options: Options, index: Bm25Index) -> HttpServer:
     )
 
 
-def _check(options: Options) -> None:
+def _check(options: RetrieverOptions) -> None:
     if not 1 <= options.topk <= MOST_DOCUMENTS:
         raise ConfigError(f"--topk must be from 1 to {MOST_DOCUMENTS}, got {options.topk}")
     for name in ("threads", "max_queue"):

@@ -7,10 +7,11 @@ import os
 import sys
 
 from ludus.errors import ConfigError, SessionGone
-from ludus.sandboxes import TIERS, Finding, Sandbox, Session, SlotSandbox, examine
-from ludus.sandboxes.over_http import RemoteRepl, RemoteSandbox
-from ludus.sandboxes.settings import TIER_VARIABLE, Settings
-from ludus.sandboxes.tiers import REMOTE, is_address, open_with
+from ludus.sandboxes import TIERS, Sandbox, Session, SlotSandbox, TierFinding, examine
+from ludus.sandboxes.open import REMOTE, is_address, open_with
+from ludus.sandboxes.over_http.remote_repl import RemoteRepl
+from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings
 
 USAGE = """\
 usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which one is chosen
@@ -52,7 +53,7 @@ async def doctor(named: str) -> int:
     """Probe every tier, and the server that is named; returns 0 if one holds."""
     chosen = ""
     for tier in TIERS:
-        finding = await examine(tier, Settings.from_environment())
+        finding = await examine(tier, SandboxSettings.from_environment())
         isolating = tier != TIERS[-1]
         if finding.holds and isolating:
             chosen = chosen or tier
@@ -71,7 +72,7 @@ async def doctor(named: str) -> int:
     return 0
 
 
-def _show(tier: str, says: str, finding: Finding) -> None:
+def _show(tier: str, says: str, finding: TierFinding) -> None:
     print(f"{tier:16} {says}")
     for line in [*finding.problems, *finding.notes]:
         print(f"    {visible(line)}")
@@ -80,7 +81,7 @@ def _show(tier: str, says: str, finding: Finding) -> None:
 async def shell(tier: str | None) -> int:
     """A prompt in a sandbox until end of input."""
     tier = tier or os.environ.get(TIER_VARIABLE) or None
-    sandbox = await open_with(tier, Settings.from_environment())
+    sandbox = await open_with(tier, SandboxSettings.from_environment())
     print(f"Python in {sandbox.tier}; end with Ctrl-D")
     try:
         async with await open_session(sandbox) as session:

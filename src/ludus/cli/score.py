@@ -17,7 +17,7 @@ from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.maths import check_golds, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
-from ludus.rewards.report import Report, by_category, read_rows, score_rows
+from ludus.rewards.report import ScoringReport, by_category, read_rows, score_rows
 from ludus.rewards.score import close_verifier, score_sample
 from ludus.verdict import Verdict
 
@@ -25,7 +25,7 @@ from .arguments import Flag, parse
 
 
 @dataclass(frozen=True)
-class Options:
+class ScoreOptions:
     """What to score, with what."""
 
     verifier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="VERIFIER")]
@@ -60,7 +60,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Score."""
     options = parse(
-        Options,
+        ScoreOptions,
         arguments,
         verb="score",
         about="Score an answer, or a file of answers, with a verifier.",
@@ -107,14 +107,14 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
     print(f"{worth}: {escaped(verdict.detail)}")
 
 
-def _explain(options: Options, gold: str, answer: str, settings: dict[str, Any]) -> int:
+def _explain(options: ScoreOptions, gold: str, answer: str, settings: dict[str, Any]) -> int:
     if options.verifier != "maths":
         raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
     Console().print(render(explain(gold, answer, **settings)), soft_wrap=True)
     return 0
 
 
-def _check_golds(options: Options) -> int:
+def _check_golds(options: ScoreOptions) -> int:
     if options.verifier != "maths":
         raise ConfigError(f"--check-golds is for the verifier 'maths', not {options.verifier!r}")
     path = options.check_golds
@@ -159,7 +159,7 @@ def _gold_of(line: str) -> str | list[str]:
     return [str(one) for one in row] if isinstance(row, list) else str(row)
 
 
-def _score_file(options: Options, settings: dict[str, Any]) -> int:
+def _score_file(options: ScoreOptions, settings: dict[str, Any]) -> int:
     assert options.file is not None
     rows = read_rows(options.file)
     report = score_rows(rows, make_verifier(options.verifier, **settings))
@@ -170,7 +170,7 @@ def _score_file(options: Options, settings: dict[str, Any]) -> int:
     return 0
 
 
-def _as_json(report: Report) -> dict[str, object]:
+def _as_json(report: ScoringReport) -> dict[str, object]:
     counts = report.overall
     return {
         "rows": report.rows, "mean_reward": report.mean_reward,
@@ -181,7 +181,7 @@ def _as_json(report: Report) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _print_report(report: Report, wrong: int) -> None:
+def _print_report(report: ScoringReport, wrong: int) -> None:
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
     mean = report.mean_reward
     worth = "no reward" if mean is None else f"mean reward {mean:.4f}"

@@ -15,13 +15,13 @@ from typing import Annotated
 import tyro
 
 from ludus.envs.registry import env_ids
-from ludus.envs.server import EnvService
-from ludus.envs.sessions import SessionLimits
-from ludus.envs.worker_seats import THREADS
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
+from ludus.envs.serving.worker_seats import THREADS
 from ludus.errors import ConfigError
 from ludus.isolation import CrewLimits
 from ludus.rewards import verifier_names
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.secret import NO_SECRET
 from ludus.wire.arguments import parse_served
 from ludus.wire.chaos import Chaos
@@ -43,7 +43,7 @@ ludus serve ludus/arithmetic-v0 maths
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ServeOptions:
     """What to serve, and within which bounds."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
@@ -88,7 +88,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = parse(
-        Options,
+        ServeOptions,
         arguments,
         verb="serve",
         about="Serve environments, verifiers and sandboxes over HTTP; protocol: docs/http.md.",
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
     return asyncio.run(serve(options))
 
 
-async def serve(options: Options) -> int:
+async def serve(options: ServeOptions) -> int:
     """Serve in this process."""
     server = build_server(options)
     try:
@@ -123,12 +123,14 @@ async def serve(options: Options) -> int:
     return 0
 
 
-def build_server(options: Options) -> HttpServer:
+def build_server(options: ServeOptions) -> HttpServer:
     """The server `options` describe, not started."""
     envs, verifiers = split_names([name for name in options.names if not is_sandbox(name)])
     services: list[Service] = []
     for name in filter(is_sandbox, options.names):
-        from ludus.sandboxes.over_http import sandbox_services  # dear, and not always asked for
+        from ludus.sandboxes.over_http.serving import (
+            sandbox_services,  # dear, and not always asked for
+        )
 
         services += sandbox_services(**parse_served(name)[1])
     if envs:
@@ -167,7 +169,7 @@ def build_server(options: Options) -> HttpServer:
     )
 
 
-def _workers(options: Options, processes: int) -> CrewLimits:
+def _workers(options: ServeOptions, processes: int) -> CrewLimits:
     return CrewLimits(
         processes=processes,
         memory_bytes=options.worker_memory_mb << 20,
@@ -197,12 +199,12 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     )
 
 
-def ready_line(urls: str, options: Options) -> str:
+def ready_line(urls: str, options: ServeOptions) -> str:
     """What is printed once clients may come."""
     return f"serving {', '.join(options.names)} at {urls}"
 
 
-def _check(options: Options) -> None:
+def _check(options: ServeOptions) -> None:
     if not options.names:
         raise ConfigError(
             "nothing to serve; name environments or verifiers (ludus list), or 'sandbox'"

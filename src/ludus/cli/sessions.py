@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from ludus.envs import make_async
-from ludus.envs.connect import connect
 from ludus.envs.gym import Playable
-from ludus.envs.own_server import OwnServer, may_block
-from ludus.envs.own_threads import OwnThreads
+from ludus.envs.serving.connect import connect
+from ludus.envs.serving.own_server import OwnServer, may_block
+from ludus.envs.serving.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.wire.arguments import parse_served
 
-from .names import Kind, ensure_known, kind_of
+from .names import NameKind, ensure_known, kind_of
 
 PROBE_S = 5.0
 """A wrong address or id is told after at most so long."""
@@ -32,7 +32,7 @@ def named(name: str, url: str) -> str:
             f"{name!r}: constructor arguments are fixed by whoever serves the environment; give "
             "them to ludus serve"
         )
-    if kind_of(name) is not Kind.ENVIRONMENT:
+    if kind_of(name) is not NameKind.ENVIRONMENT:
         raise ConfigError(f"{name!r} is a verifier; an environment's id ends in -vN (ludus list)")
     return f"{url}#{name}" if url else name
 

@@ -25,9 +25,9 @@ settings (with their defaults):
 def main(arguments: list[str]) -> int:
     """Run the verb."""
     try:
-        from ludus.trainer.checkpoint import checkpoints
         from ludus.trainer.config import SFTConfig
-        from ludus.trainer.progress import sft_progress
+        from ludus.trainer.run.checkpoint import checkpoints
+        from ludus.trainer.run.progress import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error

@@ -55,8 +55,8 @@ def _config_class() -> type[TrainConfig]:
 
 def _run(config: TrainConfig) -> int:
     try:
-        from ludus.trainer.progress import ProgressWatcher
-        from ludus.trainer.report import write_report
+        from ludus.trainer.run.progress import ProgressWatcher
+        from ludus.trainer.run.report import write_report
         from ludus.trainer.train import train
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error

@@ -18,7 +18,7 @@ from .arguments import parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ViewOptions:
     """What to show."""
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
@@ -36,7 +36,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Write the page and say where it is."""
     options = parse(
-        Options,
+        ViewOptions,
         arguments,
         verb="view",
         about="Show episodes: windows, masks, tool calls, rewards by part. Needs no network.",
@@ -90,7 +90,7 @@ def write_page(page: str, path: Path) -> Path:
 
 
 def page_of_evaluation(
-    episodes: Sequence[Episode], *, title: str, passing: float, most: int = Options.most
+    episodes: Sequence[Episode], *, title: str, passing: float, most: int = ViewOptions.most
 ) -> str:
     """The page of `ludus eval --html`."""
     return page_of(

@@ -23,7 +23,7 @@ from ludus.errors import ConfigError
 from .loading import imported
 
 if TYPE_CHECKING:
-    from .serve import Options
+    from .serve import ServeOptions
 
 logger = logging.getLogger(__name__)
 READY_TIMEOUT_S = 600.0
@@ -37,10 +37,10 @@ WORKER_VARIABLE = "LUDUS_WORKER"
 READY = " at http"
 
 
-class Worker:
+class ServerWorker:
     """One server process and its port."""
 
-    def __init__(self, options: Options, port: int) -> None:
+    def __init__(self, options: ServeOptions, port: int) -> None:
         self.options = options
         self.port = port
         self.url = ""
@@ -98,10 +98,10 @@ class Worker:
 class Workers:
     """Starts the workers and keeps them alive until told to stop."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServeOptions) -> None:
         self.options = options
         ports = [options.port + i if options.port else 0 for i in range(options.workers)]
-        self.workers = [Worker(options, port) for port in ports]
+        self.workers = [ServerWorker(options, port) for port in ports]
         self._stopping = False
 
     def run(self) -> int:
@@ -167,7 +167,7 @@ def _close_pipes(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
-def as_arguments(options: Options) -> list[str]:
+def as_arguments(options: ServeOptions) -> list[str]:
     """The command line that gives `options`; without the token, which goes by the environment."""
     arguments = list(options.names)
     for option in dataclasses.fields(options):

@@ -8,8 +8,8 @@ tells every caller by type what became of the call.
 
 from .calls import AnyWorker, NoFreeWorker
 from .crew import Crew, CrewLimits
-from .part import Answer, Part
-from .process import CallFailed, CallLate, End, WorkerLost, WorkerProcess
+from .part import Answer, WorkerPart
+from .process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
 
 __all__ = [
     "Answer",
@@ -18,9 +18,9 @@ __all__ = [
     "CallLate",
     "Crew",
     "CrewLimits",
-    "End",
     "NoFreeWorker",
-    "Part",
+    "WorkerEnd",
     "WorkerLost",
+    "WorkerPart",
     "WorkerProcess",
 ]

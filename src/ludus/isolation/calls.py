@@ -11,8 +11,8 @@ from functools import partial
 from ludus.wire.metrics import ServerMetrics
 
 from .crew import Crew, CrewLimits
-from .part import Answer, Part
-from .process import End, WorkerLost, WorkerProcess
+from .part import Answer, WorkerPart
+from .process import WorkerEnd, WorkerLost, WorkerProcess
 
 MAX_LOSSES = 2
 """A call that has lost so many workers is not tried again."""
@@ -43,7 +43,12 @@ class AnyWorker:
     """
 
     def __init__(
-        self, label: str, make: Callable[[], Part], *, limits: CrewLimits, metrics: ServerMetrics
+        self,
+        label: str,
+        make: Callable[[], WorkerPart],
+        *,
+        limits: CrewLimits,
+        metrics: ServerMetrics,
     ) -> None:
         self.crew = Crew(label, make, limits=limits, metrics=metrics, on_change=self._changed)
         self._waiting: deque[_Job] = deque()
@@ -60,7 +65,7 @@ class AnyWorker:
         self._stopping = True
         await self.crew.stop()
         while self._waiting:
-            _fail(self._waiting.popleft(), WorkerLost(End.STOPPED, "the server stops"))
+            _fail(self._waiting.popleft(), WorkerLost(WorkerEnd.STOPPED, "the server stops"))
 
     def call(
         self, tag: int, body: bytes, *, timeout_s: float, queue_s: float
@@ -102,7 +107,7 @@ class AnyWorker:
         if error is None:
             job.future.set_result(answer.result())
             return
-        lost = isinstance(error, WorkerLost) and error.end is not End.UNSTARTED
+        lost = isinstance(error, WorkerLost) and error.end is not WorkerEnd.UNSTARTED
         if lost and not self._stopping:
             job.losses += 1
             if job.losses < MAX_LOSSES:

@@ -15,9 +15,9 @@ from ludus.wire.metrics import ServerMetrics
 
 from . import system
 from .owner import Forked, Template
-from .part import Part
-from .process import End, WorkerProcess, controls
-from .recipe import Recipe
+from .part import WorkerPart
+from .process import WorkerEnd, WorkerProcess, controls
+from .worker_spec import WorkerSpec
 
 logger = logging.getLogger(__name__)
 MIB = 1 << 20
@@ -53,7 +53,7 @@ class Crew:
 
     Args:
         label: the environment's id or the verifier's name.
-        make: makes the `Part`, over there.
+        make: makes the `WorkerPart`, over there.
         limits: bounds.
         metrics: where starts, ends and memory are told.
         on_change: told whenever a call or a process has ended.
@@ -62,7 +62,7 @@ class Crew:
     def __init__(
         self,
         label: str,
-        make: Callable[[], Part],
+        make: Callable[[], WorkerPart],
         *,
         limits: CrewLimits,
         metrics: ServerMetrics,
@@ -75,7 +75,7 @@ class Crew:
         self.problem = ""
         """Why no worker can be had now; empty if one can."""
         self.is_async = False
-        self._recipe = Recipe.of(label, make)
+        self._recipe = WorkerSpec.of(label, make)
         self._metrics = metrics
         self._on_change = on_change
         self._template: Template | None = None
@@ -115,7 +115,7 @@ class Crew:
         if self._look is not None:
             self._look.cancel()
         for worker in list(self.workers):
-            worker.stop(End.STOPPED, "the server stops")
+            worker.stop(WorkerEnd.STOPPED, "the server stops")
         await asyncio.gather(*(worker.ended() for worker in list(self.workers)))
         if self._template is not None:
             await asyncio.get_running_loop().run_in_executor(controls, self._template.close)
@@ -151,12 +151,12 @@ class Crew:
         """End `worker` if it has served enough and holds nothing."""
         enough = worker.calls >= self.limits.recycle_after
         if enough and worker.end is None and worker.is_empty:
-            worker.stop(End.STOPPED, "it has served enough")
+            worker.stop(WorkerEnd.STOPPED, "it has served enough")
 
     def _changed(self, worker: WorkerProcess) -> None:
         if worker.gone and worker in self.workers:
             self.workers.remove(worker)
-            if worker.end not in (None, End.STOPPED):
+            if worker.end not in (None, WorkerEnd.STOPPED):
                 self._metrics.worker_losses.labels(self.label, worker.end).inc()
         else:
             self.recycle(worker)
@@ -205,7 +205,7 @@ class Crew:
             now = time.monotonic()
             for worker in list(self.workers):
                 if worker.is_empty and now - worker.idle_since > self.limits.idle_s:
-                    worker.stop(End.STOPPED, "it was idle")
+                    worker.stop(WorkerEnd.STOPPED, "it was idle")
             if self._template is not None and not self._template.alive:
                 with contextlib.suppress(Exception):  # told by `problem`, and tried again
                     await self._live_template(lost=self._template)

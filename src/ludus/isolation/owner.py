@@ -23,13 +23,13 @@ from ludus.errors import ConfigError, LudusError, MissingExtra
 from ludus.wire.faults import CODES
 
 from . import channel
-from .recipe import Recipe
+from .worker_spec import WorkerSpec
 
 START_TIMEOUT_S = 120.0
 LOAD_TIMEOUT_S = 600.0
 CONTROL_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
-PRELOADED = ("ludus.envs.worker", "ludus.rewards.worker")
+PRELOADED = ("ludus.envs.serving.worker", "ludus.rewards.serving.worker")
 """Modules of ludus that templates need, imported once in the fork server."""
 
 
@@ -142,7 +142,7 @@ class Template:
         LudusError: it cannot be loaded; typed as it was over there.
     """
 
-    def __init__(self, recipe: Recipe, *, memory_bytes: int, max_body: int) -> None:
+    def __init__(self, recipe: WorkerSpec, *, memory_bytes: int, max_body: int) -> None:
         self.label = recipe.label
         self._lock = threading.Lock()
         self._setup: dict[str, Any] = {

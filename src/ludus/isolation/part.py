@@ -10,7 +10,7 @@ Answer = tuple[int, bytes]
 """A tag and a body; who calls and who answers agree on what they mean."""
 
 
-class Part(Protocol):
+class WorkerPart(Protocol):
     """An environment or a verifier as its worker processes hold it.
 
     Made once in the template, where it loads what workers shall share, or in each worker where that

@@ -32,7 +32,7 @@ controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
 """Where the blocking calls to templates run: a fork and a reap take about a millisecond."""
 
 
-class End(StrEnum):
+class WorkerEnd(StrEnum):
     """Why a worker process is no more."""
 
     LATE = "late"
@@ -66,7 +66,7 @@ class CallLate(Exception):
 class WorkerLost(Exception):
     """The worker process ended before it answered."""
 
-    def __init__(self, end: End, why: str) -> None:
+    def __init__(self, end: WorkerEnd, why: str) -> None:
         super().__init__(why)
         self.end = end
 
@@ -102,7 +102,7 @@ class WorkerProcess:
     ) -> None:
         self.label = label
         self.pid = 0
-        self.end: End | None = None
+        self.end: WorkerEnd | None = None
         """Set once it has ended or is being ended; it then takes no more calls."""
         self.why = ""
         self.calls = 0
@@ -172,7 +172,7 @@ class WorkerProcess:
             self._send(number, call)
         return future
 
-    def stop(self, end: End, why: str) -> None:
+    def stop(self, end: WorkerEnd, why: str) -> None:
         """Kill it; whoever waits for an answer is told `why`."""
         if self.end is None:
             self.end, self.why = end, why
@@ -187,7 +187,7 @@ class WorkerProcess:
         try:
             self._template, forked = await fork()
         except Exception as error:
-            self._finish(End.UNSTARTED, f"no worker process could be started: {error}")
+            self._finish(WorkerEnd.UNSTARTED, f"no worker process could be started: {error}")
             return
         self.pid = forked.pid
         self._output = Output(forked.output, self.label)
@@ -257,7 +257,7 @@ class WorkerProcess:
                 self._deadline(other, call.timeout_s)
 
     def _give_up(self, timeout_s: float) -> None:
-        self.stop(End.LATE, f"a call in its process did not end within {timeout_s:g} s")
+        self.stop(WorkerEnd.LATE, f"a call in its process did not end within {timeout_s:g} s")
 
     # --- its end ---------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class WorkerProcess:
         assert self._transport is not None
         self._transport.abort()
         if isinstance(error, BadFrame) and self.end is None:
-            self.end, self.why = End.CORRUPT, f"its process sent what is no answer: {error}"
+            self.end, self.why = WorkerEnd.CORRUPT, f"its process sent what is no answer: {error}"
         self._kill()
         self._reaping = True
         loop = asyncio.get_running_loop()
@@ -296,12 +296,12 @@ class WorkerProcess:
         else:
             self._finish(self.end, self.why)
 
-    def _finish(self, end: End, why: str) -> None:
+    def _finish(self, end: WorkerEnd, why: str) -> None:
         """Tell everybody who waits for it; log it once."""
         self.end, self.why = end, why
         calls, self._open = list(self._open.values()), {}
         waiting = [call for call in calls if not call.future.done()]
-        if end is not End.STOPPED:
+        if end is not WorkerEnd.STOPPED:
             last = self._output.tail if self._output else ""
             logger.error(
                 "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
@@ -343,7 +343,7 @@ def _failure_in(frame: Frame) -> Failure:
         raise BadFrame(f"a failure that cannot be read: {error}") from None
 
 
-def _end_of(death: Death) -> End:
+def _end_of(death: Death) -> WorkerEnd:
     if not death.known or death.signal == signal.SIGKILL:
-        return End.KILLED
-    return End.CRASHED if death.signal else End.EXITED
+        return WorkerEnd.KILLED
+    return WorkerEnd.CRASHED if death.signal else WorkerEnd.EXITED

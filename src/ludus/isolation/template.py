@@ -21,7 +21,7 @@ from ludus.errors import LudusError
 from ludus.wire.faults import fault_of
 
 from . import channel, system, worker
-from .part import Part
+from .part import WorkerPart
 
 GRACE_S = 5.0
 """What a dead worker had started may go on for so long; a sandbox ends itself meanwhile."""
@@ -71,10 +71,10 @@ class _Template:
             system.kill(pid)
         system.end_children(GRACE_S)
 
-    def _load(self) -> Part:
+    def _load(self) -> WorkerPart:
         before = system.open_descriptors()
         try:
-            part: Part = cloudpickle.loads(self.setup["make"])()
+            part: WorkerPart = cloudpickle.loads(self.setup["make"])()
             about = part.about()
         except BaseException as error:  # also sys.exit(): whatever it is, the owner is told
             channel.send(self.control, _failure(error))
@@ -90,7 +90,7 @@ class _Template:
             os._exit(0)
         return part
 
-    def _answer(self, part: Part | None) -> None:
+    def _answer(self, part: WorkerPart | None) -> None:
         command, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
         match command:
             case b"f":
@@ -101,7 +101,7 @@ class _Template:
             case _:
                 raise channel.ChannelClosed("the owner is gone")
 
-    def _fork(self, descriptors: list[int], part: Part | None) -> int:
+    def _fork(self, descriptors: list[int], part: WorkerPart | None) -> int:
         parent = os.getpid()
         pid = os.fork()
         if not pid:

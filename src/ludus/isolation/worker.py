@@ -22,7 +22,7 @@ import msgspec
 
 from . import system
 from .frames import CANCEL, FAILED, Frame, FrameReader, FrameWriter
-from .part import Answer, Part
+from .part import Answer, WorkerPart
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def run(
-    descriptor: int, output: int, parent: int, setup: dict[str, Any], part: Part | None
+    descriptor: int, output: int, parent: int, setup: dict[str, Any], part: WorkerPart | None
 ) -> NoReturn:
     """Be a worker; in a fork of the template."""
     try:
@@ -47,7 +47,7 @@ def run(
         os.close(output)
         system.cap_memory(int(setup["memory_bytes"]))
         random.seed()  # a fork shares the state of the module
-        held: Part = cloudpickle.loads(setup["make"])() if part is None else part
+        held: WorkerPart = cloudpickle.loads(setup["make"])() if part is None else part
         asyncio.run(_Worker(descriptor, held, int(setup["max_body"])).serve())
     except BaseException:
         traceback.print_exc()
@@ -57,7 +57,7 @@ def run(
 
 
 class _Worker:
-    def __init__(self, descriptor: int, part: Part, max_body: int) -> None:
+    def __init__(self, descriptor: int, part: WorkerPart, max_body: int) -> None:
         self._part = part
         self._max_body = max_body
         self._socket = socket.socket(fileno=descriptor)

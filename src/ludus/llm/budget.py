@@ -7,7 +7,7 @@ import msgspec
 from ludus.errors import BudgetExceeded
 
 
-class Usage(msgspec.Struct, kw_only=True):
+class TokenUsage(msgspec.Struct, kw_only=True):
     """Tokens a server counted."""
 
     prompt_tokens: int = 0
@@ -18,7 +18,7 @@ class Usage(msgspec.Struct, kw_only=True):
         """Both together."""
         return self.prompt_tokens + self.completion_tokens
 
-    def add(self, other: Usage) -> None:
+    def add(self, other: TokenUsage) -> None:
         """Count `other` too."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
@@ -33,7 +33,7 @@ class TokenBudget:
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
-        self.spent = Usage()
+        self.spent = TokenUsage()
 
     def ensure_left(self) -> None:
         """Raises BudgetExceeded if nothing is left."""

@@ -20,9 +20,9 @@ from ludus.secret import Secret, without_credentials
 from ludus.wire.async_transport import AsyncTransport
 from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
 
-from .budget import TokenBudget, Usage
+from .budget import TokenBudget, TokenUsage
 from .cache import DiskCache
-from .wire import Completion, error_of, messages_row, read_models, read_reply
+from .chat_wire import Completion, error_of, messages_row, read_models, read_reply
 
 API_KEY_VARIABLE = "LUDUS_API_KEY"
 """Read where no key is handed in. Not OPENAI_API_KEY: that one must not go to any server named."""
@@ -65,7 +65,7 @@ class ChatClient:
         self.url = f"{self._base_url}/chat/completions"
         self.model = model
         self.patience = patience
-        self.usage = Usage()
+        self.usage = TokenUsage()
         """Of all requests that were answered, not from the cache."""
         self.retries = 0
         given = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
@@ -170,7 +170,7 @@ class ChatClient:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         return headers | ({"Authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
 
-    def _count(self, usage: Usage | None) -> None:
+    def _count(self, usage: TokenUsage | None) -> None:
         if usage is not None:
             self.usage.add(usage)
             if self._budget:

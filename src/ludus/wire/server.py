@@ -38,7 +38,7 @@ from .openapi import describe
 from .reading import authorize, body_format, cut, expect_later, reply_format
 from .routes import Context, Load, Route, Service
 from .stream import LARGE_BYTES, PATH
-from .stream_server import Streams, streams_of
+from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_query
 from .tasks import end_task
 
@@ -113,7 +113,7 @@ class HttpServer:
         self._chaos = chaos or Chaos()
         self._requests = 0
         self._stopping = False
-        self._streams: Streams | None = None
+        self._streams: ServerStreams | None = None
         self._bytes = Bytes(max_bytes_in_flight)
         self._stranger_s = stranger_s
         self._max_connections = max_connections
@@ -232,7 +232,7 @@ class HttpServer:
         router.add_get("/openapi.json", self._openapi)
         return application
 
-    def _build_streams(self) -> Streams | None:
+    def _build_streams(self) -> ServerStreams | None:
         streams = streams_of(
             self.services,
             instance=self.instance,

@@ -37,7 +37,7 @@ _NOTHING: Mapping[Format, msgspec.Raw] = {
 }
 
 
-class Streams:
+class ServerStreams:
     """All streams of a server.
 
     Args:
@@ -104,7 +104,7 @@ class _Stream:
     """One connection."""
 
     def __init__(
-        self, streams: Streams, socket: web.WebSocketResponse, request: web.Request
+        self, streams: ServerStreams, socket: web.WebSocketResponse, request: web.Request
     ) -> None:
         self.unanswered = 0
         self._streams = streams
@@ -268,7 +268,7 @@ def streams_of(
     max_bytes: int,
     chaos: Chaos,
     struck: Callable[[str], None],
-) -> Streams | None:
+) -> ServerStreams | None:
     """The streams of a server of `services`; None if none of them has operations for one."""
     handlers: dict[type[msgspec.Struct], Begin] = {}
     for service in services:
@@ -276,4 +276,6 @@ def streams_of(
             handlers.update(service.operations())
     if not handlers:
         return None
-    return Streams(handlers, instance=instance, max_bytes=max_bytes, chaos=chaos, struck=struck)
+    return ServerStreams(
+        handlers, instance=instance, max_bytes=max_bytes, chaos=chaos, struck=struck
+    )

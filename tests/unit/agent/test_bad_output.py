@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ludus.agent import Limits, ScriptedPolicy, Stop, Trajectory, play
+from ludus.agent import EpisodeLimits, ScriptedPolicy, Stop, Trajectory, play
 from ludus.agent.parsing import HermesFormat, OneCall, TagFormat, ToolFormat
 from ludus.envs import EnvSession, TextEnv, ToolResult, make_async, tool
 from ludus.errors import ServerUnreachable
@@ -46,7 +46,7 @@ async def played(
     *turns: str,
     one: ToolFormat | None = None,
     env: TextEnv | None = None,
-    limits: Limits | None = None,
+    limits: EpisodeLimits | None = None,
     complete: bool = True,
 ) -> Trajectory:
     """The episode of a policy that says `turns`, as a model says them; the last for ever."""
@@ -142,25 +142,25 @@ async def test_a_megabyte_as_an_argument_is_refused() -> None:
 
 
 async def test_talking_on_and_on_without_a_call_ends_an_episode_that_counts() -> None:
-    made = await played("well", limits=Limits(max_turns=64))
+    made = await played("well", limits=EpisodeLimits(max_turns=64))
     assert (made.stop, len(made.turns), made.verdict.reward) == (Stop.NO_CALLS, 10, 0.0)
     assert not made.exclude_from_loss
     assert not made.exclude_from_baseline
 
 
 async def test_a_call_that_runs_starts_the_count_again_and_a_broken_one_does_not() -> None:
-    limits = Limits(max_turns=64, max_idle_turns=3)
+    limits = EpisodeLimits(max_turns=64, max_idle_turns=3)
     calm = await played("a", "b", look("up"), "c", "d", "done", limits=limits)
     assert calm.stop is Stop.TERMINATED
     broken = await played("a", "<tool_call>{", look("up" * 200_000), "c", limits=limits)
     assert (broken.stop, len(broken.turns)) == (Stop.NO_CALLS, 3)
-    endless = Limits(max_turns=20, max_idle_turns=0)
+    endless = EpisodeLimits(max_turns=20, max_idle_turns=0)
     assert (await played("a", limits=endless)).stop is Stop.MAX_TURNS
 
 
 async def test_where_there_are_no_tools_talking_is_not_idle() -> None:
     env = make_async("ludus/ledger-v0", turns=16)
-    made = await play(env, ScriptedPolicy(lambda _: "n"), limits=Limits(max_idle_turns=3))
+    made = await play(env, ScriptedPolicy(lambda _: "n"), limits=EpisodeLimits(max_idle_turns=3))
     assert made.trajectories[0].stop is Stop.TERMINATED
 
 

@@ -25,7 +25,7 @@ from ludus.agent.parsing.scan import MOST_CALLS
 from ludus.agent.parsing.typed import read_value, types_of
 from ludus.envs import ToolSpec
 from ludus.llm import Completion
-from ludus.llm.wire import read_reply, row_of
+from ludus.llm.chat_wire import read_reply, row_of
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
 
 HERMES, CODER, TAGS = HermesFormat(), Qwen3CoderFormat(), TagFormat()

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ludus.agent import ChatPolicy, Limits, Stop, Trajectory, TurnKind, play
+from ludus.agent import ChatPolicy, EpisodeLimits, Stop, Trajectory, TurnKind, play
 from ludus.agent.context import ContextSettings, make_context
 from ludus.envs import EnvSession, TextEnv, make_async, tool
 from ludus.errors import ConfigError
@@ -266,7 +266,7 @@ async def test_a_summary_that_calls_a_tool_runs_nothing_and_is_counted(server: S
     server.model = calling
     env = Reader()
     chat = policy(server, 300, "summarize", last_pair="keep", summary_tokens=32)
-    made = (await play(EnvSession(env), chat, limits=Limits(max_turns=40))).trajectories[0]
+    made = (await play(EnvSession(env), chat, limits=EpisodeLimits(max_turns=40))).trajectories[0]
     assert made.metrics["summaries_with_calls"] == made.metrics["summaries"] >= 1
     acts = sum(turn.kind is TurnKind.ACT for turn in made.turns)
     assert env.page == acts - (made.stop is Stop.TERMINATED)

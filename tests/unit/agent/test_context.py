@@ -8,9 +8,9 @@ import pytest
 from ludus.agent import (
     ChatFormat,
     Episode,
+    EpisodeLimits,
     Finish,
     Generation,
-    Limits,
     Sampling,
     Stop,
     TokenPolicy,
@@ -33,8 +33,8 @@ from ludus.envs import EnvSession, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, UnknownName
 from ludus.messages import system, user
-from ludus.trainer.batch import as_row
 from ludus.trainer.engines import LocalEngine
+from ludus.trainer.learning.batch import as_row
 from ludus.trainer.tiny import build_model, build_tokenizer
 
 END = "<|im_end|>"
@@ -121,7 +121,7 @@ async def run(
     *summaries: str,
     env: TextEnv | None = None,
     window: int = 160,
-    limits: Limits | None = None,
+    limits: EpisodeLimits | None = None,
     template: str | None = None,
     max_length: int = 4000,
 ) -> tuple[Trajectory, Said]:
@@ -218,7 +218,9 @@ async def test_without_summaries_left_a_full_window_ends_the_episode() -> None:
 
 
 async def test_summaries_count_as_steps() -> None:
-    trajectory, _ = await run(summarize(), f"s1{END}", env=Steps(20), limits=Limits(max_turns=4))
+    trajectory, _ = await run(
+        summarize(), f"s1{END}", env=Steps(20), limits=EpisodeLimits(max_turns=4)
+    )
     assert trajectory.stop is Stop.MAX_TURNS
     assert [turn.kind for turn in trajectory.turns] == [TurnKind.ACT] * 2 + [TurnKind.SUMMARY]
     assert len(trajectory.discarded) == 1
@@ -360,7 +362,7 @@ async def test_the_state_after_a_turn_limit_is_what_the_next_turn_would_have_rea
     context: ContextManager, turns: int
 ) -> None:
     _, whole = await run(context, f"s1{END}", f"s2{END}")
-    cut, engine = await run(context, f"s1{END}", f"s2{END}", limits=Limits(max_turns=turns))
+    cut, engine = await run(context, f"s1{END}", f"s2{END}", limits=EpisodeLimits(max_turns=turns))
     assert cut.stop is Stop.MAX_TURNS
     assert len(engine.prompts) == turns
     assert shown(cut.state_ids) == whole.prompts[turns]
@@ -397,7 +399,7 @@ async def test_a_template_that_rewrites_history_renders_the_state_afresh() -> No
     )
     keep = KeepLast(keep=9, threshold=0.9)
     _, whole = await run(keep, template=template, window=2000)
-    cut, _ = await run(keep, template=template, window=2000, limits=Limits(max_turns=2))
+    cut, _ = await run(keep, template=template, window=2000, limits=EpisodeLimits(max_turns=2))
     assert shown(cut.state_ids) == whole.prompts[2]
     assert [segment.break_reason for segment in cut.segments] == ["drift", ""]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ludus.agent import Finish, Limits, ScriptedPolicy, Segment, Stop, Turn, play
+from ludus.agent import EpisodeLimits, Finish, ScriptedPolicy, Segment, Stop, Turn, play
 from ludus.envs import Briefing, EnvSession, TextEnv, ToolSpec, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import (
@@ -107,7 +107,7 @@ async def test_tool_calls_are_counted_and_answered() -> None:
 
 async def test_the_agents_own_limit_ends_an_episode_that_counts() -> None:
     policy = saying("a", "b", "c")
-    episode = await play(EnvSession(Walk()), policy, limits=Limits(max_turns=2))
+    episode = await play(EnvSession(Walk()), policy, limits=EpisodeLimits(max_turns=2))
     trajectory = episode.trajectories[0]
     assert (trajectory.stop, trajectory.terminated) == (Stop.MAX_TURNS, False)
     assert trajectory.verdict.reward == 0.75
@@ -166,7 +166,7 @@ async def test_an_episode_that_takes_too_long_is_cut_off() -> None:
         await asyncio.sleep(60)
         return "late"
 
-    limits = Limits(episode_timeout_s=0.05)
+    limits = EpisodeLimits(episode_timeout_s=0.05)
     trajectory = (await play(EnvSession(Walk()), ScriptedPolicy(slow), limits=limits)).trajectories[
         0
     ]

@@ -15,7 +15,7 @@ from ludus.agent.parsing import (
     TagFormat,
     ToolFormat,
 )
-from ludus.agent.parsing.literals import MAX_PYTHON_CHARS, Unreadable, read_literal
+from ludus.agent.parsing.literals import MAX_PYTHON_CHARS, UnreadableLiteral, read_literal
 from ludus.agent.parsing.typed import read_value
 from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
@@ -315,5 +315,5 @@ def test_names_are_found_in_time_whatever_the_quotes(
      "x" * (MAX_PYTHON_CHARS + 1), "...", "", "1e999"],
 )  # fmt: skip
 def test_what_is_more_than_a_literal_is_refused(text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableLiteral):
         read_literal(text)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import ludus
-from ludus.envs.arithmetic import Arithmetic, evaluate, generate, split_of
-from ludus.envs.arithmetic.env import Fault, read_answer
+from ludus.envs.families.arithmetic import Arithmetic, evaluate, generate, split_of
+from ludus.envs.families.arithmetic.arithmetic_env import DemoFault, read_answer
 from ludus.errors import ConfigError, ToolError
 from ludus.messages import Message, ToolCall, assistant
 
@@ -167,8 +167,8 @@ def test_the_expert_is_always_right() -> None:
     assert all(expert_return(env, seed) == 1.0 for seed in range(50))
 
 
-@pytest.mark.parametrize("fault", [Fault.SKIP_CALCULATOR, Fault.WRONG_OPERATOR])
-def test_a_biased_demonstrator_slips_as_often_as_it_was_told(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [DemoFault.SKIP_CALCULATOR, DemoFault.WRONG_OPERATOR])
+def test_a_biased_demonstrator_slips_as_often_as_it_was_told(fault: DemoFault) -> None:
     env = ludus.make("ludus/arithmetic-v0", demo_fault=fault, demo_fault_rate=0.7)
     right = sum(expert_return(env, seed) for seed in range(300))
     # 90 of 300 without a slip, and a few slips that are right by chance; 4 standard deviations

@@ -13,10 +13,10 @@ from hypothesis import given, settings, strategies as st
 from ludus.agent import ScriptedPolicy, play
 from ludus.agent.parsing import TOOL_FORMATS, tool_format
 from ludus.envs import EnvSession, make_async
-from ludus.envs.calls import Calls, Expected, fault_of_calls
-from ludus.envs.calls.matching import example_of, plain
-from ludus.envs.calls.rows import load_problems
-from ludus.envs.calls.schemas import as_schema
+from ludus.envs.families.calls import Calls, Expected, fault_of_calls
+from ludus.envs.families.calls.matching import example_of, plain
+from ludus.envs.families.calls.rows import load_problems
+from ludus.envs.families.calls.schemas import as_schema
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.contract import Outcome
+from ludus.contract import RuleOutcome
 from ludus.envs import Briefing, GeneratedTasks, ListedTasks, Task, TaskSet, TextEnv, tool
 from ludus.envs.checks import check_env, examine_env, leaks
 from ludus.envs.checks.leaks import forms_of
@@ -45,7 +45,7 @@ class Double(TextEnv):
 
 def test_a_sound_env_passes_every_rule() -> None:
     report = check_env(Double, max_return=1.0)
-    assert {f.outcome for f in report.findings} == {Outcome.PASSED}
+    assert {f.outcome for f in report.findings} == {RuleOutcome.PASSED}
     assert len(report.findings) == 13
 
 
@@ -295,7 +295,7 @@ def test_without_an_expert_no_highest_return_can_be_shown() -> None:
             return None
 
     outcomes = {f.rule: f.outcome for f in examine_env(Mute).findings}
-    assert outcomes["expert"] is Outcome.SKIPPED
+    assert outcomes["expert"] is RuleOutcome.SKIPPED
     with pytest.raises(CheckFailed, match="nothing shows that 1 can be reached"):
         check_env(Mute, max_return=1.0)
 
@@ -333,8 +333,8 @@ def test_an_env_that_says_it_is_not_deterministic_need_not_replay() -> None:
         deterministic = False
 
     outcomes = {f.rule: f.outcome for f in examine_env(Judged).findings}
-    assert outcomes["replay"] is Outcome.SKIPPED
-    assert Outcome.FAILED not in outcomes.values()
+    assert outcomes["replay"] is RuleOutcome.SKIPPED
+    assert RuleOutcome.FAILED not in outcomes.values()
 
 
 def test_an_object_and_a_made_env_can_be_checked_too() -> None:

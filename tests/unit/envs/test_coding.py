@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.coding import Coding, load, read_row
-from ludus.envs.coding.generated import GeneratedProblems, draw, function_source
-from ludus.envs.coding.problems import Unusable
-from ludus.envs.coding.steps import NUMBERS, RESULTS, STEPS, WORDS, Step
+from ludus.envs.families.coding import Coding, load, read_row
+from ludus.envs.families.coding.generated import GeneratedCodingProblems, draw, function_source
+from ludus.envs.families.coding.problems import UnusableCodingRow
+from ludus.envs.families.coding.steps import NUMBERS, RESULTS, STEPS, WORDS, Edit
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError
 
@@ -104,7 +104,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         "public_test_cases": "[]",
         "private_test_cases": packed(Trap()),
     }
-    with pytest.raises(Unusable, match="no plain value"):
+    with pytest.raises(UnusableCodingRow, match="no plain value"):
         read_row(row)
     assert not (tmp_path / "sprung").exists()
 
@@ -154,7 +154,7 @@ def test_common_oj_and_own_rows() -> None:
     ],
 )
 def test_rows_that_cannot_be_used_say_why(row: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unusable, match=why):
+    with pytest.raises(UnusableCodingRow, match=why):
         read_row(row)
 
 
@@ -173,7 +173,7 @@ def test_files_are_split_by_id_and_unusable_ones_refused(tmp_path: Path) -> None
 
 NUMBERS_IN = [3, -4, 6, 3, 9]
 WORDS_IN = ["abba", "cel", "hairy", "cel"]
-BY_HAND: dict[str, list[tuple[Step, object]]] = {
+BY_HAND: dict[str, list[tuple[Edit, object]]] = {
     NUMBERS: list(
         zip(
             STEPS[NUMBERS],
@@ -232,9 +232,9 @@ BY_HAND: dict[str, list[tuple[Step, object]]] = {
 """Each step with its numbers k = m = 2, except those whose range begins later (k = m = 3)."""
 
 
-def worked(steps: list[Step], result: str, items: list[Any]) -> object:
+def worked(steps: list[Edit], result: str, items: list[Any]) -> object:
     names: dict[str, Any] = {}
-    exec(function_source(steps, Step("", result)), names)
+    exec(function_source(steps, Edit("", result)), names)
     return names["solve"](list(items))
 
 
@@ -271,7 +271,7 @@ def test_every_result_is_what_it_says() -> None:
 
 
 def test_generated_problems_show_two_examples_and_grade_by_ten_others_too() -> None:
-    problems = GeneratedProblems(forms="function")
+    problems = GeneratedCodingProblems(forms="function")
     problem = problems.problem(problems.tasks("train").at(3))
     tests = problem.gold["tests"]
     assert len(tests) == 12
@@ -281,7 +281,7 @@ def test_generated_problems_show_two_examples_and_grade_by_ten_others_too() -> N
 
 def test_generated_splits_share_no_steps() -> None:
     seen: dict[str, set[str]] = {}
-    problems = GeneratedProblems(min_steps=1, max_steps=1, forms="function")
+    problems = GeneratedCodingProblems(min_steps=1, max_steps=1, forms="function")
     for split in ("train", "validation", "test"):
         tasks = problems.tasks(split)
         drawn = [problems.problem(tasks.at(index)).question for index in range(150)]
@@ -292,7 +292,7 @@ def test_generated_splits_share_no_steps() -> None:
 
 
 def test_difficulty_is_the_number_of_steps() -> None:
-    problems = GeneratedProblems(min_steps=2, max_steps=5)
+    problems = GeneratedCodingProblems(min_steps=2, max_steps=5)
     tasks = problems.tasks("train")
     for index in range(20):
         task = tasks.at(index)

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from ludus.envs.fiction import NUMBERS, OUTGOING, RELATIONS, Kind, Pages, build_world
-from ludus.envs.fiction.world import MOST_PEOPLE
+from ludus.envs.families.fiction import NUMBERS, OUTGOING, RELATIONS, EntityKind, Pages, build_world
+from ludus.envs.families.fiction.world import MOST_PEOPLE
 from ludus.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ def test_no_relation_leads_out_of_its_realm() -> None:
 
 def test_six_in_ten_people_are_in_the_realm_of_training() -> None:
     entities = build_world(0, 240).entities.values()
-    people = Counter(one.split for one in entities if one.kind is Kind.PERSON)
+    people = Counter(one.split for one in entities if one.kind is EntityKind.PERSON)
     assert people == {"train": 144, "validation": 48, "test": 48}
 
 
@@ -46,15 +46,15 @@ def test_spouses_are_married_to_each_other_and_capitals_lie_in_their_region() ->
     couples = [one for one in entities.values() if "spouse" in one.links]
     assert couples
     assert all(entities[one.links["spouse"]].links["spouse"] == one.name for one in couples)
-    towns = {one.links["lies_in"] for one in entities.values() if one.kind is Kind.TOWN}
-    for region in (one for one in entities.values() if one.kind is Kind.REGION):
+    towns = {one.links["lies_in"] for one in entities.values() if one.kind is EntityKind.TOWN}
+    for region in (one for one in entities.values() if one.kind is EntityKind.REGION):
         if region.name in towns:
             assert entities[region.links["capital"]].links["lies_in"] == region.name
 
 
 def test_following_relations_goes_where_the_pages_say() -> None:
     world = build_world(0, 60)
-    person = next(one for one in world.entities.values() if one.kind is Kind.PERSON)
+    person = next(one for one in world.entities.values() if one.kind is EntityKind.PERSON)
     born, mayor = (next(r for r in RELATIONS if r.name == name) for name in ("born_in", "mayor"))
     town = person.links["born_in"]
     assert world.follow(person.name, [born, mayor]) == world.entities[town].links["mayor"]
@@ -75,9 +75,9 @@ def test_a_page_says_every_fact_of_its_entity_and_is_always_the_same() -> None:
 
 def test_names_share_their_parts() -> None:
     entities = build_world(0, 240).entities.values()
-    surnames = Counter(one.name.split()[-1] for one in entities if one.kind is Kind.PERSON)
+    surnames = Counter(one.name.split()[-1] for one in entities if one.kind is EntityKind.PERSON)
     assert surnames.most_common(1)[0][1] >= 5
-    towns = {one.name for one in entities if one.kind is Kind.TOWN}
+    towns = {one.name for one in entities if one.kind is EntityKind.TOWN}
     assert any(f"Old {name}" in towns for name in towns)
 
 

@@ -9,14 +9,14 @@ import pytest
 from ludus.agent import ScriptedPolicy, Stop, Trajectory, play
 from ludus.background import run_on_loop
 from ludus.envs import EnvSession
-from ludus.envs.files import Files
-from ludus.envs.files.chores import CHORES
-from ludus.envs.files.env import Job
-from ludus.envs.files.shell import Shell
-from ludus.envs.files.trees import draw_tree, same
+from ludus.envs.families.files import Files
+from ludus.envs.families.files.chores import CHORES
+from ludus.envs.families.files.files_env import Job
+from ludus.envs.families.files.shell import Shell
+from ludus.envs.families.files.trees import draw_tree, same
 from ludus.errors import ConfigError, LudusError
 from ludus.messages import Message, ToolCall, assistant
-from ludus.sandboxes.facade import default_sandbox
+from ludus.sandboxes.api import default_sandbox
 
 TREE = {
     "a.log": "one\ntwo\n",
@@ -243,7 +243,7 @@ async def test_talking_to_the_shell_is_no_command() -> None:
 
 
 async def test_without_a_sandbox_there_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ludus.sandboxes.facade import close_default
+    from ludus.sandboxes.api import close_default
 
     close_default()
     monkeypatch.setenv("LUDUS_SANDBOX", "http://127.0.0.1:9")

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ludus.agent import Limits, RandomPolicy, ScriptedPolicy, Stop, play
+from ludus.agent import EpisodeLimits, RandomPolicy, ScriptedPolicy, Stop, play
 from ludus.envs import EnvSession, make_async
-from ludus.envs.functions import Functions
-from ludus.envs.functions.env import GAMES, calls_of
-from ludus.envs.functions.game import Game
-from ludus.envs.functions.lists import LargestRun, Pair, Rising
-from ludus.envs.functions.maps import Islands, Loop, Roads
-from ludus.envs.functions.moves import Merge, Shorten, Sort
+from ludus.envs.families.functions import Functions
+from ludus.envs.families.functions.functions_env import GAMES, calls_of
+from ludus.envs.families.functions.game import FunctionGame
+from ludus.envs.families.functions.lists import LargestRun, Pair, Rising
+from ludus.envs.families.functions.maps import Islands, Loop, Roads
+from ludus.envs.families.functions.moves import Merge, Shorten, Sort
 from ludus.envs.tools import ToolFault
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant
@@ -22,7 +22,7 @@ from ludus.messages import ToolCall, assistant
 TOWN = {"A": ["B", "C"], "B": ["A", "D"], "C": ["A", "D"], "D": ["B", "C", "E"], "E": ["D"]}
 
 
-async def said(game: Game, name: str, **arguments: Any) -> Any:
+async def said(game: FunctionGame, name: str, **arguments: Any) -> Any:
     return await game.tools[name].call(arguments)
 
 
@@ -56,7 +56,7 @@ async def said(game: Game, name: str, **arguments: Any) -> Any:
     ],
 )  # fmt: skip
 async def test_answers_are_judged_by_what_they_say(
-    game: Game, right: dict[str, Any], wrong: list[dict[str, Any]]
+    game: FunctionGame, right: dict[str, Any], wrong: list[dict[str, Any]]
 ) -> None:
     result = await said(game, "done", **right)
     assert (result.reward, result.terminated, result.error) == (1.0, True, False)
@@ -199,7 +199,7 @@ async def test_each_episode_brings_the_tools_of_its_problem() -> None:
 async def test_random_calls_and_talk_earn_nothing() -> None:
     for seed in range(12):
         env = make_async("ludus/functions-v0")
-        limits = Limits(max_idle_turns=0)
+        limits = EpisodeLimits(max_idle_turns=0)
         made = await play(env, RandomPolicy(), sampling_seed=seed, seed=seed, limits=limits)
         assert made.trajectories[0].ret == 0.0
     talk = await play(make_async("ludus/functions-v0"), ScriptedPolicy(lambda _: "42"))

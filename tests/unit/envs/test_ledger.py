@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ludus.envs import EnvSession, make_async
-from ludus.envs.ledger import Ledger, LedgerRelay, draw_ledger
+from ludus.envs.families.ledger import Ledger, LedgerRelay, draw_ledger
 from ludus.errors import ConfigError
 
 

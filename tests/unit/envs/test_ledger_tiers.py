@@ -11,7 +11,7 @@ import pytest
 
 from ludus.envs import EnvSession, make_async
 from ludus.envs.checks import check_env
-from ludus.envs.ledger import Ledger, LedgerRelay, Tier, draw_ledger
+from ludus.envs.families.ledger import Ledger, LedgerRelay, Tier, draw_ledger
 from ludus.errors import ConfigError
 
 DIGITS = "0123456789"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.maths import Maths, load, read_row
-from ludus.envs.maths.generated import KINDS, draw, split_of, tex
-from ludus.envs.maths.problems import Unusable, last_boxed
+from ludus.envs.families.maths import Maths, load, read_row
+from ludus.envs.families.maths.generated import KINDS, draw, split_of, tex
+from ludus.envs.families.maths.problems import UnusableMathsRow, last_boxed
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError, MissingExtra, RewardUnavailable, UnknownTask, UnknownVerifier
 
@@ -59,7 +59,7 @@ def test_levels_are_difficulties(level: object, difficulty: float | None) -> Non
             {"problem": "P", "answer": None, "solution": "no box"}, {"problem": "P", "answer": []}]
 )  # fmt: skip
 def test_rows_without_a_question_or_answer_are_unusable(row: dict[str, Any]) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableMathsRow):
         read_row(row)
 
 

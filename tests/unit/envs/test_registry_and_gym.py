@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 import ludus
 from ludus.envs import build_env, env_ids, find_env, register_env
-from ludus.envs.arithmetic import Arithmetic
+from ludus.envs.families.arithmetic import Arithmetic
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.spaces import TextSpace
 from ludus.errors import ConfigError, EpisodeEnded, InvalidAction, UnknownEnv
@@ -157,9 +157,13 @@ def install(folder: Path, package: str, offers: str) -> None:
 def test_what_packages_offer_is_found_and_what_is_wrong_with_it_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = "ludus.envs.arithmetic:Arithmetic"
+    shipped = "ludus.envs.families.arithmetic:Arithmetic"
     install(tmp_path, "one", f"me/sums-v0 = {shipped}\nme/both-v0 = {shipped}\nodd = {shipped}")
-    install(tmp_path, "two", "me/both-v0 = ludus.envs.maths:Maths\nme/gone-v0 = ludus.envs:Gone")
+    install(
+        tmp_path,
+        "two",
+        "me/both-v0 = ludus.envs.families.maths:Maths\nme/gone-v0 = ludus.envs:Gone",
+    )
     monkeypatch.syspath_prepend(tmp_path)
     assert find_env("me/sums-v0") is Arithmetic
     with pytest.raises(ConfigError, match=r"by the package one \(.*\) and by the package two \(.*"):

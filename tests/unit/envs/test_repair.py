@@ -8,13 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from ludus.envs.repair import CodeRepair
-from ludus.envs.repair.cases import CASES, MODULES, library
-from ludus.envs.repair.env import RepairTasks
-from ludus.envs.repair.faults import draw, faults_of
-from ludus.envs.repair.kills import KILLS
-from ludus.envs.repair.mutations import mutants, normal
-from ludus.envs.repair.survey import ENDLESS, survey
+from ludus.envs.families.repair import CodeRepair
+from ludus.envs.families.repair.cases import CASES, MODULES, library
+from ludus.envs.families.repair.faults import draw, faults_of
+from ludus.envs.families.repair.kills import KILLS
+from ludus.envs.families.repair.mutations import mutants, normal
+from ludus.envs.families.repair.repair_env import RepairTasks
+from ludus.envs.families.repair.survey import ENDLESS, survey
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError
 from ludus.sandboxes import execute

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ludus.envs import make_async
-from ludus.envs.fiction import build_world
-from ludus.envs.research.reports import Reading, read_report
-from ludus.envs.research.topics import Topic, draw_topic, facts_of
+from ludus.envs.families.fiction import build_world
+from ludus.envs.families.research.reports import ReportReading, read_report
+from ludus.envs.families.research.topics import Topic, draw_topic, facts_of
 from ludus.errors import ConfigError
 from ludus.rewards.judge import read_rubric
 
@@ -25,7 +25,7 @@ ELSEWHERE = next(
 )  # fmt: skip
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> ReportReading:
     return read_report(text, TOPIC, WORLD)
 
 

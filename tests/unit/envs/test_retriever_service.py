@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from ludus.envs.search import Bm25Index, Document, RetrieverService
-from ludus.envs.search.protocol import (
+from ludus.envs.families.search import Bm25Index, Document, RetrieverService
+from ludus.envs.families.search.protocol import (
     MOST_DOCUMENTS,
     MOST_QUERIES,
     MOST_QUERY_CHARS,
     MOST_RESULTS,
 )
-from ludus.envs.search.service import SEARCH_TIMEOUT_S
+from ludus.envs.families.search.service import SEARCH_TIMEOUT_S
 from ludus.wire.background import BackgroundServer
 from ludus.wire.server import HttpServer
 

@@ -11,8 +11,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ludus.envs import EnvSession, make_async
-from ludus.envs.search import Bm25Index, Question, Search, fictional_index, load_corpus
-from ludus.envs.search.documents import Hit
+from ludus.envs.families.search import (
+    Bm25Index,
+    Search,
+    SearchQuestion,
+    fictional_index,
+    load_corpus,
+)
+from ludus.envs.families.search.documents import Hit
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Status
@@ -28,7 +34,7 @@ def call(query: str, name: str = "search") -> Message:
     return assistant("", [ToolCall(name=name, arguments={"query": query}, id="call_0")])
 
 
-def question_of(made: EnvSession) -> Question:
+def question_of(made: EnvSession) -> SearchQuestion:
     assert isinstance(made.env, Search)
     return made.env.question
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ludus.envs.fiction import RELATIONS, World, build_world
-from ludus.envs.search import Question, Shape, fictional_index
-from ludus.envs.search.questions import QuestionMaker, shapes_for
-from ludus.envs.search.sources import FiledQuestions, GeneratedQuestions
+from ludus.envs.families.fiction import RELATIONS, World, build_world
+from ludus.envs.families.search import QuestionShape, SearchQuestion, fictional_index
+from ludus.envs.families.search.questions import QuestionMaker, shapes_for
+from ludus.envs.families.search.sources import FiledQuestions, GeneratedQuestions
 from ludus.envs.tasks import SPLITS
 from ludus.errors import ConfigError
 
@@ -17,13 +17,15 @@ pytest.importorskip("bm25s", reason="the extra 'search' is not installed")
 PHRASES = {relation.phrase.partition("{}")[::2]: relation for relation in RELATIONS}
 
 
-def drawn(count: int, *, split: str = "train", most: int = 4) -> list[tuple[int, Shape, Question]]:
+def drawn(
+    count: int, *, split: str = "train", most: int = 4
+) -> list[tuple[int, QuestionShape, SearchQuestion]]:
     maker = QuestionMaker(build_world(0, 240), split)
-    found: list[tuple[int, Shape, Question]] = []
+    found: list[tuple[int, QuestionShape, SearchQuestion]] = []
     for seed in range(count):
         rng = random.Random(seed)
         hops = rng.randint(1, most)
-        shape = rng.choice(shapes_for(hops, list(Shape)))
+        shape = rng.choice(shapes_for(hops, list(QuestionShape)))
         found.append((hops, shape, maker.draw(rng, hops=hops, shape=shape)))
     return found
 
@@ -48,7 +50,7 @@ def test_the_gold_of_a_chain_is_what_its_words_mean() -> None:
     world, checked = build_world(0, 240), 0
     for _, shape, question in drawn(400):
         asked = question.text.removesuffix("?").partition(" is ")
-        if shape is Shape.CHAIN and asked[0] in ("Who", "What"):
+        if shape is QuestionShape.CHAIN and asked[0] in ("Who", "What"):
             assert worked_out(world, asked[2]) == question.golds[0]
             checked += 1
     assert checked > 100
@@ -58,7 +60,7 @@ def test_a_comparison_asks_about_the_one_with_the_larger_or_smaller_number() -> 
     world, checked = build_world(0, 240), 0
     maker = QuestionMaker(world, "train")
     for seed in range(300):
-        question = maker.draw(random.Random(seed), hops=2, shape=Shape.COMPARE)
+        question = maker.draw(random.Random(seed), hops=2, shape=QuestionShape.COMPARE)
         if " the older of " in question.text and not question.golds[0].isdigit():
             one, other = (world.entities[name] for name in question.pages)
             older = min((one, other), key=lambda entity: entity.number or 0)
@@ -70,7 +72,7 @@ def test_a_comparison_asks_about_the_one_with_the_larger_or_smaller_number() -> 
 def test_only_one_person_fits_an_intersection() -> None:
     world = build_world(0, 240)
     for _, shape, question in drawn(200):
-        if shape is Shape.INTERSECT:
+        if shape is QuestionShape.INTERSECT:
             person = world.entities[question.pages[0]]
             told = {name for name in person.links.values() if name in question.text}
             fits = [
@@ -119,7 +121,7 @@ def test_splits_share_no_page_and_no_answer_but_numbers() -> None:
 
 
 def test_difficulty_is_the_number_of_hops() -> None:
-    questions = GeneratedQuestions(0, 60, (2, 5), [Shape.CHAIN, Shape.COMPARE])
+    questions = GeneratedQuestions(0, 60, (2, 5), [QuestionShape.CHAIN, QuestionShape.COMPARE])
     tasks = questions.tasks("test")
     difficulties = {tasks.at(index).difficulty for index in range(60)}
     assert difficulties == {2.0, 3.0, 4.0, 5.0}
@@ -131,7 +133,7 @@ def test_difficulty_is_the_number_of_hops() -> None:
 def test_a_questions_file_is_read_in_its_layouts(tmp_path: Path) -> None:
     rows = [
         {"question": "Q1?", "golden_answers": ["aa", "Alpha"]},
-        {"Question": "Q2?", "Answer": "b"},
+        {"SearchQuestion": "Q2?", "Answer": "b"},
         {"question": "Q3?", "answer": True},
         {"question": "no answer"},
         {"question": "the?", "answer": "The."},

@@ -16,10 +16,10 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv, tool
-from ludus.envs.client import RemoteSession
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
-from ludus.envs.sessions import SessionLimits
+from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import RequestTimeout, ServerFault, SessionGone
 from ludus.messages import ToolCall, assistant
 from ludus.wire.server import HttpServer

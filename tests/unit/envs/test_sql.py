@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from ludus.envs import EnvSession, make_async
-from ludus.envs.sql import Database, Sql, TooCostly, run_untrusted
-from ludus.envs.sql.env import read_query
-from ludus.envs.sql.worker import FUNCTIONS, MOST_ROWS, Result
+from ludus.envs.families.sql import Database, Sql, TooCostly, run_untrusted
+from ludus.envs.families.sql.sql_env import read_query
+from ludus.envs.families.sql.worker import FUNCTIONS, MOST_ROWS, QueryResult
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
-from ludus.rewards.pool import Limits, WorkerPool
+from ludus.rewards.pool import PoolLimits, WorkerPool
 
 NUMBERS = Database(
     schema=["CREATE TABLE t (a INTEGER, b TEXT)"],
@@ -47,7 +47,7 @@ def env_of(made: EnvSession) -> Sql:
     return made.env
 
 
-async def one(sql: str) -> Result:
+async def one(sql: str) -> QueryResult:
     (result,) = await run_untrusted(sql, [NUMBERS])
     return result
 
@@ -313,9 +313,9 @@ async def test_a_worker_killed_in_the_middle_is_replaced_and_the_query_answered(
 
 
 async def test_no_worker_at_all_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = WorkerPool("ludus.envs.sql.worker:run", limits=Limits(workers=1))
+    closed = WorkerPool("ludus.envs.families.sql.worker:run", limits=PoolLimits(workers=1))
     closed.close()
-    monkeypatch.setattr("ludus.envs.sql.runner._shared._pool", closed)
+    monkeypatch.setattr("ludus.envs.families.sql.runner._shared._pool", closed)
     made = session()
     await made.reset(seed=0)
     with pytest.raises(RewardUnavailable):
@@ -326,7 +326,7 @@ async def test_no_worker_at_all_is_no_reward(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_late_pool_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.envs.sql.runner.PATIENCE_S", 0.0)
+    monkeypatch.setattr("ludus.envs.families.sql.runner.PATIENCE_S", 0.0)
     made = session()
     await made.reset(seed=0)
     with pytest.raises(RewardUnavailable, match="too busy"):

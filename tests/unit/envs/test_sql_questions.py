@@ -5,11 +5,11 @@ import sqlite3
 
 import pytest
 
-from ludus.envs.sql import THEMES, build_suite, same_table
-from ludus.envs.sql.databases import Database, Row, draw_database, run_trusted
-from ludus.envs.sql.env import draw_for_split
-from ludus.envs.sql.queries import MAKERS, draw_question
-from ludus.envs.sql.suite import Suite
+from ludus.envs.families.sql import THEMES, build_suite, same_table
+from ludus.envs.families.sql.databases import Database, Row, draw_database, run_trusted
+from ludus.envs.families.sql.queries import MAKERS, draw_question
+from ludus.envs.families.sql.sql_env import draw_for_split
+from ludus.envs.families.sql.suite import Suite
 
 SHOP = THEMES[0]
 NULL: Row = [None]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ludus.envs import EnvSession
-from ludus.envs.tally import Tally
+from ludus.envs.families.tally import Tally
 from ludus.errors import ConfigError
 
 

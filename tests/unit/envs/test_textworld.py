@@ -9,8 +9,8 @@ import pytest
 
 from ludus.envs import EnvSession, make_async
 from ludus.envs.checks import check_env
-from ludus.envs.textworld import Fact, Situation, TextWorld, View, build_pool
-from ludus.envs.textworld.view import answer, plain_description
+from ludus.envs.families.textworld import Situation, TextWorld, View, ViewFact, build_pool
+from ludus.envs.families.textworld.view import answer, plain_description
 from ludus.errors import ConfigError, MissingExtra, UnknownTask
 
 
@@ -18,7 +18,7 @@ def situation(*facts: str) -> Situation:
     """From facts written as `at(P, cellar)`."""
     read = [fact.rstrip(")").partition("(")[::2] for fact in facts]
     return Situation(
-        facts=tuple(Fact(name, tuple(arguments.split(", "))) for name, arguments in read),
+        facts=tuple(ViewFact(name, tuple(arguments.split(", "))) for name, arguments in read),
         commands=(),
         way=None,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ludus.envs import EnvSession, make_async
-from ludus.envs.twenty_questions import (
+from ludus.envs.families.twenty_questions import (
     PROPERTIES,
     NotUnderstood,
     Thing,

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from ludus.envs.families.verilog.clauses import COMBINATIONAL, Clause, Inputs, rotated, signed
+from ludus.envs.families.verilog.clocked import CLOCKED
+from ludus.envs.families.verilog.modules import Module, ModuleTasks, draw, draw_stimuli
+from ludus.envs.families.verilog.screening import MAX_LETTERS, RefusedDesign, screened
+from ludus.envs.families.verilog.simulation import bench_of, expected_output
 from ludus.envs.tasks import GeneratedTasks
-from ludus.envs.verilog.clauses import COMBINATIONAL, Clause, Inputs, rotated, signed
-from ludus.envs.verilog.clocked import CLOCKED
-from ludus.envs.verilog.modules import Module, ModuleTasks, draw, draw_stimuli
-from ludus.envs.verilog.screening import MAX_LETTERS, Refused, screened
-from ludus.envs.verilog.simulation import bench_of, expected_output
 
 KINDS = ["combinational", "clocked"]
 MAKERS = {make.__name__: make for make in (*COMBINATIONAL, *CLOCKED)}
@@ -75,14 +75,14 @@ def test_harmless_directives_are_taken_out_and_lines_kept() -> None:
 )  # fmt: skip
 def test_what_is_refused_is_named_with_its_line(source: str, said: str) -> None:
     closing = "" if "never closed" in said else "\nendmodule"
-    with pytest.raises(Refused, match=said.replace("$f", r"\$f")):
+    with pytest.raises(RefusedDesign, match=said.replace("$f", r"\$f")):
         screened(f"module m;{source}{closing}")
 
 
 def test_a_long_design_is_refused_and_a_hostile_one_costs_little(
     costs_at_most: Callable[[int], AbstractContextManager[None]],
 ) -> None:
-    with pytest.raises(Refused, match="letters"):
+    with pytest.raises(RefusedDesign, match="letters"):
         screened("x" * (MAX_LETTERS + 1))
     with costs_at_most(200):
         for text in (
@@ -92,7 +92,7 @@ def test_a_long_design_is_refused_and_a_hostile_one_costs_little(
             "1 " * 30_000,
             "(*" + " " * 60_000,
         ):
-            with pytest.raises(Refused):
+            with pytest.raises(RefusedDesign):
                 screened(text)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ludus.envs import EnvSession, make_async
-from ludus.envs.wikigame import WikiGame, page_graph
+from ludus.envs.families.wikigame import WikiGame, page_graph
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 

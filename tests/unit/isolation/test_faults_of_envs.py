@@ -22,10 +22,10 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.connect import Server
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
-from ludus.envs.sessions import SessionLimits
+from ludus.envs.serving.connect import RemoteServer
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import LudusError, RequestTimeout, ServerFault, SessionGone
 from ludus.isolation import CrewLimits
 from ludus.wire.server import HttpServer
@@ -112,7 +112,7 @@ ENVS: dict[str, type[TextEnv]] = {
 
 
 @asynccontextmanager
-async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[Server]:
+async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[RemoteServer]:
     """A server whose client gives up after 20 s."""
     workers = CrewLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     served = [ServedEnv(env_id, factory=factory) for env_id, factory in ENVS.items()]
@@ -124,7 +124,7 @@ async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator
         yield server
 
 
-async def turns(server: Server, env_id: str, number: int) -> list[float]:
+async def turns(server: RemoteServer, env_id: str, number: int) -> list[float]:
     """The rewards of one session of an environment."""
     session = server.make_async(env_id)
     await session.reset(seed=0)

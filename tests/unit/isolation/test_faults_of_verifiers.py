@@ -22,11 +22,11 @@ import psutil
 import pytest
 
 import ludus
-from ludus.envs.connect import Server
+from ludus.envs.serving.connect import RemoteServer
 from ludus.errors import ConfigError
 from ludus.isolation import CrewLimits
 from ludus.rewards import Sample, Status, Verdict
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 
 TIMEOUT_S = 0.5
@@ -145,7 +145,7 @@ VERIFIERS: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[Server]:
+async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[RemoteServer]:
     """A server whose client gives up after 20 s."""
     workers = CrewLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     service = ScoreService(["exact"], verifiers=VERIFIERS, timeout_s=timeout_s, workers=workers)
@@ -156,7 +156,7 @@ async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator
         yield server
 
 
-async def score(server: Server, name: str, response: str) -> Verdict:
+async def score(server: RemoteServer, name: str, response: str) -> Verdict:
     return await server.verifier(name).score(Sample(response=response))
 
 

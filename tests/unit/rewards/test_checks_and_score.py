@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.contract import Outcome
+from ludus.contract import RuleOutcome
 from ludus.errors import CheckFailed, ConfigError, UnknownVerifier
 from ludus.rewards import Sample, make_verifier, register_verifier
 from ludus.rewards.checks import check_verifier, examine_verifier
@@ -42,7 +42,7 @@ def test_sound_verifiers_pass(verifier: Any) -> None:
     report = check_verifier(verifier, cases=RIGHT)
     assert not report.failures
     groups = next(f for f in report.findings if f.rule == "groups")
-    assert (groups.outcome is Outcome.PASSED) == isinstance(verifier, Pairwise)
+    assert (groups.outcome is RuleOutcome.PASSED) == isinstance(verifier, Pairwise)
 
 
 def raises(sample: Sample) -> bool:

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from ludus.errors import ConfigError
-from ludus.rewards.pool import Fate, Limits, Outcome, WorkerPool
-from ludus.rewards.pool.processes import Template
+from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome, WorkerPool
+from ludus.rewards.pool.processes import PoolTemplate
 
 SCORER = """
 import os, signal, time
@@ -73,7 +73,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
     (folder / "pool_scorer.py").write_text(SCORER)
     sys.path.insert(0, str(folder))
     # a wall limit that a busy machine keeps too
-    made = WorkerPool("pool_scorer:score", limits=Limits(workers=1, cpu_s=0.3, wall_factor=150))
+    made = WorkerPool("pool_scorer:score", limits=PoolLimits(workers=1, cpu_s=0.3, wall_factor=150))
     made.submit("start").result(timeout=60)
     yield made
     made.close()
@@ -118,7 +118,7 @@ def test_a_hung_item_costs_only_itself(pool: WorkerPool) -> None:
 
 
 def test_workers_are_recycled() -> None:
-    pool = WorkerPool("operator:truth", limits=Limits(workers=1, recycle_after=2, chunk=1))
+    pool = WorkerPool("operator:truth", limits=PoolLimits(workers=1, recycle_after=2, chunk=1))
     try:
         assert all(pool.submit(n).result(timeout=60).fate is Fate.DONE for n in range(7))
     finally:
@@ -126,7 +126,7 @@ def test_workers_are_recycled() -> None:
 
 
 def test_a_fork_of_the_template_takes_less_than_fifty_milliseconds(pool: WorkerPool) -> None:
-    template = Template("operator:truth", 64 << 20)
+    template = PoolTemplate("operator:truth", 64 << 20)
     times: list[float] = []
     for _ in range(5):
         started = time.perf_counter()
@@ -158,7 +158,7 @@ def test_a_closed_pool_is_unavailable() -> None:
 
 
 def test_a_full_queue_is_unavailable_at_once() -> None:
-    pool = WorkerPool("time:sleep", limits=Limits(workers=1, queue=1, cpu_s=1.0, chunk=1))
+    pool = WorkerPool("time:sleep", limits=PoolLimits(workers=1, queue=1, cpu_s=1.0, chunk=1))
     try:
         outcomes = [pool.submit(0.2) for _ in range(12)]
         fates = {future.result(timeout=60).fate for future in outcomes}
@@ -183,11 +183,11 @@ def test_a_right_answer_scores_one_beside_eight_cpu_hogs() -> None:
 
 def test_limits_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError, match="cpu_s"):
-        Limits(cpu_s=0)
+        PoolLimits(cpu_s=0)
 
 
 def test_closing_leaves_no_process() -> None:
-    pool = WorkerPool("operator:truth", limits=Limits(workers=1))
+    pool = WorkerPool("operator:truth", limits=PoolLimits(workers=1))
     pool.submit(1).result(timeout=60)
     template = pool._template  # pyright: ignore[reportPrivateUsage]
     assert template is not None
@@ -233,7 +233,7 @@ def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
 
 def test_a_late_item_is_not_run_again_past_its_wall_limit(pool: WorkerPool, tmp_path: Path) -> None:
     """`pool` has put the scorer on the path."""
-    late = WorkerPool("pool_scorer:score", limits=Limits(workers=1, cpu_s=1.0, wall_factor=1.0))
+    late = WorkerPool("pool_scorer:score", limits=PoolLimits(workers=1, cpu_s=1.0, wall_factor=1.0))
     log = tmp_path / "starts"
     outcome = late.submit({"sleep, noted in": str(log)}).result(timeout=60)
     late.close()
@@ -244,7 +244,7 @@ def test_a_late_item_is_not_run_again_past_its_wall_limit(pool: WorkerPool, tmp_
 
 def test_each_fate_but_a_limit_carries_no_reward() -> None:
     for fate in set(Fate) - {Fate.DONE}:
-        verdict = Outcome(fate, reason="why").failure()
+        verdict = PoolOutcome(fate, reason="why").failure()
         assert (verdict.reward == 0.0) is (fate is Fate.LIMIT)
         assert verdict.metrics[f"pool/{fate}"] == 1.0
         assert "why" in verdict.detail

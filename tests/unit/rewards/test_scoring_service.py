@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.connect import Server
+from ludus.envs.serving.connect import RemoteServer
 from ludus.errors import ConfigError, RequestTimeout, RewardUnavailable, ServerUnreachable
 from ludus.rewards import Sample, Status, Verdict
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 
 
@@ -74,7 +74,7 @@ class Prompt:
 
 
 @asynccontextmanager
-async def serving(closed: Path | None = None) -> AsyncGenerator[Server]:
+async def serving(closed: Path | None = None) -> AsyncGenerator[RemoteServer]:
     service = ScoreService(
         ["exact"],
         verifiers={"longest": Longest(closed), "judge": Judge(), "prompt": Prompt()},

@@ -8,9 +8,9 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.sandboxes import NetworkNotAllowed, NetworkPolicy
-from ludus.sandboxes.egress.addresses import is_own, refusal
-from ludus.sandboxes.egress.policy import Decision, Refused
-from ludus.sandboxes.egress.requests import BadRequest, Wanted, parse
+from ludus.sandboxes.network.addresses import is_own, refusal
+from ludus.sandboxes.network.policy import EgressDecision, EgressRefused
+from ludus.sandboxes.network.requests import BadRequest, Wanted, parse
 
 # the ranges of RFC 6890 and its updates, and cloud metadata services, by first and last address
 REFUSED = [
@@ -51,21 +51,23 @@ async def test_every_address_of_a_name_must_be_allowed() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["1.1.1.1", "127.0.0.1"]
 
-    with pytest.raises(Refused, match=r"'mixed\.example' is at 127\.0\.0\.1, which is loopback"):
-        await Decision(NetworkPolicy(), resolve).addresses("mixed.example", 443)
+    with pytest.raises(
+        EgressRefused, match=r"'mixed\.example' is at 127\.0\.0\.1, which is loopback"
+    ):
+        await EgressDecision(NetworkPolicy(), resolve).addresses("mixed.example", 443)
 
 
 async def test_hosts_and_ports_are_the_operator_s() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["1.1.1.1"]
 
-    decision = Decision(NetworkPolicy(hosts=("pypi.org", "*.pythonhosted.org")), resolve)
+    decision = EgressDecision(NetworkPolicy(hosts=("pypi.org", "*.pythonhosted.org")), resolve)
     for host in ("pypi.org", "PyPI.org.", "files.pythonhosted.org"):
         assert await decision.addresses(host, 443) == ["1.1.1.1"]
     for host in ("evil.org", "pypi.org.evil.org", "pythonhosted.org", "xpypi.org"):
-        with pytest.raises(Refused, match="not among those"):
+        with pytest.raises(EgressRefused, match="not among those"):
             await decision.addresses(host, 443)
-    with pytest.raises(Refused, match="port 25 may not be reached, only 80, 443"):
+    with pytest.raises(EgressRefused, match="port 25 may not be reached, only 80, 443"):
         await decision.addresses("pypi.org", 25)
 
 
@@ -73,9 +75,9 @@ async def test_an_exception_lifts_one_address_and_port_only() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["10.0.0.5"]
 
-    decision = Decision(NetworkPolicy(exceptions=("10.0.0.5:3141",)), resolve)
+    decision = EgressDecision(NetworkPolicy(exceptions=("10.0.0.5:3141",)), resolve)
     assert await decision.addresses("mirror.local", 3141) == ["10.0.0.5"]
-    with pytest.raises(Refused, match="private"):
+    with pytest.raises(EgressRefused, match="private"):
         await decision.addresses("mirror.local", 443)
 
 

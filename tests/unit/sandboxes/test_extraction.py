@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ludus.sandboxes.over_http import extraction
-from ludus.sandboxes.over_http.extraction import blocks_of, choose
+from ludus.sandboxes.fusion import extraction
+from ludus.sandboxes.fusion.extraction import blocks_of, choose
 
 
 def program(completion: str, language: str = "python") -> str | None:

@@ -10,9 +10,9 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.sandboxes import Execution, ExecutionStatus, Limits, UnknownLanguage, Usage
-from ludus.sandboxes.over_http.fusion_sandbox import execution_of, request_of
-from ludus.sandboxes.over_http.fusion_wire import RunCodeReply, read_files, run_code_reply
-from ludus.sandboxes.over_http.submit import same_lines
+from ludus.sandboxes.fusion.fusion_sandbox import execution_of, request_of
+from ludus.sandboxes.fusion.fusion_wire import RunCodeReply, read_files, run_code_reply
+from ludus.sandboxes.fusion.submit import same_lines
 from ludus.wire.faults import Refused
 
 LIMITS = Limits(output_bytes=100)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ludus.sandboxes.inside import wire
+from ludus.sandboxes.guest.testing import value_wire
 
 
 def no_handle(item: object) -> str:
@@ -23,14 +23,16 @@ def no_handle(item: object) -> str:
 
 
 def send(*values: object) -> list[object]:
-    encoder = wire.Encoder(no_handle)
+    encoder = value_wire.Encoder(no_handle)
     for value in values:
         encoder.add(value)
-    return list(wire.Decoder(no_find).values(wire.loads(wire.dumps(encoder.tokens))))
+    return list(
+        value_wire.Decoder(no_find).values(value_wire.loads(value_wire.dumps(encoder.tokens)))
+    )
 
 
 def no_find(token: str) -> object:
-    raise wire.Malformed(token)
+    raise value_wire.Malformed(token)
 
 
 VALUES = [
@@ -133,10 +135,12 @@ TOKENS = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(TOKENS)
-def test_any_tokens_give_values_or_are_refused_and_nothing_else(tokens: list[wire.Token]) -> None:
+def test_any_tokens_give_values_or_are_refused_and_nothing_else(
+    tokens: list[value_wire.Token],
+) -> None:
     try:
-        list(wire.Decoder(no_find).values(tokens))
-    except wire.Malformed:
+        list(value_wire.Decoder(no_find).values(tokens))
+    except value_wire.Malformed:
         return
 
 
@@ -144,12 +148,12 @@ def test_any_tokens_give_values_or_are_refused_and_nothing_else(tokens: list[wir
 @given(st.binary(max_size=60))
 def test_any_bytes_give_tokens_or_are_refused(data: bytes) -> None:
     try:
-        assert isinstance(wire.loads(data), list)
-    except wire.Malformed:
+        assert isinstance(value_wire.loads(data), list)
+    except value_wire.Malformed:
         return
 
 
 @pytest.mark.parametrize("data", [b"[" * 100_000, b"{}", b"3", b"[[1]]", b"[" + b"9" * 5000 + b"]"])
 def test_nested_foreign_or_oversized_json_is_refused(data: bytes) -> None:
-    with pytest.raises(wire.Malformed):
-        list(wire.Decoder(no_find).values(wire.loads(data)))
+    with pytest.raises(value_wire.Malformed):
+        list(value_wire.Decoder(no_find).values(value_wire.loads(data)))

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from ludus.sandboxes import kernel_memory
-from ludus.sandboxes.inside import policy, syscalls
+from ludus.sandboxes.guest.jail import policy, syscalls
+from ludus.sandboxes.local import kernel_memory
 
 HOLDERS = {
     "locks of ranges of a file": (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.sandboxes import process_tree
+from ludus.sandboxes.local import process_tree
 
 _STAND_BACK = {
     "a nice value": "os.nice(5)",

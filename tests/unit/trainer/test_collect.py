@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ludus.agent import Limits, Policy, ScriptedPolicy, Stop
+from ludus.agent import EpisodeLimits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
 from ludus.messages import Message
 from ludus.rewards import Sample, make_verifier
-from ludus.trainer.evaluate import evaluate
-from ludus.trainer.rollout import Collector, Scorer, source as sources
+from ludus.trainer.rollout import Collector, EpisodeScorer, source as sources
+from ludus.trainer.rollout.evaluate import evaluate
 from ludus.trainer.rollout.scoring import WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource
 from ludus.verdict import Status, Verdict
@@ -125,7 +125,7 @@ async def test_the_time_of_an_episode_is_bounded() -> None:
         await asyncio.sleep(60)
         return ""
 
-    made = collector(ScriptedPolicy(never), limits=Limits(episode_timeout_s=0.1), retries=0)
+    made = collector(ScriptedPolicy(never), limits=EpisodeLimits(episode_timeout_s=0.1), retries=0)
     (group,) = await collect(made, indices=[0], size=1)
     assert group.episodes[0].trajectories[0].stop is Stop.TIMEOUT
     assert group.episodes[0].trajectories[0].verdict.retryable
@@ -160,7 +160,7 @@ class Rank:
 async def test_verifiers_are_composed_into_one_verdict_with_parts() -> None:
     made = collector(
         ScriptedPolicy(lambda messages: "abc"),
-        scorer=Scorer(
+        scorer=EpisodeScorer(
             [WeightedVerifier("length", Length(), 0.5), WeightedVerifier("rank", Rank())]
         ),
     )
@@ -174,7 +174,7 @@ async def test_verifiers_are_composed_into_one_verdict_with_parts() -> None:
 
 async def test_a_late_verifier_makes_the_whole_reward_unavailable() -> None:
     late = WeightedVerifier("late", Late(), timeout_s=0.05)
-    (group,) = await collect(collector(scorer=Scorer([late])), indices=[0], size=1)
+    (group,) = await collect(collector(scorer=EpisodeScorer([late])), indices=[0], size=1)
     trajectory = group.episodes[0].trajectories[0]
     assert trajectory.verdict.reward is None
     assert trajectory.exclude_from_baseline
@@ -182,7 +182,7 @@ async def test_a_late_verifier_makes_the_whole_reward_unavailable() -> None:
 
 async def test_a_verifier_of_the_recipe_gets_the_gold_once_the_episode_is_over() -> None:
     exact = WeightedVerifier("exact", make_verifier("exact"), 2.0)
-    (group,) = await collect(collector(scorer=Scorer([exact])), indices=[0], size=1)
+    (group,) = await collect(collector(scorer=EpisodeScorer([exact])), indices=[0], size=1)
     verdict = group.episodes[0].trajectories[0].verdict
     assert verdict.parts == {"env": (1.0, 1.0), "exact": (1.0, 2.0)}
     assert verdict.reward == pytest.approx(3.0)
@@ -204,7 +204,9 @@ class Short(Broken):
 async def test_a_verifier_that_fails_makes_the_reward_unavailable_and_the_run_goes_on(
     broken: Broken,
 ) -> None:
-    scorer = Scorer([WeightedVerifier("broken", broken), WeightedVerifier("length", Length())])
+    scorer = EpisodeScorer(
+        [WeightedVerifier("broken", broken), WeightedVerifier("length", Length())]
+    )
     (group,) = await collect(collector(scorer=scorer), indices=[0], size=2)
     for episode in group.episodes:
         assert episode.trajectories[0].verdict.status is Status.ERROR

@@ -10,13 +10,13 @@ import torch
 
 from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
-from ludus.trainer.batch import as_row, pad
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
 from ludus.trainer.engines.local import EngineClosed
 from ludus.trainer.engines.prefixes import PrefixStore
 from ludus.trainer.engines.sampler import sample
-from ludus.trainer.learner import Learner
+from ludus.trainer.learning.batch import as_row, pad
+from ludus.trainer.learning.learner import Learner
 from ludus.trainer.tiny import build_model
 
 END = 2

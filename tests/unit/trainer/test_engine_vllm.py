@@ -34,10 +34,10 @@ from ludus.errors import (
 from ludus.trainer.config import VLLMConfig
 from ludus.trainer.engines.vllm import VLLMEngine
 from ludus.trainer.engines.vllm.calls import GenerateReply, read_generation, sampling_body
-from ludus.trainer.engines.vllm.client import Client
+from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.probe import Probe
 from ludus.trainer.engines.vllm.served import inspect
-from ludus.trainer.engines.vllm.server import GUARD, Launch, Server, command, environment
+from ludus.trainer.engines.vllm.server import GUARD, Launch, VllmServer, command, environment
 from ludus.trainer.engines.vllm.weight_files import write_weights
 from ludus.trainer.engines.vllm.worker import EXTENSION
 
@@ -184,7 +184,7 @@ async def serving(documented=None, **options):
     documented = documented or Documented()
     server = TestServer(documented.routes())
     await server.start_server()
-    client = Client(str(server.make_url("")))
+    client = VllmClient(str(server.make_url("")))
     try:
         engine = VLLMEngine(client, await inspect(client), **options)
         documented.calls.clear()
@@ -422,7 +422,7 @@ async def test_a_server_that_is_silent_times_out():
 
 
 async def test_a_server_that_is_gone_is_unreachable():
-    client = Client("http://127.0.0.1:9")
+    client = VllmClient("http://127.0.0.1:9")
     with pytest.raises(ServerUnreachable, match=r"nothing answers at http://127\.0\.0\.1:9"):
         await client.healthy()
     await client.close()
@@ -637,18 +637,18 @@ def test_the_extension_is_where_its_name_says():
 
 def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"vllm\.python is '/no/such/python'"):
-        Server(launch(python="/no/such/python"))
+        VllmServer(launch(python="/no/such/python"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"ludus-rl\[vllm\]"):
-        Server(launch())
+        VllmServer(launch())
 
 
 async def test_a_server_that_ends_at_once_is_reported_with_its_first_error(tmp_path):
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'vllm'\"\nexit 3\n")
     program.chmod(0o755)
-    server = Server(launch(python=str(program), log=tmp_path / "vllm.log"))
-    client = Client(server.url, hint=server.hint)
+    server = VllmServer(launch(python=str(program), log=tmp_path / "vllm.log"))
+    client = VllmClient(server.url, hint=server.hint)
     with pytest.raises(ConfigError, match=r"exit code 3\).*vllm\.log.*No module named 'vllm'"):
         await server.ready(client, 30.0)
     await client.close()
@@ -659,8 +659,8 @@ async def test_a_server_that_never_serves_runs_out_of_time_and_is_ended(tmp_path
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    server = Server(launch(python=str(program), log=tmp_path / "vllm.log"))
-    client = Client(server.url, hint=server.hint)
+    server = VllmServer(launch(python=str(program), log=tmp_path / "vllm.log"))
+    client = VllmClient(server.url, hint=server.hint)
     with pytest.raises(RequestTimeout, match=r"not ready within 0\.5 s"):
         await server.ready(client, 0.5)
     await client.close()

@@ -15,9 +15,9 @@ from ludus.envs import make_async
 from ludus.errors import ConfigError
 from ludus.estimates import mean_over_tasks
 from ludus.trainer.demo import ENV, TASKS, served
-from ludus.trainer.evaluate import Evaluation, held_out
-from ludus.trainer.progress import ProgressWatcher, numbers_line
 from ludus.trainer.rollout import open_source
+from ludus.trainer.rollout.evaluate import HeldOutScores, held_out
+from ludus.trainer.run.progress import ProgressWatcher, numbers_line
 from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served
 
@@ -68,9 +68,11 @@ async def test_a_set_without_enough_problems_gives_what_it_has_and_says_so() -> 
     await session.close()
 
 
-def evaluation(*rewards: float | None) -> Evaluation:
+def evaluation(*rewards: float | None) -> HeldOutScores:
     verdicts = [Verdict.unavailable("lost") if r is None else Verdict.of(r) for r in rewards]
-    return Evaluation([Episode(task="a", trajectories=[Trajectory(verdict=v)]) for v in verdicts])
+    return HeldOutScores(
+        [Episode(task="a", trajectories=[Trajectory(verdict=v)]) for v in verdicts]
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def evaluation(*rewards: float | None) -> Evaluation:
     ],
 )
 def test_what_is_not_known_is_said_so(
-    found: Evaluation, told: str, numbers: dict[str, float]
+    found: HeldOutScores, told: str, numbers: dict[str, float]
 ) -> None:
     assert found.told == told
     assert found.numbers == numbers

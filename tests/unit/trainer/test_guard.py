@@ -12,16 +12,16 @@ import torch
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import UpdateRefused
-from ludus.trainer.batch import Batch
-from ludus.trainer.checkpoint import checkpoints, save_checkpoint
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.experience import Experience, gather
-from ludus.trainer.guard import broken_units
-from ludus.trainer.learner import Learner, Predicted
+from ludus.trainer.learning.batch import Batch
+from ludus.trainer.learning.experience import Experience, gather
+from ludus.trainer.learning.guard import broken_units
+from ludus.trainer.learning.learner import Learner, Predicted
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.run.checkpoint import checkpoints, save_checkpoint
 from ludus.trainer.tiny import build_model, build_tokenizer
-from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 POISON = 39

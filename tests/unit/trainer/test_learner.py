@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from ludus.agent import Segment, Turn
-from ludus.trainer.batch import Row, as_row, pad, passes
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learner import Learner
-from ludus.trainer.logits import read_logits
-from ludus.trainer.schedule import learning_rate
+from ludus.trainer.learning.batch import Row, as_row, pad, passes
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.logits import read_logits
+from ludus.trainer.learning.schedule import learning_rate
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
 

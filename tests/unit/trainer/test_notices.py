@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ludus.trainer.config import RolloutConfig, TrainConfig
-from ludus.trainer.notice_board import NoticeBoard, Told, counts_of, read_notices
-from ludus.trainer.notices import NOTICES, StepFacts, notices_of
 from ludus.trainer.recipes import load_recipe
+from ludus.trainer.run.notice_board import NoticeBoard, ToldNotice, counts_of, read_notices
+from ludus.trainer.run.notices import NOTICES, StepFacts, notices_of
 
 GOOD = {
     "episode/count": 32.0,
@@ -153,9 +153,9 @@ def test_what_is_as_it_should_be_is_not_told(recipe: str, changes: dict[str, flo
 
 class Watcher:
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.told: list[ToldNotice] = []
 
-    def on_notice(self, told: Told) -> None:
+    def on_notice(self, told: ToldNotice) -> None:
         self.told.append(told)
 
 

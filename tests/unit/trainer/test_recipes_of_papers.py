@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from ludus.agent import Stop, Trajectory
-from ludus.trainer.batch import Batch
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.experience import gather
-from ludus.trainer.learner import Learner
+from ludus.trainer.learning.batch import Batch
+from ludus.trainer.learning.experience import gather
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
-from ludus.trainer.tracker import SuccessTracker
-from ludus.trainer.update import Updater
+from ludus.trainer.rollout.tracker import SuccessTracker
 
 
 def load(path: Path) -> Any:

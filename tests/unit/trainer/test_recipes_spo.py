@@ -17,7 +17,6 @@ from ludus.envs import EnvSession, ListedTasks, Task, TaskSet, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.metrics import read_metrics
-from ludus.trainer.batch import Batch, Row
 from ludus.trainer.config import (
     EvalConfig,
     ModelConfig,
@@ -26,17 +25,18 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.evaluate import Evaluation
-from ludus.trainer.experience import gather
-from ludus.trainer.learner import Learner
-from ludus.trainer.pool import TaskPool
+from ludus.trainer.learning.batch import Batch, Row
+from ludus.trainer.learning.experience import gather
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import TrackerSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.rollout.source import LocalSource
+from ludus.trainer.rollout.task_pool import TaskPool
+from ludus.trainer.rollout.tracker import Score, SuccessTracker
 from ludus.trainer.tiny import build_model, write_tiny_policy
-from ludus.trainer.tracker import Score, SuccessTracker
 from ludus.trainer.train import train
-from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 ROW = Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0, -1.0, 0.0, -2.0])
@@ -327,7 +327,7 @@ async def _interrupted(config: TrainConfig, *, after: int) -> None:
             if step == after:
                 task.cancel()
 
-        def on_evaluation(self, step: int, evaluation: Evaluation) -> None: ...
+        def on_evaluation(self, step: int, evaluation: HeldOutScores) -> None: ...
 
     task = asyncio.create_task(train(config, watcher=Stopper()))
     await asyncio.wait([task])

@@ -11,7 +11,6 @@ from torch import Tensor
 from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
 from ludus.trainer.algorithms import logit_gradient_proxy
-from ludus.trainer.batch import Batch, Row, pad
 from ludus.trainer.config import (
     ModelConfig,
     RolloutConfig,
@@ -19,7 +18,8 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.learner import Learner, Predicted
+from ludus.trainer.learning.batch import Batch, Row, pad
+from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.setup import assemble
 from ludus.trainer.tiny import build_model, write_tiny_policy

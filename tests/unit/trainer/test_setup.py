@@ -15,7 +15,7 @@ from ludus.agent.context import ContextSettings
 from ludus.cli.main import main
 from ludus.errors import ConfigError, UnknownVerifier
 from ludus.rewards import GroupVerifier, Sample
-from ludus.rewards.client import RemoteGroupVerifier
+from ludus.rewards.serving.client import RemoteGroupVerifier
 from ludus.secret import Secret
 from ludus.trainer.config import (
     EvalConfig,
@@ -26,9 +26,9 @@ from ludus.trainer.config import (
     TrainConfig,
 )
 from ludus.trainer.engines.models import load_model
+from ludus.trainer.rollout.verifiers import open_verifiers
 from ludus.trainer.setup import assemble
 from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.verifiers import open_verifiers
 
 RANKED = """
 import ludus

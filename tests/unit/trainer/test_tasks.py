@@ -3,7 +3,7 @@
 from ludus.envs import EnvSession, ListedTasks, Task, TaskSet, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.trainer.rollout.source import LocalSource
-from ludus.trainer.tasks import TaskStream
+from ludus.trainer.rollout.tasks import TaskStream
 
 
 class Five(TextEnv):

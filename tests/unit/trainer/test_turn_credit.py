@@ -14,13 +14,13 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.experience import Experience, gather
-from ludus.trainer.learner import Learner
+from ludus.trainer.learning.experience import Experience, gather
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.turn_rewards import rewarded_rows
+from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
-from ludus.trainer.turn_rewards import rewarded_rows
-from ludus.trainer.update import Updater
 from ludus.verdict import Verdict
 
 

@@ -16,7 +16,7 @@ from ludus.errors import Overloaded, ServerFault, Unauthorized
 from ludus.messages import assistant
 from ludus.rewards import Sample
 from ludus.trainer.rollout import scoring
-from ludus.trainer.rollout.scoring import GAVE_UP, RETRIES, Scorer, WeightedVerifier
+from ludus.trainer.rollout.scoring import GAVE_UP, RETRIES, EpisodeScorer, WeightedVerifier
 from ludus.verdict import Status, Verdict
 
 DOWN = Verdict.unavailable("the judge is down")
@@ -56,7 +56,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def scored(verifier: Says, *, left_s: float = 60.0, timeout_s: float = 5.0) -> Trajectory:
     made = episode()
-    scorer = Scorer([WeightedVerifier("judge", verifier, 0.5, timeout_s)])
+    scorer = EpisodeScorer([WeightedVerifier("judge", verifier, 0.5, timeout_s)])
     await scorer.score(made, left_s=left_s)
     return made.trajectories[0]
 
@@ -137,7 +137,9 @@ async def test_one_that_is_late_is_asked_again_for_as_long_as_is_left() -> None:
 async def test_a_verifier_of_groups_is_asked_again_about_the_group(down: Any) -> None:
     verifier = Ranks(down, [FINE, Verdict.of(0.0)])
     episodes = [episode(), episode()]
-    await Scorer([WeightedVerifier("judge", verifier, 1.0)]).score_group(episodes, left_s=60.0)
+    await EpisodeScorer([WeightedVerifier("judge", verifier, 1.0)]).score_group(
+        episodes, left_s=60.0
+    )
     assert len(verifier.asked) == 2
     assert [one.trajectories[0].verdict.reward for one in episodes] == [2.0, 1.0]
     assert [one.trajectories[0].metrics.get(RETRIES) for one in episodes] == [1.0, None]
@@ -145,7 +147,7 @@ async def test_a_verifier_of_groups_is_asked_again_about_the_group(down: Any) ->
 
 async def test_a_reward_that_overflows_is_no_reward() -> None:
     made = episode()
-    await Scorer([WeightedVerifier("huge", Says(Verdict.of(1e308)), 1e10)]).score(made)
+    await EpisodeScorer([WeightedVerifier("huge", Says(Verdict.of(1e308)), 1e10)]).score(made)
     verdict = made.trajectories[0].verdict
     assert (verdict.status, verdict.detail) == (
         Status.ERROR,

@@ -9,16 +9,16 @@ from ludus.agent import ChatFormat, Episode, Segment, Stop, Trajectory, Turn, Tu
 from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, Task, make_async
-from ludus.envs.ledger import LedgerRelay
+from ludus.envs.families.ledger import LedgerRelay
 from ludus.errors import ConfigError
 from ludus.metrics import Stopwatch
 from ludus.trainer.config import ModelConfig, RolloutConfig, RunConfig, SFTConfig, TrainConfig
 from ludus.trainer.demonstrations import demonstrate
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.context_check import row_length
+from ludus.trainer.run.metrics import summarize_step
 from ludus.trainer.setup import assemble
-from ludus.trainer.summary import summarize_step
 from ludus.trainer.tiny import build_tokenizer, write_tiny_policy
-from ludus.trainer.windows import row_length
 from ludus.verdict import Verdict
 
 

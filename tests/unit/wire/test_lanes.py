@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ludus.wire.lanes import Lanes
+from ludus.wire.worker_threads import Lanes
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Logprobs(msgspec.Struct):
     content: list[Logprob] | None = None
 
 
-class Span(msgspec.Struct):
+class VersionSpan(msgspec.Struct):
     """The version of the weights that sampled the tokens `start` to `end`."""
 
     version: str
@@ -65,19 +65,19 @@ class Span(msgspec.Struct):
     end: int
 
 
-class Choice(msgspec.Struct):
+class CompletionChoice(msgspec.Struct):
     """The sampled tokens in a reply."""
 
     finish_reason: str | None = None
     token_ids: list[int] | None = None
     logprobs: Logprobs | None = None
-    weight_versions: list[Span] | None = None
+    weight_versions: list[VersionSpan] | None = None
 
 
 class GenerateReply(msgspec.Struct):
     """The part of a reply that ludus reads."""
 
-    choices: list[Choice]
+    choices: list[CompletionChoice]
     prompt_logprobs: list[dict[str, Logprob] | None] | None = None
 
 
@@ -147,13 +147,13 @@ def _score(token: int, position: dict[str, Logprob] | None) -> float:
     return found.logprob
 
 
-def _only_choice(reply: GenerateReply) -> Choice:
+def _only_choice(reply: GenerateReply) -> CompletionChoice:
     if len(reply.choices) != 1:
         raise ServerFault(f"the vLLM server sent {len(reply.choices)} answers to one request")
     return reply.choices[0]
 
 
-def _versions(spans: Sequence[Span], unlabelled: int) -> list[int]:
+def _versions(spans: Sequence[VersionSpan], unlabelled: int) -> list[int]:
     return [
         version_of(span.version, unlabelled) for span in spans for _ in range(span.start, span.end)
     ]

@@ -31,7 +31,7 @@ closed connection and is lost.
 """
 
 
-class Client:
+class VllmClient:
     """Calls the routes of a server.
 
     Args:

@@ -22,10 +22,10 @@ from .calls import (
     read_scores,
     sampling_body,
 )
-from .client import Client
+from .client import VllmClient
 from .probe import Probe, compare
 from .served import Served
-from .server import Server
+from .server import VllmServer
 from .weight_files import write_weights
 
 ABORT_TIMEOUT_S = 60.0
@@ -70,11 +70,11 @@ class VLLMEngine:
 
     def __init__(
         self,
-        client: Client,
+        client: VllmClient,
         served: Served,
         *,
         weights_folder: str = "",
-        server: Server | None = None,
+        server: VllmServer | None = None,
         probe: Probe | None = None,
         keep_cache: bool = False,
         request_timeout_s: float = 600.0,

@@ -9,7 +9,7 @@ import msgspec
 from ludus.errors import ConfigError, RequestRejected, ServerFault
 
 from .calls import version_of
-from .client import Client
+from .client import VllmClient
 from .probe import TOLERANCE
 from .server import required_arguments
 from .worker import EXTENSION
@@ -50,7 +50,7 @@ class ParallelSettings(msgspec.Struct):
     worker_extension_cls: str
 
 
-class Settings(msgspec.Struct):
+class ServedSettings(msgspec.Struct):
     """The part of vLLM's configuration that ludus reads."""
 
     model_config: ModelSettings
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct):
 class ServerInfo(msgspec.Struct):
     """The reply of `/server_info`: the server's configuration."""
 
-    vllm_config: Settings
+    vllm_config: ServedSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Served:
     """The number format, a key of `TOLERANCE`."""
 
 
-async def inspect(client: Client) -> Served:
+async def inspect(client: VllmClient) -> Served:
     """Ask a server for the served model and the start-up settings.
 
     Raises:
@@ -103,7 +103,7 @@ async def inspect(client: Client) -> Served:
     return Served(card.id, card.max_model_len, version_of(weights.weight_version), dtype)
 
 
-async def _card(client: Client) -> ModelCard:
+async def _card(client: VllmClient) -> ModelCard:
     models = (await client.get("/v1/models", Models)).data
     if not models:
         raise ServerFault(f"{client.url} serves no model")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ludus.errors import ConfigError, MissingExtra, RemoteError, RequestTimeout
 
-from .client import Client
+from .client import VllmClient
 from .worker import EXTENSION
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -92,7 +92,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     return {"VLLM_NO_USAGE_STATS": "1", **given, "VLLM_SERVER_DEV_MODE": "1"}
 
 
-class Server:
+class VllmServer:
     """A server process on a free port.
 
     Raises:
@@ -115,7 +115,7 @@ class Server:
                 process_group=0,  # Ctrl-C is ours to handle
             )
 
-    async def ready(self, client: Client, timeout_s: float) -> None:
+    async def ready(self, client: VllmClient, timeout_s: float) -> None:
         """Wait until the server is ready.
 
         Raises:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...config import VLLMConfig
 from ..models import CausalLM
-from .client import Client
+from .client import VllmClient
 from .engine import Ignored, VLLMEngine
 from .probe import TOLERANCE, Probe, probe_prompt, scorer_of
 from .served import Served, inspect
-from .server import Launch, Server
+from .server import Launch, VllmServer
 
 
 async def start_vllm(
@@ -30,8 +30,8 @@ async def start_vllm(
     Raises:
         LudusError: the server cannot be started, or cannot be used for training.
     """
-    server = None if settings.url else Server(_launch(settings, folder, model, dtype, cpu, log))
-    client = Client(
+    server = None if settings.url else VllmServer(_launch(settings, folder, model, dtype, cpu, log))
+    client = VllmClient(
         settings.url if server is None else server.url,
         api_key=settings.api_key,
         hint=None if server is None else server.hint,
@@ -51,7 +51,11 @@ async def start_vllm(
 
 
 def _engine(
-    settings: VLLMConfig, client: Client, served: Served, server: Server | None, model: CausalLM
+    settings: VLLMConfig,
+    client: VllmClient,
+    served: Served,
+    server: VllmServer | None,
+    model: CausalLM,
 ) -> VLLMEngine:
     vocabulary = int(model.config.get_text_config().vocab_size)
     probe = Probe(

@@ -14,7 +14,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, Role, assistant
 from ludus.rewards.judge import RubricItem, RubricJudge
 from ludus.rewards.judge.caller import Effort
-from ludus.rewards.judge.evolving import Criterion, EvolvingJudge, RubricBuffer, State
+from ludus.rewards.judge.evolving import EvolvingJudge, RubricBuffer, State, TrackedCriterion
 from ludus.rewards.judge.evolving.admit import admit
 from ludus.rewards.judge.evolving.propose import ill_formed, read_proposals
 from ludus.rewards.judge.mock import MockJudge
@@ -162,8 +162,8 @@ async def test_admission_asks_for_content_and_for_signal_above_noise() -> None:
 
 
 def test_retention_prefers_signal_to_noise() -> None:
-    def criterion(name: str, noise: float) -> Criterion:
-        return Criterion(item=RubricItem(text=name, id=name), noise=noise, born=1)
+    def criterion(name: str, noise: float) -> TrackedCriterion:
+        return TrackedCriterion(item=RubricItem(text=name, id=name), noise=noise, born=1)
 
     scores = {"steady": [0.0, 0.0, 1.0, 0.0], "noisy": [0.0, 1.0, 1.0, 0.0], "flat": [1.0] * 4}
     assert statistics.pstdev(scores["noisy"]) > statistics.pstdev(scores["steady"])

@@ -14,7 +14,7 @@ from ludus.errors import ConfigError, RewardUnavailable
 from ludus.rewards import Sample, Status, Verdict
 from ludus.rewards.learned.batching import Batched, MicroBatcher
 from ludus.rewards.registry import as_verifier
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 
 

@@ -1,0 +1,1 @@
+"""The environments that ludus ships, one folder for each family."""

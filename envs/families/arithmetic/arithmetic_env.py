@@ -1,0 +1,216 @@
+"""`ludus/arithmetic-v0`: the policy works out an expression and has a calculator tool.
+
+    user       12-7*3
+    assistant  calculator(expression="12-7*3")
+    tool       -9
+    assistant  -9                                    reward 1
+
+The answer is an exact rational such as `-9` or `7/3`. Difficulty is the number of operations.
+No expression is in two splits: a digest of the expression's text decides its split.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from ludus.errors import ConfigError
+from ludus.messages import Message, ToolCall, assistant
+
+from ...protocol import TextEnv
+from ...tasks import SPLITS, GeneratedTasks, Task, TaskSet, digest_of
+from ...tools import ToolResult, tool
+from .expressions import OPERATORS, Expression, evaluate, generate, split_of
+
+MISTAKEN_FOR = {"+": "-", "-": "+", "*": "+", "/": "*"}
+"""The wrong operator that a faulty demonstrator writes for each right operator. The mapping is
+one-to-one: if several operators shared a mistake, the right operator could still be the most
+likely.
+"""
+MOST_CHARACTERS = 1000
+"""The most characters of an answer; a longer answer counts as wrong."""
+MOST_DRAWS = 10_000
+"""How many expressions are drawn before giving up on finding one that belongs to the task's split;
+in the smaller splits one draw in ten does.
+"""
+
+
+class DemoFault(StrEnum):
+    """What a biased demonstrator does wrong; see `Arithmetic(demo_fault=...)`."""
+
+    NONE = "none"
+    """Calls the calculator with the expression, then answers with its result."""
+    SKIP_CALCULATOR = "skip-calculator"
+    """Answers at once, with a guess."""
+    WRONG_OPERATOR = "wrong-operator"
+    """Calls the calculator with the first operator mistaken for another (`MISTAKEN_FOR`)."""
+
+
+class ArithmeticTasks(GeneratedTasks):
+    """A task set with a single expression per seed; the difficulty is the number of operations."""
+
+    def __init__(
+        self, split: str, operations: tuple[int, int], expression_of: Callable[[Task], Expression]
+    ) -> None:
+        super().__init__(split)
+        self.operations = operations
+        self._expression_of = expression_of
+
+    def at(self, index: int) -> Task:
+        """Return the task at `index`, with the difficulty and a digest of the expression."""
+        task = super().at(index)
+        return Task(
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=float(self.operations_of(task)),
+            problem=digest_of(self._expression_of(task).text),
+        )
+
+    def operations_of(self, task: Task) -> int:
+        """Return how many operations the expression of `task` has."""
+        return random.Random(f"operations/{task.seed}").randint(*self.operations)
+
+
+class Arithmetic(TextEnv):
+    """An environment that asks for the exact value of a random expression and offers a calculator.
+
+    Args:
+        min_operations: the fewest operations an expression has.
+        max_operations: the most operations an expression has.
+        operators: which of + - * / appear.
+        max_number: numbers are drawn from 1 to this.
+        demo_fault: what `demonstrate` does wrong.
+        demo_fault_rate: the probability that a demonstration is faulty; above one half the most
+            likely behaviour is wrong.
+
+    Raises:
+        ConfigError: a setting is out of range, or so few expressions are possible that a split has
+            none.
+    """
+
+    never_blocks = True
+    system_prompt = "Work out the expression."
+    answer_format = "Answer with a number or a fraction such as 7/3, nothing else."
+    max_turns = 6
+
+    def __init__(
+        self,
+        *,
+        min_operations: int = 1,
+        max_operations: int = 3,
+        operators: str = OPERATORS,
+        max_number: int = 99,
+        demo_fault: str = DemoFault.NONE,
+        demo_fault_rate: float = 0.7,
+    ) -> None:
+        if not 1 <= min_operations <= max_operations <= 64:
+            raise ConfigError(
+                "need 1 <= min_operations <= max_operations <= 64, got "
+                f"{min_operations}, {max_operations}"
+            )
+        if not operators or set(operators) - set(OPERATORS):
+            raise ConfigError(f"operators must be some of {OPERATORS!r}, got {operators!r}")
+        if max_number < 1:
+            raise ConfigError(f"max_number must be at least 1, got {max_number}")
+        if demo_fault not in list(DemoFault):
+            raise ConfigError(
+                f"demo_fault must be one of {', '.join(DemoFault)}, got {demo_fault!r}"
+            )
+        self.operations = (min_operations, max_operations)
+        self.operators = operators
+        self.max_number = max_number
+        self.demo_fault = DemoFault(demo_fault)
+        self.demo_fault_rate = demo_fault_rate
+        self.expression = Expression("0", Fraction(0))
+        self.last_result: str | None = None
+        # More operations make more expressions: where the fewest suffice, all do.
+        for split in SPLITS:
+            self._draw(random.Random(f"probe/{split}"), min_operations, split)
+
+    def tasks(self, split: str) -> TaskSet:
+        """Return an endless task set; no expression is in two splits."""
+        return ArithmeticTasks(split, self.operations, self._expression_of)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Show the expression of the task."""
+        self.expression = self._expression_of(self.task)
+        self.last_result = None
+        self._slips = (
+            self.rng.random() < self.demo_fault_rate and self.demo_fault is not DemoFault.NONE
+        )
+        return self.expression.text, {}
+
+    def _expression_of(self, task: Task) -> Expression:
+        tasks = ArithmeticTasks(task.split, self.operations, self._expression_of)
+        rng = random.Random(f"expression/{task.seed}")
+        return self._draw(rng, tasks.operations_of(task), task.split)
+
+    def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
+        """Return the first drawn expression that belongs to `split`."""
+        for _ in range(MOST_DRAWS):
+            drawn = generate(
+                rng, operations=operations, operators=self.operators, max_number=self.max_number
+            )
+            if split_of(drawn.text) == split:
+                return drawn
+        raise ConfigError(
+            f"too few expressions have {operations} operations of {self.operators!r} on numbers "
+            f"to {self.max_number}: none was found for split {split!r}; enlarge max_number, "
+            "min_operations or operators"
+        )
+
+    @tool
+    def calculator(self, expression: str) -> ToolResult:
+        """Work out an arithmetic expression exactly.
+
+        Args:
+            expression: digits, + - * / and parentheses
+        """
+        self.last_result = str(evaluate(expression))
+        return ToolResult(content=self.last_result)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Score the answer: 1 for the exact value, else 0. The episode ends."""
+        said = read_answer(action) if isinstance(action, str) else None
+        return "", float(said == self.expression.value), True, False, {"answer": str(said)}
+
+    def gold(self) -> str:
+        """Return the exact value, as text."""
+        return str(self.expression.value)
+
+    def demonstrate(self) -> str | Message:
+        """Call the calculator, then answer with the result, or make the mistake of `demo_fault`."""
+        if self.last_result is not None:
+            return self.last_result
+        if self._slips and self.demo_fault is DemoFault.SKIP_CALCULATOR:
+            return str(self.rng.randint(0, self.max_number))
+        text = self.expression.text
+        if self._slips:
+            text = self._with_wrong_operator(text)
+        return assistant("", [ToolCall(name="calculator", arguments={"expression": text})])
+
+    def _with_wrong_operator(self, text: str) -> str:
+        """Replace the first operator as `MISTAKEN_FOR` says: the mistake is always the same."""
+        position = next(i for i, character in enumerate(text) if character in OPERATORS)
+        return f"{text[:position]}{MISTAKEN_FOR[text[position]]}{text[position + 1 :]}"
+
+
+def read_answer(text: str) -> Fraction | None:
+    """Read an exact number (integer, fraction or decimal, stripped); None if unreadable.
+
+    >>> read_answer(" -14/6 ")
+    Fraction(-7, 3)
+    """
+    stripped = text.strip()
+    if len(stripped) > MOST_CHARACTERS or "e" in stripped.lower() or "_" in stripped:
+        return None
+    try:
+        return Fraction(stripped)
+    except (ValueError, ZeroDivisionError):
+        return None

@@ -1,0 +1,128 @@
+"""Generated function-calling problems: a request, and functions to choose from."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import user
+
+from ...splits import split_of
+from ...tasks import GeneratedTasks, Task, digest_of
+from ...tools import ToolSpec
+from .catalogue import FUNCTIONS, CatalogueArgument, CatalogueFunction
+from .matching import OMITTED, Expected
+from .rows import CallProblem
+
+MOST_DRAWS = 5_000
+OPTION_RATE = 0.4
+"""The probability that a request asks for an optional argument."""
+_JOINED = ("Then: ", "Also: ", "And: ", "Besides: ")
+
+
+class GeneratedCallProblems:
+    """An endless supply of problems drawn from the catalogue.
+
+    Args:
+        calls: the fewest and the most calls a request asks for.
+        functions: how many functions a problem offers, the needed ones included.
+        irrelevant: the share of requests that no offered function can meet.
+    """
+
+    def __init__(self, calls: tuple[int, int], functions: int, irrelevant: float) -> None:
+        if not 1 <= calls[0] <= calls[1] <= 8:
+            raise ConfigError(f"need 1 <= min_calls <= max_calls <= 8, got {calls[0]}, {calls[1]}")
+        if not calls[1] <= functions <= len(FUNCTIONS) - calls[1]:
+            raise ConfigError(
+                f"functions must be from max_calls ({calls[1]}) to {len(FUNCTIONS) - calls[1]}, "
+                f"got {functions}"
+            )
+        if not 0 <= irrelevant <= 1:
+            raise ConfigError(f"irrelevant is a share, got {irrelevant}")
+        self._calls, self._functions, self._irrelevant = calls, functions, irrelevant
+
+    def tasks(self, split: str) -> GeneratedTasks:
+        """Return an endless task set; the difficulty of a task is the number of expected calls."""
+        return _Tasks(split, self)
+
+    def problem(self, task: Task) -> CallProblem:
+        """Return the first problem drawn from the task's seed that is of the task's split."""
+        rng = random.Random(f"calls/{task.seed}")
+        for _ in range(MOST_DRAWS):
+            drawn = self._draw(rng, task.id)
+            if split_of(drawn.messages[0].text) == task.split:
+                return drawn
+        raise AssertionError("one request in ten falls into the smallest split")
+
+    def _draw(self, rng: random.Random, name: str) -> CallProblem:
+        count = rng.randint(*self._calls)
+        kinds = rng.sample(FUNCTIONS, self._functions + count)
+        asked = [_ask(one, rng) for one in rng.choices(kinds[:count], k=count)]
+        texts = [text for text, _ in asked]
+        said = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
+        lost = rng.random() < self._irrelevant
+        offered = kinds[count:] if lost else kinds[: self._functions]
+        rng.shuffle(offered)
+        return CallProblem(
+            id=name,
+            messages=[user(said)],
+            functions=[_tool(one) for one in offered],
+            expected=[] if lost else [expected for _, expected in asked],
+        )
+
+
+class _Tasks(GeneratedTasks):
+    def __init__(self, split: str, problems: GeneratedCallProblems) -> None:
+        super().__init__(split)
+        self._problems = problems
+
+    def at(self, index: int) -> Task:
+        """Return the task at `index`, with the difficulty and a digest of the problem."""
+        task = super().at(index)
+        drawn = self._problems.problem(task)
+        offered = sorted(function.name for function in drawn.functions)
+        return msgspec.structs.replace(
+            task,
+            difficulty=drawn.difficulty,
+            problem=digest_of(drawn.messages[0].text, *offered),
+        )
+
+
+def _ask(function: CatalogueFunction, rng: random.Random) -> tuple[str, Expected]:
+    """Draw the sentence that requests a call of `function`, and the expected call."""
+    arguments: dict[str, list[Any]] = {}
+    spoken: dict[str, str] = {}
+    added = ""
+    for slot in function.slots:
+        value, words = slot.draw(rng)
+        if not slot.optional:
+            arguments[slot.name], spoken[slot.name] = [value], words
+        elif rng.random() < OPTION_RATE:
+            arguments[slot.name] = [value]
+            added += slot.phrase.format(words)
+        else:
+            arguments[slot.name] = [slot.default, OMITTED]
+    return _sentence(rng.choice(function.requests).format(**spoken), added), Expected(
+        function.name, arguments
+    )
+
+
+def _sentence(text: str, added: str) -> str:
+    """Add the phrases of optional arguments to a request, before the closing mark."""
+    if text.endswith("?"):
+        return f"{text[:-1]}{added}?"
+    return f"{text}{added}."
+
+
+def _tool(function: CatalogueFunction) -> ToolSpec:
+    properties = {slot.name: _schema(slot) for slot in function.slots}
+    required = [slot.name for slot in function.slots if not slot.optional]
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return ToolSpec(name=function.name, description=function.description, parameters=parameters)
+
+
+def _schema(slot: CatalogueArgument) -> dict[str, Any]:
+    return {**slot.schema, "default": slot.default} if slot.optional else slot.schema

@@ -1,0 +1,107 @@
+"""Reads function-calling problems from files in the Berkeley Function Calling Leaderboard's layout.
+
+    problems   {"id", "question": [[{"role", "content"}, ...]], "function": [{"name", ...}]}
+    answers    {"id", "ground_truth": [{"name": {"argument": [values that will do]}}]}
+
+Answers are in `possible_answer/` beside the problems, in a file of the same name, or in the rows
+themselves. A problem whose id begins with `irrelevance` needs no answer: no call is right there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import Message, Role
+
+from ...rows import rows_of
+from ...tools import ToolSpec
+from .matching import Expected
+from .schemas import as_tool
+
+ANSWERS_FOLDER = "possible_answer"
+UNANSWERED = "irrelevance"
+
+
+class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, the offered functions, and the expected calls."""
+
+    id: str
+    messages: list[Message]
+    functions: list[ToolSpec]
+    expected: list[Expected]
+    """Empty where no call is right."""
+
+    @property
+    def difficulty(self) -> float:
+        """The number of expected calls."""
+        return float(len(self.expected))
+
+
+def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem]:
+    """Load the problems of some files.
+
+    Raises:
+        ConfigError: a file cannot be read, or a row is no such problem; the message names the row.
+    """
+    problems: list[CallProblem] = []
+    for source in sources:
+        known = _answers(source, answers)
+        problems += [_problem(row, known, source) for row in rows_of(source)]
+    if not problems:
+        raise ConfigError(f"no problems in {', '.join(map(repr, sources))}")
+    return problems
+
+
+def _answers(source: str, named: str) -> dict[str, Any]:
+    """Return the ground truth by problem id; empty if no file of answers is found."""
+    path = Path(named) if named else Path(source).parent / ANSWERS_FOLDER / Path(source).name
+    if not named and not path.is_file():
+        return {}
+    return {str(row.get("id")): row.get("ground_truth") for row in rows_of(str(path))}
+
+
+def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) -> CallProblem:
+    identity = str(row.get("id", ""))
+    where = f"{source}, problem {identity!r}"
+    functions = row.get("function", [])
+    listed = functions if isinstance(functions, list) else [functions]
+    try:
+        return CallProblem(
+            id=identity,
+            messages=_messages(row.get("question")),
+            functions=[as_tool(one) for one in listed],
+            expected=_expected(row.get("ground_truth", answers.get(identity)), identity),
+        )
+    except (ConfigError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _messages(question: Any) -> list[Message]:
+    """Return the messages of a conversation's first turn; a text becomes a user message."""
+    if isinstance(question, str):
+        return [Message(role=Role.USER, content=question)]
+    if not isinstance(question, list) or not question:
+        raise ConfigError(f"there is no question: {str(question)[:80]!r}")
+    turn = question[0] if isinstance(question[0], list) else question
+    return [Message(role=Role(one["role"]), content=str(one["content"])) for one in turn]
+
+
+def _expected(truth: Any, identity: str) -> list[Expected]:
+    if truth is None and not identity.startswith((UNANSWERED, f"live_{UNANSWERED}")):
+        raise ConfigError(
+            f"it has no answer; name the file of answers, or put it in {ANSWERS_FOLDER}/"
+        )
+    return [
+        Expected(name, {key: _values(given) for key, given in arguments.items()})
+        for call in truth or []
+        for name, arguments in call.items()
+    ]
+
+
+def _values(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]

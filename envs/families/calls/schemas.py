@@ -1,0 +1,73 @@
+"""Converts function descriptions as data sets write them into tools with JSON Schema parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.errors import ConfigError
+
+from ...tools import ToolSpec
+
+_NAMES = {
+    "dict": "object", "hashmap": "object", "float": "number", "double": "number", "int": "integer",
+    "long": "integer", "short": "integer", "byte": "integer", "bool": "boolean", "str": "string",
+    "char": "string", "list": "array", "tuple": "array", "arraylist": "array",
+}  # fmt: skip
+_KNOWN = {"object", "number", "integer", "boolean", "string", "array", "null"}
+_KEPT = (
+    "description",
+    "enum",
+    "default",
+    "items",
+    "properties",
+    "required",
+    "minItems",
+    "maxItems",
+)
+
+
+def as_tool(function: Mapping[str, Any]) -> ToolSpec:
+    """Convert a function's description into a tool.
+
+    Raises:
+        ConfigError: the function has no name.
+    """
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a function has no name: {str(dict(function))[:120]}")
+    parameters = function.get("parameters")
+    schema = as_schema(parameters if isinstance(parameters, Mapping) else {})
+    described = str(function.get("description") or name)
+    return ToolSpec(
+        name=name,
+        description=described,
+        parameters={"properties": {}, **schema, "type": "object"},
+    )
+
+
+def as_schema(given: Any) -> dict[str, Any]:
+    """Convert a parameter description to JSON Schema, whatever language the type names come from.
+
+    >>> as_schema({"type": "dict", "properties": {"x": {"type": "float", "optional": True}}})
+    {'type': 'object', 'properties': {'x': {'type': 'number'}}}
+    """
+    if not isinstance(given, Mapping):
+        return {}
+    made: dict[str, Any] = {}
+    kind = str(given.get("type", "")).lower()
+    kind = _NAMES.get(kind, kind)
+    if kind in _KNOWN:
+        made["type"] = kind
+    for key in _KEPT:
+        if key in given:
+            made[key] = _converted(key, given[key])
+    if kind == "array" and "items" not in made:
+        made["items"] = {}
+    return made
+
+
+def _converted(key: str, value: Any) -> Any:
+    if key == "properties" and isinstance(value, Mapping):
+        return {name: as_schema(inner) for name, inner in value.items()}
+    return as_schema(value) if key == "items" else value

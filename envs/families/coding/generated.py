@@ -1,0 +1,228 @@
+"""Generates programming problems, so that the environment needs no data.
+
+A problem is a few steps on a list of numbers or words, told in sentences, and a result; the policy
+writes a function, or a program that reads standard input. The difficulty is the number of steps. A
+digest of the sentences decides the split, so that the same steps are never in two splits, whatever
+examples go with them.
+
+After "Reasoning or Memorization?" (arXiv 2507.10532): a freshly generated problem cannot be in
+anyone's training data.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ludus.errors import ConfigError
+
+from ...splits import split_of
+from ...tasks import GeneratedTasks, Task
+from .problems import CodingProblem
+from .steps import LIST, NUMBERS, RESULTS, STEPS, WORDS, Edit
+
+FUNCTION, PROGRAM = "function", "program"
+FORMS = (FUNCTION, PROGRAM)
+NAME = "solve"
+MOST_STEPS = 12
+
+_SHOWN, _TESTS = 2, 10
+_FEWEST_RESULTS = 5
+"""How many different results the tests must have, so that no constant answer passes."""
+_MOST_DRAWS = 10_000
+_SYLLABLES = (
+    "a",
+    "ba",
+    "cel",
+    "do",
+    "e",
+    "fin",
+    "gro",
+    "ha",
+    "ira",
+    "lo",
+    "mas",
+    "no",
+    "ot",
+    "pre",
+)
+
+
+class GeneratedCodingProblems:
+    """A generator of problems, with the interface of a `ProblemSet`.
+
+    Args:
+        min_steps: the fewest steps of a problem.
+        max_steps: the most steps of a problem.
+        forms: which of `function` and `program` are asked for, separated by commas.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+
+    def __init__(
+        self, *, min_steps: int = 1, max_steps: int = 3, forms: str = "function,program"
+    ) -> None:
+        if not 1 <= min_steps <= max_steps <= MOST_STEPS:
+            raise ConfigError(
+                f"need 1 <= min_steps <= max_steps <= {MOST_STEPS}, got {min_steps}, {max_steps}"
+            )
+        chosen = [form.strip() for form in forms.split(",")]
+        if not set(chosen) <= set(FORMS):
+            raise ConfigError(f"forms are some of {','.join(FORMS)}, got {forms!r}")
+        self.steps = (min_steps, max_steps)
+        self.forms = chosen
+
+    def tasks(self, split: str) -> GeneratedTasks:
+        """Return an endless task set with a problem per seed. Raises UnknownTask."""
+        return _Tasks(split, self.steps)
+
+    def problem(self, task: Task) -> CodingProblem:
+        """Return the first problem drawn from the task's seed that is of the task's split."""
+        rng = random.Random(f"coding/{task.seed}")
+        count = _steps_of(task, self.steps)
+        for _ in range(_MOST_DRAWS):
+            drawn = draw(rng, task, count, rng.choice(self.forms))
+            if drawn is not None:
+                return drawn
+        raise ConfigError(f"no problem of {count} steps was found for {task.id!r}")
+
+
+class _Tasks(GeneratedTasks):
+    """Tasks whose difficulty is the number of steps."""
+
+    def __init__(self, split: str, steps: tuple[int, int]) -> None:
+        super().__init__(split)
+        self.steps = steps
+
+    def at(self, index: int) -> Task:
+        """Return the task at `index`, with the difficulty."""
+        task = super().at(index)
+        count = float(_steps_of(task, self.steps))
+        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
+
+
+def _steps_of(task: Task, steps: tuple[int, int]) -> int:
+    return random.Random(f"coding/steps/{task.seed}").randint(*steps)
+
+
+def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem | None:
+    """Draw a problem of `count` steps.
+
+    Returns None if the problem belongs to another split, or if nearly all inputs lead to the same
+    result.
+    """
+    kind = rng.choice((NUMBERS, WORDS))
+    steps = [step.filled(rng) for step in rng.sample(STEPS[kind], count)]
+    result_type, result = rng.choice(RESULTS[kind])
+    told = [*(step.says for step in steps), f"{{verb}} {result.says}"]
+    if split_of("\n".join([kind, *told])) != task.split:
+        return None
+    source = function_source(steps, result)
+    solve = _compiled(source)
+    inputs = _inputs(rng, kind)
+    results = [solve(list(one)) for one in inputs]
+    if len({repr(one) for one in results}) < _FEWEST_RESULTS:
+        return None
+    write = _as_function if form == FUNCTION else _as_program
+    question, gold, solution = write(kind, result_type, told, source, inputs, results)
+    return CodingProblem(
+        id=task.id, question=question, gold=gold, solution=solution, difficulty=float(count)
+    )
+
+
+def function_source(steps: list[Edit], result: Edit) -> str:
+    """Return the source of the right function."""
+    lines = [*(step.does for step in steps), result.does]
+    return f"def {NAME}(items):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def _compiled(source: str) -> Callable[[list[Any]], Any]:
+    """Compile the right function; the source is made of our own lines and needs no sandbox."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    solve: Callable[[list[Any]], Any] = names[NAME]
+    return solve
+
+
+def _inputs(rng: random.Random, kind: str) -> list[list[Any]]:
+    """Draw the lists to test with; the empty list and a list of a single item are never shown."""
+    one = _number if kind == NUMBERS else _word
+    lists = [[one(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
+    for items in lists[::2]:  # make a value occur twice
+        items.insert(rng.randrange(len(items)), rng.choice(items))
+    return [*lists, [], [one(rng)]]
+
+
+def _number(rng: random.Random) -> int:
+    return rng.randint(-20, 40)
+
+
+def _word(rng: random.Random) -> str:
+    if rng.random() < 0.2:
+        half = "".join(rng.choices("aeotmnl", k=2))
+        return half + half[::-1]
+    return "".join(rng.choices(_SYLLABLES, k=rng.randint(1, 3)))
+
+
+def _numbered(told: list[str], verb: str) -> str:
+    return "\n".join(f"{n}. {line.format(verb=verb)}" for n, line in enumerate(told, 1))
+
+
+def _as_function(
+    kind: str,
+    result_type: str,
+    told: list[str],
+    source: str,
+    inputs: list[list[Any]],
+    results: list[Any],
+) -> tuple[str, dict[str, Any], str]:
+    """Return the question, gold and solution of a problem that asks for a function."""
+    item = "int" if kind == NUMBERS else "str"
+    made = "list" if result_type == LIST else result_type
+    examples = "\n".join(
+        f"{NAME}({given!r}) == {expected!r}"
+        for given, expected in zip(inputs[:_SHOWN], results, strict=False)
+    )
+    question = (
+        f"Write a Python function `{NAME}(items: list[{item}]) -> {made}` that does the following "
+        f"with a list of {kind}, one after the other:\n\n{_numbered(told, 'return')}\n\n"
+        f"Examples:\n\n```python\n{examples}\n```"
+    )
+    tests = [
+        f"assert {NAME}({given!r}) == {expected!r}"
+        for given, expected in zip(inputs, results, strict=True)
+    ]
+    return question, {"tests": tests, "entry_point": NAME}, source
+
+
+def _as_program(
+    kind: str,
+    result_type: str,
+    told: list[str],
+    source: str,
+    inputs: list[list[Any]],
+    results: list[Any],
+) -> tuple[str, dict[str, Any], str]:
+    """Return the question, gold and solution of a problem that asks for a program."""
+    cases = [
+        {"input": _line(given) + "\n", "output": _line(result) + "\n"}
+        for given, result in zip(inputs, results, strict=True)
+    ]
+    examples = "\n\n".join(
+        f"Input:\n{case['input']}Output:\n{case['output']}".strip() for case in cases[:_SHOWN]
+    )
+    several = ", separated by spaces" if result_type == LIST else ""
+    question = (
+        f"Write a Python program that reads one line of {kind} separated by spaces, which may be "
+        f"empty, and does the following with the list, one after the other:\n\n"
+        f"{_numbered(told, 'print')}{several}\n\n{examples}"
+    )
+    read = "input().split()" if kind == WORDS else "[int(word) for word in input().split()]"
+    shown = f"print(*{NAME}({read}))" if result_type == LIST else f"print({NAME}({read}))"
+    return question, {"tests": cases, "kind": "stdin"}, f"{source}\n\n{shown}\n"
+
+
+def _line(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

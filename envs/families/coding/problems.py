@@ -1,0 +1,265 @@
+"""Reads programming problems from the layouts of well-known data sets.
+
+HumanEval      {"task_id", "prompt", "entry_point", "test", "canonical_solution"}
+MBPP           {"task_id", "text" or "prompt", "code", "test_list", "test_setup_code"}
+LiveCodeBench  {"question_content", "starter_code", "public_test_cases", "private_test_cases"}
+APPS, TACO     {"question", "input_output": {"inputs", "outputs", "fn_name"}, "solutions"}
+CommonOJ       {"id", "content", "test": [{"input": {"stdin"}, "output": {"stdout"}}]}
+ludus          {"question" or "prompt", "tests", "kind", "entry_point", ...}: the gold of `coding`
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+import hashlib
+import io
+import json
+import pickle
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.rewards.coding import GOLD_OPTIONS
+from ludus.sandboxes.guest.testing.harness import PLAIN
+
+_LEVELS = {
+    "easy": 1.0, "medium": 2.0, "hard": 3.0,
+    "introductory": 1.0, "interview": 2.0, "competition": 3.0,
+}  # fmt: skip
+"""What data sets call their levels -> difficulty, a number."""
+
+_PROGRAM = "Write a program that reads standard input and prints to standard output."
+
+
+class CodingProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A programming problem with hidden tests."""
+
+    id: str
+    """The data set's own id, or a digest of the question: the same in every file and order."""
+    question: str
+    gold: dict[str, Any]
+    """The hidden tests and options, in the form the verifier `coding` reads."""
+    solution: str = ""
+    """A right program, where the data has one."""
+    difficulty: float | None = None
+
+
+class UnusableCodingRow(ValueError):
+    """A row without a question or without tests; the message says which."""
+
+
+def read_row(row: Mapping[str, Any], *, shown_tests: int = 1, compare: str = "") -> CodingProblem:
+    """Read a row in any of the known layouts.
+
+    Args:
+        row: as decoded from JSON.
+        shown_tests: how many of its tests an MBPP question shows (without any, it names no
+            function); the published protocol shows all three.
+        compare: how outputs of programs are compared; `exact` unless the row says otherwise.
+
+    Raises:
+        Unusable: there is no question or no test, or a field is not what its layout says.
+    """
+    try:
+        return _reader(row)(row, shown_tests, compare)
+    except (TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
+        if isinstance(error, UnusableCodingRow):
+            raise
+        raise UnusableCodingRow(f"{type(error).__name__}: {error}") from error
+
+
+def _reader(row: Mapping[str, Any]) -> Callable[[Mapping[str, Any], int, str], CodingProblem]:
+    for fields, reader in _LAYOUTS:
+        if all(field in row for field in fields):
+            return reader
+    raise UnusableCodingRow(f"no known layout has the fields {', '.join(row)}")
+
+
+def digest(text: str) -> str:
+    """Return an id for a problem without an id: equal where questions differ in spacing alone."""
+    return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
+
+
+def _problem(
+    row: Mapping[str, Any], question: str, gold: dict[str, Any], **more: Any
+) -> CodingProblem:
+    name = next((str(row[key]) for key in ("task_id", "question_id", "id") if row.get(key)), "")
+    if not question.strip():
+        raise UnusableCodingRow("the question is empty")
+    if not gold["tests"]:
+        raise UnusableCodingRow("there are no tests")
+    return CodingProblem(
+        id=name or digest(question),
+        question=question.strip(),
+        gold={key: value for key, value in gold.items() if value},
+        difficulty=_difficulty(row.get("difficulty")),
+        **more,
+    )
+
+
+def _difficulty(level: object) -> float | None:
+    if isinstance(level, (int, float)) and not isinstance(level, bool):
+        return float(level)
+    return _LEVELS.get(str(level).lower())
+
+
+def _fenced(source: str) -> str:
+    return f"```python\n{source.strip()}\n```"
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def _human_eval(row: Mapping[str, Any], _: int, __: str) -> CodingProblem:
+    stub, name = str(row["prompt"]), str(row["entry_point"])
+    context = _apart_from(stub, name)
+    gold = {
+        "tests": [str(row["test"])],
+        "entry_point": name,
+        "context": context,
+        "stub": stub,
+        "prelude": context,
+    }
+    solved = stub + str(row.get("canonical_solution", ""))
+    return _problem(row, f"Complete the function:\n\n{_fenced(stub)}", gold, solution=solved)
+
+
+def _apart_from(stub: str, name: str) -> str:
+    """Return the imports and helpers of a prompt: everything but the function under test."""
+    try:
+        body = ast.parse(stub).body
+    except SyntaxError:
+        return ""
+    others = [node for node in body if getattr(node, "name", "") != name]
+    return "\n\n".join(ast.unparse(node) for node in others)
+
+
+def _mbpp(row: Mapping[str, Any], shown_tests: int, _: str) -> CodingProblem:
+    text = str(row.get("text") or row["prompt"])
+    setup = "\n".join([str(row.get("test_setup_code") or ""), *row.get("test_imports", [])]).strip()
+    tests = [*row["test_list"], *(row.get("challenge_test_list") or [])]
+    shown = "\n".join(row["test_list"][: max(1, shown_tests)])
+    question = f"{text}\n\nYour code has to pass, among others:\n\n{_fenced(shown)}"
+    gold = {"tests": [f"{setup}\n{test}".strip() for test in tests]}
+    name = f"MBPP/{row['task_id']}" if "task_id" in row else ""
+    code = str(row.get("code", "")).replace("\r\n", "\n")
+    return _problem({**row, "task_id": name}, question, gold, solution=code)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def _live_code_bench(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
+    cases = [*_cases(row["public_test_cases"]), *_cases(row.get("private_test_cases") or "[]")]
+    text, starter = str(row["question_content"]), str(row.get("starter_code") or "")
+    if starter.strip():
+        metadata = _decoded(row.get("metadata") or "{}")
+        question = f"{text}\n\nBegin with:\n\n{_fenced(starter)}"
+        return _problem(row, question, _calls(str(metadata["func_name"]), starter, cases))
+    return _problem(row, f"{text}\n\n{_PROGRAM}", _outputs(cases, compare))
+
+
+def _apps(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
+    pairs = _decoded(row["input_output"])
+    cases = [
+        {"input": given, "output": expected}
+        for given, expected in zip(pairs["inputs"], pairs["outputs"], strict=True)
+    ]
+    text, starter = str(row["question"]), str(row.get("starter_code") or "")
+    solutions = _decoded(row.get("solutions") or "[]")
+    solution = str(solutions[0]) if solutions else ""
+    if name := pairs.get("fn_name"):
+        question = f"{text}\n\nBegin with:\n\n{_fenced(starter or f'def {name}(...):')}"
+        gold = _calls(str(name), starter or solution, cases, nested=True)
+        return _problem(row, question, gold, solution=solution)
+    return _problem(row, f"{text}\n\n{_PROGRAM}", _outputs(cases, compare), solution=solution)
+
+
+def _common_oj(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
+    cases = [
+        {"input": case["input"]["stdin"], "output": case["output"]["stdout"]}
+        for case in _decoded(row["test"])
+    ]
+    return _problem(row, f"{row['content']}\n\n{_PROGRAM}", _outputs(cases, compare))
+
+
+def _own(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
+    question = str(row.get("question") or row.get("prompt") or "")
+    gold = {key: row[key] for key in ("tests", "kind", *GOLD_OPTIONS) if key in row}
+    if compare:
+        gold.setdefault("compare", compare)
+    return _problem(row, question, gold, solution=str(row.get("solution", "")))
+
+
+def _outputs(cases: Sequence[Mapping[str, Any]], compare: str) -> dict[str, Any]:
+    tests = [{"input": _lines(case["input"]), "output": _lines(case["output"])} for case in cases]
+    return {"tests": tests, "kind": "stdin", "compare": compare}
+
+
+def _lines(text: object) -> str:
+    """Return an input or output as text; APPS keeps some as lists of lines."""
+    return "\n".join(map(str, text)) if isinstance(text, list) else str(text)
+
+
+def _calls(
+    name: str, starter: str, cases: Sequence[Mapping[str, Any]], *, nested: bool = False
+) -> dict[str, Any]:
+    """Return the gold of tests that call a function, or a method of `Solution`, as assertions.
+
+    `nested`: outputs are wrapped in a list with a single element, as in APPS.
+    """
+    called = f"Solution().{name}" if "class Solution" in starter else name
+    return {"tests": [_call(called, case, nested=nested) for case in cases]}
+
+
+def _call(called: str, case: Mapping[str, Any], *, nested: bool) -> str:
+    given, expected = case["input"], case["output"]
+    arguments = given
+    if isinstance(given, str):  # LiveCodeBench has an argument per line, as JSON
+        arguments = [json.loads(line) for line in given.split("\n")]
+        expected = json.loads(expected) if isinstance(expected, str) else expected
+    result = f"{PLAIN}({called}(*{arguments!r}))"
+    if nested and isinstance(expected, list) and len(expected) == 1:
+        return f"assert {result} in ({expected[0]!r}, {expected!r})"
+    return f"assert {result} == {expected!r}"
+
+
+def _cases(field: object) -> list[dict[str, Any]]:
+    """Decode LiveCodeBench's cases: JSON, or a pickled JSON string under zlib and base64."""
+    if not isinstance(field, str) or field.lstrip().startswith("["):
+        return list(_decoded(field))
+    try:
+        packed = zlib.decompress(base64.b64decode(field, validate=True))
+        text: object = _TextUnpickler(io.BytesIO(packed)).load()
+    except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError) as error:
+        raise UnusableCodingRow(f"the packed test cases cannot be read: {error}") from error
+    return list(_decoded(text))
+
+
+class _TextUnpickler(pickle.Unpickler):
+    """An unpickler for plain values only: a pickle that names a class or function is refused."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is no plain value")
+
+
+def _decoded(field: object) -> Any:
+    """Decode a field that some files keep as JSON in a string."""
+    return json.loads(field) if isinstance(field, str) else field
+
+
+_LAYOUTS: tuple[
+    tuple[tuple[str, ...], Callable[[Mapping[str, Any], int, str], CodingProblem]], ...
+] = (
+    (("prompt", "entry_point", "test"), _human_eval),
+    (("test_list",), _mbpp),
+    (("question_content", "public_test_cases"), _live_code_bench),
+    (("question", "input_output"), _apps),
+    (("content", "test"), _common_oj),
+    (("tests",), _own),
+)
+"""The fields that identify each layout, with its reader; the most specific layout comes first."""

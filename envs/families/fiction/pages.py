@@ -1,0 +1,74 @@
+"""Writes the page of an entity: the facts about the entity, in sentences."""
+
+from __future__ import annotations
+
+import random
+
+from .facts import NUMBERS, OUTGOING, EntityKind
+from .world import Entity, World
+
+_SUBJECTS = {kind: f"This {kind}" for kind in EntityKind}
+_LISTED = {
+    EntityKind.TOWN: "born_in",
+    EntityKind.COMPANY: "employer",
+    EntityKind.SCHOOL: "studied_at",
+}
+_LISTS = {
+    EntityKind.TOWN: "People from {}: {}.",
+    EntityKind.COMPANY: "People at {}: {}.",
+    EntityKind.SCHOOL: "Alumni of {}: {}.",
+}
+MOST_LISTED = 4
+"""The most names listed on the page of a town, company or school. Through these lists, such pages
+share words with the pages of people, which makes search harder.
+"""
+
+
+class Pages:
+    """Writes the pages of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._listed = _lists(world)
+
+    def text(self, name: str) -> str:
+        """Return the page of `name`: a sentence per fact; order and wording vary by page."""
+        entity = self._world.entities[name]
+        rng = random.Random(f"page/{self._world.seed}/{name}")
+        facts = _facts(entity, rng)
+        rng.shuffle(facts)
+        said = [f"{name} is a {entity.kind}.", *facts]
+        if listed := self._listed.get(name):
+            said.append(_LISTS[entity.kind].format(name, ", ".join(listed)))
+        return " ".join(said)
+
+    def mentioned(self, name: str) -> list[str]:
+        """Return the entities that the page of `name` names, each once, relations first."""
+        links = self._world.entities[name].links.values()
+        return list(dict.fromkeys([*links, *self._listed.get(name, [])]))
+
+
+def _facts(entity: Entity, rng: random.Random) -> list[str]:
+    subject = _SUBJECTS[entity.kind]
+    said = [
+        f"{subject} {rng.choice(relation.sentences).format(entity.links[relation.name])}."
+        for relation in OUTGOING[entity.kind]
+        if relation.name in entity.links
+    ]
+    if entity.number is not None:
+        said.append(
+            f"{subject} {rng.choice(NUMBERS[entity.kind].sentences).format(entity.number)}."
+        )
+    return said
+
+
+def _lists(world: World) -> dict[str, list[str]]:
+    """Return who is listed on the page of each town, company and school."""
+    found: dict[str, list[str]] = {}
+    for entity in world.entities.values():
+        for relation, target in entity.links.items():
+            if _LISTED.get(world.entities[target].kind) == relation:
+                members = found.setdefault(target, [])
+                if len(members) < MOST_LISTED:
+                    members.append(entity.name)
+    return found

@@ -1,0 +1,138 @@
+"""A fictional world: three realms without any connection, a realm for each split.
+
+Whatever a policy learns by heart about the training realm says nothing about the test realm. All
+pages are in one corpus, so that one search engine serves every split.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ludus.errors import ConfigError
+
+from ...tasks import SPLITS
+from .facts import NUMBERS, OUTGOING, EntityKind, Relation
+from .names import NameSampler
+
+FEWEST_PEOPLE = 60
+MOST_PEOPLE = 20_000
+_SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
+_MARRIED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A person or thing that has a page."""
+
+    name: str
+    kind: EntityKind
+    split: str
+    links: Mapping[str, str]
+    """Relation -> name of the entity that the relation leads to."""
+    number: int | None
+    """The entity's birth year, population and so on; a region has none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """All entities by name. A world is made once per seed and size, and is equal to itself
+    alone.
+    """
+
+    seed: int
+    entities: Mapping[str, Entity]
+
+    def realm(self, split: str) -> list[Entity]:
+        """Return the entities of a split, in the order of creation."""
+        return [one for one in self.entities.values() if one.split == split]
+
+    def follow(self, name: str, relations: Iterable[Relation]) -> str | None:
+        """Return where a chain of relations leads; None where a relation is missing."""
+        at: str | None = name
+        for relation in relations:
+            at = None if at is None else self.entities[at].links.get(relation.name)
+        return at
+
+
+@lru_cache(maxsize=4)
+def build_world(seed: int = 0, people: int = 240) -> World:
+    """Draw a world.
+
+    Args:
+        seed: seeds every draw.
+        people: how many people the world has, six in ten of them in the training realm. For every
+            ten people there are about six towns, companies, schools and books together.
+
+    Raises:
+        ConfigError: too few people for every kind of question to be possible, or too many.
+    """
+    if not FEWEST_PEOPLE <= people <= MOST_PEOPLE:
+        raise ConfigError(f"people must be from {FEWEST_PEOPLE} to {MOST_PEOPLE}, got {people}")
+    rng = random.Random(f"world/{seed}/{people}")
+    names = NameSampler(rng, people)
+    entities: dict[str, Entity] = {}
+    for split in SPLITS:
+        for entity in _Realm(rng, names, split, round(people * _SHARES[split])).entities():
+            entities[entity.name] = entity
+    return World(seed, entities)
+
+
+class _Realm:
+    """Draws the entities of a split and the relations between them."""
+
+    def __init__(self, rng: random.Random, names: NameSampler, split: str, people: int) -> None:
+        self._rng = rng
+        self._split = split
+        towns = [names.town() for _ in range(max(4, people // 8))]
+        self._members: dict[EntityKind, list[str]] = {
+            EntityKind.TOWN: towns,
+            EntityKind.REGION: [names.region() for _ in range(max(2, len(towns) // 4))],
+            EntityKind.PERSON: [names.person() for _ in range(people)],
+            EntityKind.COMPANY: [names.company(towns) for _ in range(max(4, people // 8))],
+            EntityKind.SCHOOL: [names.school(towns) for _ in range(max(3, people // 16))],
+            EntityKind.BOOK: [names.book() for _ in range(max(6, people // 4))],
+        }
+        self._spouses = self._married()
+        regions = self._members[EntityKind.REGION]
+        self._regions = {town: rng.choice(regions) for town in towns}
+
+    def entities(self) -> list[Entity]:
+        """Return all entities of the realm, kind by kind."""
+        return [
+            Entity(name, kind, self._split, self._links(name, kind), self._number(kind))
+            for kind, names in self._members.items()
+            for name in names
+        ]
+
+    def _links(self, name: str, kind: EntityKind) -> dict[str, str]:
+        drawn = {one.name: self._target(name, one) for one in OUTGOING[kind]}
+        return {relation: target for relation, target in drawn.items() if target}
+
+    def _target(self, name: str, relation: Relation) -> str:
+        if relation.name == "spouse":
+            return self._spouses.get(name, "")
+        if relation.name == "lies_in":
+            return self._regions[name]
+        members = self._members[relation.target]
+        if relation.name == "capital":
+            members = [town for town, region in self._regions.items() if region == name] or members
+        drawn = name
+        while drawn == name:
+            drawn = self._rng.choice(members)
+        return drawn
+
+    def _married(self) -> dict[str, str]:
+        people = list(self._members[EntityKind.PERSON])
+        self._rng.shuffle(people)
+        couples = people[: 2 * int(len(people) * _MARRIED / 2)]
+        pairs = zip(couples[::2], couples[1::2], strict=True)
+        return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+
+    def _number(self, kind: EntityKind) -> int | None:
+        if kind not in NUMBERS:
+            return None
+        draw: Callable[[int, int], int] = self._rng.randint
+        return draw(1_000, 99_999) if kind is EntityKind.TOWN else draw(1850, 2005)

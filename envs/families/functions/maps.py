@@ -1,0 +1,270 @@
+"""Problems on a hidden map: a grid of land and water, a network of roads, or a chain of steps."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
+
+from ludus.errors import ToolError
+from ludus.messages import ToolCall
+
+from ...tools import ToolResult, tool
+from .game import FunctionGame, call, in_range, judged
+
+LAND, WATER = "land", "water"
+
+
+class Islands(FunctionGame):
+    """The connected components problem: count the islands of a grid and measure the largest."""
+
+    name = "islands"
+    question = (
+        "A hidden map of squares, each land or water. Land squares that touch by a side (not by a "
+        "corner alone) are one island. Find how many islands there are, and how many squares the "
+        "largest has."
+    )
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        self.rows = list(rows)
+
+    @classmethod
+    def draw(cls, rng: random.Random, calls: int) -> Self:
+        """Draw a grid about as wide as high, with some land."""
+        squares = max(4, calls - 2)
+        height = max(2, round(squares**0.5) + rng.randint(-1, 1))
+        width = max(2, round(squares / height))
+        rows = ["".join(rng.choices("#.", (45, 55), k=width)) for _ in range(height)]
+        return cls([*rows[:-1], "#" + rows[-1][1:]])
+
+    @tool
+    def size(self) -> str:
+        """Tell how many rows and columns the map has."""
+        return f"{len(self.rows)} rows, {len(self.rows[0])} columns"
+
+    @tool
+    def square(self, row: int, column: int) -> str:
+        """Look at one square.
+
+        Args:
+            row: from 0
+            column: from 0
+        """
+        line = self.rows[in_range(row, len(self.rows), "row")]
+        return LAND if line[in_range(column, len(line), "column")] == "#" else WATER
+
+    @tool
+    def done(self, islands: int, largest: int) -> ToolResult:
+        """Answer, which ends the task.
+
+        Args:
+            islands: how many there are
+            largest: squares of the largest
+        """
+        return judged([islands, largest] == self.answer())
+
+    def answer(self) -> list[int]:
+        """Return the number of islands and the size of the largest, by flood filling."""
+        left = {
+            (row, column)
+            for row, line in enumerate(self.rows)
+            for column, mark in enumerate(line)
+            if mark == "#"
+        }
+        sizes: list[int] = []
+        while left:
+            sizes.append(_flooded(left))
+        return [len(sizes), max(sizes)]
+
+    def expert(self) -> Iterator[ToolCall]:
+        """Look at every square, then answer."""
+        yield call("size")
+        for row, line in enumerate(self.rows):
+            for column in range(len(line)):
+                yield call("square", row=row, column=column)
+        islands, largest = self.answer()
+        yield call("done", islands=islands, largest=largest)
+
+    def text(self) -> str:
+        """Return the whole problem as text, to tell problems apart."""
+        return f"{self.name} {'/'.join(self.rows)}"
+
+
+def _flooded(left: set[tuple[int, int]]) -> int:
+    """Remove an island from `left` and return the size."""
+    waiting, count = [left.pop()], 0
+    while waiting:
+        row, column = waiting.pop()
+        count += 1
+        sides = [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
+        found = [one for one in sides if one in left]
+        left.difference_update(found)
+        waiting += found
+    return count
+
+
+class Roads(FunctionGame):
+    """The shortest path problem, on an undirected graph of named places."""
+
+    name = "roads"
+
+    def __init__(self, roads: Mapping[str, Sequence[str]], start: str, goal: str) -> None:
+        self.roads = {place: list(others) for place, others in roads.items()}
+        self.start, self.goal = start, goal
+        self.question = (
+            "Hidden places joined by roads that go both ways. Find a shortest way (fewest roads) "
+            f"from {start} to {goal}, and give its places in order, both ends included."
+        )
+
+    @classmethod
+    def draw(cls, rng: random.Random, calls: int) -> Self:
+        """Draw a tree with some more roads; the goal is the last place breadth-first search
+        finds.
+        """
+        names = place_names(rng, max(4, round(calls * 1.15)))
+        roads: dict[str, list[str]] = {name: [] for name in names}
+        for index, name in enumerate(names[1:], 1):
+            _join(roads, name, names[rng.randrange(max(0, index - 6), index)])
+        for _ in range(len(names) // 3):
+            _join(roads, *rng.sample(names, 2))
+        for others in roads.values():
+            rng.shuffle(others)
+        order = list(_found_from(roads, names[0]))
+        return cls(roads, names[0], order[-1])
+
+    @tool
+    def roads_from(self, place: str) -> list[str]:
+        """List the places one road away.
+
+        Args:
+            place: its name
+        """
+        if place not in self.roads:
+            raise ToolError(f"there is no place called {place[:40]!r}")
+        return self.roads[place]
+
+    @tool
+    def done(self, way: list[str]) -> ToolResult:
+        """Answer, which ends the task.
+
+        Args:
+            way: the places in order
+        """
+        joined = all(b in self.roads.get(a, ()) for a, b in itertools.pairwise(way))
+        ends = bool(way) and way[0] == self.start and way[-1] == self.goal
+        return judged(ends and joined and len(way) == len(self.answer()))
+
+    def answer(self) -> list[str]:
+        """Return a shortest path, by breadth-first search."""
+        before = _found_from(self.roads, self.start)
+        way = [self.goal]
+        while way[0] != self.start:
+            way.insert(0, before[way[0]])
+        return way
+
+    def expert(self) -> Iterator[ToolCall]:
+        """Ask for the roads of each place, in breadth-first order, until the goal is found."""
+        found = {self.start}
+        for place in _found_from(self.roads, self.start):
+            yield call("roads_from", place=place)
+            found.update(self.roads[place])
+            if self.goal in found:
+                break
+        yield call("done", way=self.answer())
+
+    def text(self) -> str:
+        """Return the whole problem as text, to tell problems apart."""
+        return f"{self.name} {self.roads} {self.start} {self.goal}"
+
+
+def _join(roads: dict[str, list[str]], one: str, other: str) -> None:
+    if other not in roads[one]:
+        roads[one].append(other)
+        roads[other].append(one)
+
+
+def _found_from(roads: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
+    """Return the places in breadth-first order, each with the place before on the way."""
+    before, waiting = {start: start}, deque([start])
+    while waiting:
+        place = waiting.popleft()
+        for other in roads[place]:
+            if other not in before:
+                before[other] = place
+                waiting.append(other)
+    return before
+
+
+class Loop(FunctionGame):
+    """The cycle detection problem: find where a chain of steps begins to repeat."""
+
+    name = "loop"
+    question = (
+        "From every hidden place a one-way step leads to another. Whoever goes on from the start "
+        "walks in a circle in the end. Find the first place of that circle that is reached, and "
+        "how many places the circle has."
+    )
+
+    def __init__(self, places: Sequence[str], back_to: int) -> None:
+        self.places = list(places)
+        self.back_to = back_to
+
+    @classmethod
+    def draw(cls, rng: random.Random, calls: int) -> Self:
+        """Draw a chain whose last place leads back into the chain."""
+        names = place_names(rng, max(3, calls - 2))
+        return cls(names, rng.randrange(len(names)))
+
+    @tool
+    def start(self) -> str:
+        """Name the place to start from."""
+        return self.places[0]
+
+    @tool
+    def step_from(self, place: str) -> str:
+        """Name the place one step further.
+
+        Args:
+            place: where the step begins
+        """
+        if place not in self.places:
+            raise ToolError(f"there is no place called {place[:40]!r}")
+        index = self.places.index(place) + 1
+        return self.places[index if index < len(self.places) else self.back_to]
+
+    @tool
+    def done(self, first: str, places: int) -> ToolResult:
+        """Answer, which ends the task.
+
+        Args:
+            first: the first place of the circle that is reached
+            places: how many the circle has
+        """
+        return judged([first, places] == self.answer())
+
+    def answer(self) -> list[object]:
+        """Return the first place and the length of the circle."""
+        return [self.places[self.back_to], len(self.places) - self.back_to]
+
+    def expert(self) -> Iterator[ToolCall]:
+        """Follow the steps until a place comes up again."""
+        yield call("start")
+        for place in self.places:
+            yield call("step_from", place=place)
+        first, places = self.answer()
+        yield call("done", first=first, places=places)
+
+    def text(self) -> str:
+        """Return the whole problem as text, to tell problems apart."""
+        return f"{self.name} {self.places} {self.back_to}"
+
+
+def place_names(rng: random.Random, count: int) -> list[str]:
+    """Draw `count` different names of two syllables and a letter."""
+    names: dict[str, None] = {}
+    while len(names) < count:
+        syllables = "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(2))
+        names[(syllables + rng.choice("nrlsm")).capitalize()] = None
+    return list(names)

@@ -1,0 +1,241 @@
+"""Problems in which something hidden has to be made, not found: merge, sort, write."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from typing import Literal, Self
+
+from ludus.errors import ToolError
+from ludus.messages import ToolCall
+
+from ...tools import ToolResult, tool
+from .game import FunctionGame, call, in_range, judged
+
+MOST_WRITTEN = 10_000
+Side = Literal["left", "right"]
+
+
+class Merge(FunctionGame):
+    """The merge problem: take the cards of two sorted piles in sorted order."""
+
+    name = "merge"
+    question = (
+        "Two hidden piles of numbered cards, each sorted with its smallest card on top. Take all "
+        "cards from the tops so that they come out sorted, smallest first; then say done."
+    )
+
+    def __init__(self, left: Sequence[int], right: Sequence[int]) -> None:
+        self.left, self.right = list(left), list(right)
+        self.taken: list[int] = []
+        self._drawn = f"{self.name} {self.left} {self.right}"
+
+    @classmethod
+    def draw(cls, rng: random.Random, calls: int) -> Self:
+        """Draw two sorted piles; each card costs a look and a move."""
+        size = max(3, calls // 2)
+        cards = rng.sample(range(10 * size), size)
+        cut = rng.randint(1, size - 1)
+        return cls(sorted(cards[:cut]), sorted(cards[cut:]))
+
+    @tool
+    def tops(self) -> str:
+        """Look at the top cards."""
+        shown = [
+            f"{name}: {pile[0] if pile else 'empty'}"
+            for name, pile in (("left", self.left), ("right", self.right))
+        ]
+        return ", ".join(shown)
+
+    @tool
+    def take(self, pile: Side) -> str:
+        """Take the top card of a pile.
+
+        Args:
+            pile: which one
+        """
+        cards = self.left if pile == "left" else self.right
+        if not cards:
+            raise ToolError(f"the {pile} pile is empty")
+        self.taken.append(cards.pop(0))
+        return f"taken: {self.taken[-1]}"
+
+    @tool
+    def done(self) -> ToolResult:
+        """Say that all cards are taken in order, which ends the task."""
+        all_taken = not self.left and not self.right
+        return judged(all_taken and self.taken == sorted(self.taken))
+
+    def answer(self) -> list[int]:
+        """Return the cards in order."""
+        return sorted([*self.taken, *self.left, *self.right])
+
+    def expert(self) -> Iterator[ToolCall]:
+        """Look at the tops and take the smaller card; an empty pile ends the looking."""
+        left, right = list(self.left), list(self.right)
+        while left or right:
+            if left and right:
+                yield call("tops")
+            side = "left" if left and (not right or left[0] < right[0]) else "right"
+            (left if side == "left" else right).pop(0)
+            yield call("take", pile=side)
+        yield call("done")
+
+    def text(self) -> str:
+        """Return the whole problem as text, before any move."""
+        return self._drawn
+
+
+class Sort(FunctionGame):
+    """The sorting problem, by comparing and swapping."""
+
+    name = "sort"
+    question = (
+        "A hidden row of different numbers, which you cannot see. Compare and swap them until they "
+        "rise from the first position to the last; then say done."
+    )
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self.items = list(items)
+        self._drawn = f"{self.name} {self.items}"
+
+    @classmethod
+    def draw(cls, rng: random.Random, calls: int) -> Self:
+        """Draw an unsorted row; insertion sort makes about n^2 / 2 comparisons and swaps."""
+        size = max(3, round((2 * calls) ** 0.5))
+        items = rng.sample(range(10 * size), size)
+        if items == sorted(items):
+            items[0], items[-1] = items[-1], items[0]
+        return cls(items)
+
+    @tool
+    def length(self) -> int:
+        """Tell how many numbers there are."""
+        return len(self.items)
+
+    @tool
+    def compare(self, first: int, second: int) -> str:
+        """Compare the numbers at two positions.
+
+        Args:
+            first: a position, from 0
+            second: another
+        """
+        left, right = self._at(first), self._at(second)
+        if left == right:
+            return "the same"
+        return f"the one at {first} is {'smaller' if left < right else 'larger'}"
+
+    @tool
+    def swap(self, first: int, second: int) -> str:
+        """Swap the numbers at two positions.
+
+        Args:
+            first: a position, from 0
+            second: another
+        """
+        self.items[first], self.items[second] = self._at(second), self._at(first)
+        return "swapped"
+
+    @tool
+    def done(self) -> ToolResult:
+        """Say that the row is sorted, which ends the task."""
+        return judged(self.items == sorted(self.items))
+
+    def _at(self, position: int) -> int:
+        return self.items[in_range(position, len(self.items), "position")]
+
+    def answer(self) -> list[int]:
+        """Return the numbers in rising order."""
+        return sorted(self.items)
+
+    def expert(self) -> Iterator[ToolCall]:
+        """Compare and swap as insertion sort does."""
+        items = list(self.items)
+        yield call("length")
+        for end in range(1, len(items)):
+            for at in range(end, 0, -1):
+                yield call("compare", first=at - 1, second=at)
+                if items[at - 1] < items[at]:
+                    break
+                items[at - 1], items[at] = items[at], items[at - 1]
+                yield call("swap", first=at - 1, second=at)
+        yield call("done")
+
+    def text(self) -> str:
+        """Return the whole problem as text, before any move."""
+        return self._drawn
+
+
+class Shorten(FunctionGame):
+    """The run-length encoding problem, letter by letter."""
+
+    name = "shorten"
+    question = (
+        "A hidden word. Write it down shortened: each run of the same letter as the letter and how "
+        "often it comes, so that aaab is a3b1; then say done. What is written stays."
+    )
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.written = ""
+
+    @classmethod
+    def draw(cls, rng: random.Random, calls: int) -> Self:
+        """Draw a word with runs of up to five equal letters."""
+        word = ""
+        while len(word) < max(4, round(calls * 0.7)):
+            letters = "abcdefgh".replace(word[-1:], "") if word else "abcdefgh"
+            word += rng.choice(letters) * rng.randint(1, 5)
+        return cls(word)
+
+    @tool
+    def length(self) -> int:
+        """Tell how many letters the word has."""
+        return len(self.word)
+
+    @tool
+    def letter(self, index: int) -> str:
+        """Read one letter.
+
+        Args:
+            index: its position, from 0
+        """
+        return self.word[in_range(index, len(self.word), "letter")]
+
+    @tool
+    def write(self, text: str) -> str:
+        """Write at the end of what is written.
+
+        Args:
+            text: what to add
+        """
+        if len(self.written) + len(text) > MOST_WRITTEN:
+            raise ToolError(f"there is room for {MOST_WRITTEN} letters in all")
+        self.written += text
+        return f"written so far: {len(self.written)} letters"
+
+    @tool
+    def done(self) -> ToolResult:
+        """Say that the whole word is written, which ends the task."""
+        return judged(self.written == self.answer())
+
+    def answer(self) -> str:
+        """Return the run-length encoding of the word."""
+        runs = ((letter, len(list(run))) for letter, run in itertools.groupby(self.word))
+        return "".join(f"{letter}{count}" for letter, count in runs)
+
+    def expert(self) -> Iterator[ToolCall]:
+        """Read letter by letter, and write each run when the next begins."""
+        yield call("length")
+        for letter, run in itertools.groupby(enumerate(self.word), key=lambda one: one[1]):
+            places = [index for index, _ in run]
+            for index in places:
+                yield call("letter", index=index)
+            yield call("write", text=f"{letter}{len(places)}")
+        yield call("done")
+
+    def text(self) -> str:
+        """Return the whole problem as text, to tell problems apart."""
+        return f"{self.name} {self.word}"

@@ -1,0 +1,138 @@
+r"""Reads problems with a final answer from the layouts of well-known data sets.
+
+GSM8K       {"question", "answer": "... reasoning ... #### 42"}
+MATH-500    {"problem", "solution", "answer", "level"}
+MATH        {"problem", "solution": "... \boxed{42}", "level": "Level 3"}
+AIME, AMC   {"problem" or "question", "answer" or "expected_answer"}
+SVAMP       {"Body", "Question", "Answer"}
+Olympiad    {"question", "final_answer": ["42"]}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+QUESTION_FIELDS = ("problem", "question", "Question")
+ANSWER_FIELDS = ("answer", "expected_answer", "final_answer", "Answer")
+SOLUTION_FIELDS = ("solution", "reference_solution")
+GSM8K_MARK = "####"
+
+Gold = str | list[str]
+"""The final answer; of a list, each element counts as right."""
+
+
+class MathsProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem with a final answer."""
+
+    id: str
+    """A digest of the question: the same in every file, order and split."""
+    question: str
+    gold: Gold
+    difficulty: float | None = None
+    solution: str = ""
+    """A worked solution, where the data has one."""
+
+
+class UnusableMathsRow(ValueError):
+    """A row without a question or without a final answer; the message says which."""
+
+
+def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") -> MathsProblem:
+    """Read a row in any of the known layouts.
+
+    Args:
+        row: as decoded from JSON.
+        question: the field with the question; empty looks for the known fields.
+        answer: the field with the answer; empty looks for the known fields.
+
+    Raises:
+        Unusable: there is no question or no final answer.
+    """
+    asked = _question(row, question)
+    gold, solution = _answer(row, answer)
+    return MathsProblem(
+        id=digest(asked),
+        question=asked,
+        gold=gold,
+        difficulty=_difficulty(row.get("level")),
+        solution=solution,
+    )
+
+
+def digest(question: str) -> str:
+    """Return the id of a problem: equal where questions differ in spacing alone."""
+    text = " ".join(question.split())
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _question(row: Mapping[str, Any], field: str) -> str:
+    for name in [field] if field else QUESTION_FIELDS:
+        text = row.get(name)
+        if isinstance(text, str) and text.strip():
+            body = row.get("Body") if name == "Question" else None
+            return f"{body} {text}".strip() if isinstance(body, str) else text.strip()
+    raise UnusableMathsRow(f"no question among the fields {', '.join(row)}")
+
+
+def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
+    solution = next((row[name] for name in SOLUTION_FIELDS if isinstance(row.get(name), str)), "")
+    for name in [field] if field else ANSWER_FIELDS:
+        given = row.get(name)
+        if isinstance(given, str) and GSM8K_MARK in given:
+            reasoning, _, final = given.rpartition(GSM8K_MARK)
+            return _number(final), _without_calculations(reasoning)
+        gold = _gold(given)
+        if gold:
+            return gold, solution
+    boxed = last_boxed(solution)
+    if boxed:
+        return boxed, solution
+    raise UnusableMathsRow(f"no final answer among the fields {', '.join(row)}")
+
+
+def _gold(given: object) -> Gold:
+    if isinstance(given, list):
+        return [text for one in given if isinstance(text := _gold(one), str) and text]
+    if isinstance(given, float) and given.is_integer():
+        return str(int(given))
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return str(given)
+    return given.strip() if isinstance(given, str) else ""
+
+
+def _number(text: str) -> str:
+    """Return a number without the marks of GSM8K, which writes `$1,234`."""
+    return text.strip().lstrip("$").replace(",", "")
+
+
+def _without_calculations(text: str) -> str:
+    """Remove GSM8K's calculator marks, such as `<<48/2=24>>` in `48/2 = <<48/2=24>>24`."""
+    return re.sub(r"<<[^<>]*>>", "", text).strip()
+
+
+def last_boxed(text: str) -> str:
+    r"""Return the content of the last `\boxed{}`, with balanced braces, or an empty text.
+
+    >>> last_boxed(r"so \boxed{1} or \boxed{\frac{1}{2}}")
+    '\\frac{1}{2}'
+    """
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return ""
+    begin, depth = start + len("\\boxed{"), 1
+    for position in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if depth == 0:
+            return text[begin:position].strip()
+    return ""
+
+
+def _difficulty(level: object) -> float | None:
+    """Read MATH's level, which is a number from 1 to 5 or a text such as `Level 3`."""
+    digits = re.fullmatch(r"(?:Level )?(\d+)", str(level)) if level is not None else None
+    return float(digits[1]) if digits else None

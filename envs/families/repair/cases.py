@@ -1,0 +1,309 @@
+"""Test cases of the library's functions: the arguments, and the result of each call.
+
+Some arguments are chosen by hand and the rest drawn with a fixed seed, so that `kills.py` can
+record beforehand which mistakes each case reveals.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+from .library import grids, integers, records, sequences, text
+from .mutations import normal
+
+CASES = 16
+"""How many test cases each function has."""
+
+MODULES = (sequences, text, integers, grids, records)
+
+Arguments = tuple[Any, ...]
+Draw = Callable[[random.Random], Arguments]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFunction:
+    """A function of the library, with test cases."""
+
+    name: str
+    file: str
+    source: str
+    calls: tuple[str, ...]
+    """The calls, as a user would write them: `place_of([1, 3], 3)`."""
+    results: tuple[str, ...]
+    """The result of each call: a value as Python writes it, or the name of the raised exception."""
+
+    @property
+    def tests(self) -> list[str]:
+        """The test cases as assertions, an assertion per call."""
+        return [_test(call, result) for call, result in zip(self.calls, self.results, strict=True)]
+
+
+@cache
+def library() -> dict[str, LibraryFunction]:
+    """Return all functions by name, in the order of the files."""
+    return {
+        name: _function(made, module.__name__.rpartition(".")[2])
+        for module in MODULES
+        for name, made in vars(module).items()
+        if isinstance(made, FunctionType) and made.__module__ == module.__name__
+    }
+
+
+def _function(made: FunctionType, stem: str) -> LibraryFunction:
+    name = made.__name__
+    rng = random.Random(f"cases/{name}")
+    chosen, draw = INPUTS[name]
+    arguments = [*chosen, *(draw(rng) for _ in range(CASES - len(chosen)))]
+    return LibraryFunction(
+        name=name,
+        file=f"{stem}.py",
+        source=normal(inspect.getsource(made)),
+        calls=tuple(f"{name}({', '.join(map(repr, given))})" for given in arguments),
+        results=tuple(_result(made, given) for given in arguments),
+    )
+
+
+def _result(made: FunctionType, arguments: Arguments) -> str:
+    try:
+        return repr(made(*_copied(arguments)))
+    except ValueError:
+        return ValueError.__name__
+
+
+def _copied(arguments: Arguments) -> Arguments:
+    """Copy the lists among the arguments, since a function may change a list."""
+    return tuple([*one] if isinstance(one, list) else one for one in arguments)
+
+
+def _test(call: str, result: str) -> str:
+    if result == ValueError.__name__:
+        return (
+            f"try:\n    {call}\nexcept ValueError:\n    pass\nelse:\n    assert False, 'no error'"
+        )
+    return f"assert {call} == {result}"
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def _numbers(low: int, high: int, *, most: int = 8, fewest: int = 1) -> Draw:
+    return lambda rng: ([rng.randint(low, high) for _ in range(rng.randint(fewest, most))],)
+
+
+def _with(draw: Draw, low: int, high: int) -> Draw:
+    """Draw what `draw` draws, and a number."""
+    return lambda rng: (*draw(rng), rng.randint(low, high))
+
+
+def _ascending(rng: random.Random) -> Arguments:
+    return (sorted(rng.randint(0, 9) for _ in range(rng.randint(1, 8))), rng.randint(-1, 10))
+
+
+def _spans(rng: random.Random) -> Arguments:
+    starts = [rng.randint(0, 15) for _ in range(rng.randint(2, 5))]
+    return ([[start, start + rng.randint(0, 4)] for start in starts],)
+
+
+def _letters(rng: random.Random, alphabet: str, fewest: int, most: int) -> str:
+    return "".join(rng.choice(alphabet) for _ in range(rng.randint(fewest, most)))
+
+
+def _text(alphabet: str, *, fewest: int = 1, most: int = 10) -> Draw:
+    return lambda rng: (_letters(rng, alphabet, fewest, most),)
+
+
+def _texts(alphabet: str, *, most: int = 7) -> Draw:
+    return lambda rng: (_letters(rng, alphabet, 1, most), _letters(rng, alphabet, 1, most))
+
+
+def _words(rng: random.Random, count: int) -> list[str]:
+    pool = ("to", "be", "or", "not", "that", "is", "the", "question", "a", "sea", "of", "troubles")
+    return rng.choices(pool, k=count)
+
+
+def _sentence(rng: random.Random) -> Arguments:
+    marks = ("", "", "", ",", ".", "!", "...")
+    words = [word + rng.choice(marks) for word in _words(rng, rng.randint(3, 9))]
+    return (" ".join(word.title() if rng.random() < 0.3 else word for word in words),)
+
+
+def _starting_alike(rng: random.Random) -> Arguments:
+    start = _letters(rng, "ab", 0, 4)
+    return ([start + _letters(rng, "abc", 0, 3) for _ in range(rng.randint(1, 4))],)
+
+
+def _camel(rng: random.Random) -> Arguments:
+    words = _words(rng, rng.randint(1, 4))
+    joined = "".join(word.title() for word in words)
+    return (joined if rng.random() < 0.3 else joined[0].lower() + joined[1:],)
+
+
+def _subsequence(rng: random.Random) -> Arguments:
+    long = _letters(rng, "abcd", 4, 9)
+    kept = "".join(letter for letter in long if rng.random() < 0.5)
+    return (kept if rng.random() < 0.6 else _letters(rng, "abcd", 2, 4), long)
+
+
+def _coins(rng: random.Random) -> Arguments:
+    return (rng.randint(0, 30), sorted(rng.sample(range(1, 12), rng.randint(1, 3))))
+
+
+def _grid(low: int, high: int, *, square: bool = False, size: int = 4) -> Draw:
+    def draw(rng: random.Random) -> Arguments:
+        rows, columns = rng.randint(1, size), rng.randint(1, size)
+        columns = rows if square else columns
+        return ([[rng.randint(low, high) for _ in range(columns)] for _ in range(rows)],)
+
+    return draw
+
+
+def _cell(rng: random.Random) -> Arguments:
+    (grid,) = _grid(0, 1, size=5)(rng)
+    return (grid, rng.randrange(len(grid)), rng.randrange(len(grid[0])))
+
+
+def _matrices(rng: random.Random) -> Arguments:
+    rows, shared, columns = (rng.randint(1, 3) for _ in range(3))
+    fits = shared if rng.random() < 0.8 else shared + 1
+    return tuple(
+        [[rng.randint(-4, 5) for _ in range(c)] for _ in range(r)]
+        for r, c in ((rows, shared), (fits, columns))
+    )
+
+
+def _scores(rng: random.Random) -> Arguments:
+    names = rng.sample(("ann", "bob", "cy", "dot", "eve", "flo"), rng.randint(2, 6))
+    return ({name: rng.randint(1, 4) for name in names},)
+
+
+def _stock(rng: random.Random) -> Arguments:
+    names = ("nut", "bolt", "gear", "cog", "rod")
+    stock = {name: rng.randint(1, 5) for name in rng.sample(names, 3)}
+    return (stock, {name: rng.randint(-5, 4) for name in rng.sample(names, 3)})
+
+
+def _needs(rng: random.Random) -> Arguments:
+    tasks = rng.sample("abcdef", rng.randint(2, 6))
+    needs = {
+        task: [n for n in tasks[:place] if rng.random() < 0.4] for place, task in enumerate(tasks)
+    }
+    if rng.random() < 0.2:
+        needs[tasks[0]] = [tasks[-1]]
+        needs[tasks[-1]] = [tasks[0]]
+    return ({task: needs[task] for task in rng.sample(tasks, len(tasks))},)
+
+
+def _links(rng: random.Random) -> Arguments:
+    places = "abcdef"
+    links = {place: rng.sample(places, rng.randint(0, 2)) for place in places}
+    return (links, rng.choice(places), rng.choice(places))
+
+
+def _visits(rng: random.Random) -> Arguments:
+    arrivals = [rng.randint(0, 9) for _ in range(rng.randint(1, 6))]
+    return ([[arrival, arrival + rng.randint(1, 4)] for arrival in arrivals],)
+
+
+def _postfix(rng: random.Random) -> Arguments:
+    tokens, depth = [str(rng.randint(0, 9))], 1
+    for _ in range(rng.randint(1, 6)):
+        if depth > 1 and rng.random() < 0.5:
+            tokens.append(rng.choice("+-*"))
+            depth -= 1
+        else:
+            tokens.append(str(rng.randint(0, 9)))
+            depth += 1
+    return ([*tokens, *(rng.choice("+-*") for _ in range(depth - 1))],)
+
+
+def _moves(rng: random.Random) -> Arguments:
+    kinds = rng.choices(("in", "out"), k=rng.randint(2, 7))
+    return ([[kind, str(rng.randint(0, 9))] for kind in kinds],)
+
+
+_RING = [[1, 1, 1], [1, 0, 1], [1, 1, 1]]
+_MAGIC = [[2, 7, 6], [9, 5, 1], [4, 3, 8]]
+
+INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
+    "running_totals": ([([],), ([5],)], _numbers(-9, 9)),
+    "longest_rise": ([([],), ([4],), ([1, 2, 3, 4],), ([2, 2, 2],)], _numbers(0, 9)),
+    "merge_spans": ([([],), ([[1, 3], [3, 5]],), ([[1, 9], [2, 3]],), ([[1, 2], [3, 4]],)], _spans),
+    "place_of": ([([], 3), ([2, 2, 2], 2), ([1, 2, 3], 9)], _ascending),
+    "rotated": ([([], 3), ([1, 2, 3], 3)], _with(_numbers(0, 9), 0, 9)),
+    "pair_with_sum": ([([5], 10), ([5, 5], 10)], _with(_numbers(0, 9), 4, 14)),
+    "best_stretch": ([([],), ([-2, -1],), ([3],)], _numbers(-6, 6)),
+    "without_repeats": ([([],)], _numbers(0, 4)),
+    "chunks": ([([], 2), ([1, 2], 0), ([1, 2], -1), ([1, 2, 3], 1)], _with(_numbers(0, 9), 1, 5)),
+    "second_largest": ([([],), ([3],), ([3, 3],), ([-1, -5],)], _numbers(0, 9)),
+    "majority": ([([],), ([1, 2],), ([7],)], _numbers(0, 2)),
+    "water_held": ([([],), ([3, 0, 3],), ([1, 2, 3],)], _numbers(0, 5, fewest=3)),
+    "run_lengths": ([("",), ("a",)], _text("ab")),
+    "is_balanced": ([("",), ("(",), (")",), ("([)]",), ("{[()]}",), ("f(x[1], {2})",), ("(a))",)],
+                    _text("()[]", most=6)),
+    "shifted": ([("xyz, A", 2), ("abc", -1), ("`a{z", 1)],
+                lambda rng: (_letters(rng, "abmyz AZ", 3, 8), rng.randint(-30, 30))),
+    "is_palindrome": ([("",), ("No lemon, no melon!",), ("ab",), ("abca",), ("aBcbA",), ("1a1",)],
+                      _text("aA-b", most=5)),
+    "wrapped": ([("", 5), ("question", 3)],
+                lambda rng: (" ".join(_words(rng, rng.randint(2, 9))), rng.randint(3, 12))),
+    "common_start": ([([],), (["abc"],), (["ab", "abc"],)], _starting_alike),
+    "initials": ([("",), ("ada  king lovelace",)],
+                 lambda rng: ("  ".join(_words(rng, rng.randint(1, 5))),)),
+    "edit_distance": ([("", ""), ("", "ab"), ("ab", ""), ("kitten", "sitting")], _texts("abc")),
+    "word_counts": ([("",), ("... !",), ("No, no: yes!",)], _sentence),
+    "is_subsequence": ([("", ""), ("", "a"), ("a", ""), ("aa", "a")], _subsequence),
+    "snake_case": ([("",), ("A",), ("a_B",), ("maxLineWidth",)], _camel),
+    "longest_word": ([("",), ("an old red house and a large mouse",)],
+                     lambda rng: (" ".join(_words(rng, rng.randint(1, 7))),)),
+    "digit_sum": ([(0,), (-305,), (9,), (10,)], lambda rng: (rng.randint(-9999, 9999),)),
+    "greatest_divisor": ([(0, 0), (0, 7), (7, 0), (12, -18), (-4, 6)],
+                         lambda rng: (6 * rng.randint(1, 12), 2 * rng.randint(1, 30))),
+    "prime_factors": ([(0,), (1,), (2,), (4,), (60,), (49,), (-3,)],
+                      lambda rng: (rng.randint(2, 200),)),
+    "to_base": ([(0, 2), (1, 2), (8, 2), (9, 10)],
+                lambda rng: (rng.randint(0, 500), rng.randint(2, 10))),
+    "to_roman": ([(1,), (4,), (1994,), (3999,), (40,), (90,), (400,)],
+                 lambda rng: (rng.randint(1, 3999),)),
+    "is_leap_year": ([(1900,), (2000,), (2024,), (2023,), (2100,), (1600,), (4,), (1,)],
+                     lambda rng: (100 * rng.randint(16, 24) + 4 * rng.randint(0, 3),)),
+    "fewest_coins": ([(0, [2]), (3, [2]), (6, [1, 3, 4]), (7, [7])], _coins),
+    "clock_time": ([(0,), (59,), (60,), (1440,), (1500,)], lambda rng: (rng.randint(0, 3000),)),
+    "is_prime": ([(n,) for n in (-3, 0, 1, 2, 3, 4, 9, 25, 15)],
+                 lambda rng: (rng.randint(2, 130),)),
+    "binomial": ([(0, 0), (5, -1), (3, 4), (4, 4), (5, 2)],
+                 lambda rng: (rng.randint(1, 9), rng.randint(0, 9))),
+    "collatz_steps": ([(1,), (2,), (6,), (7,)], lambda rng: (rng.randint(1, 60),)),
+    "rounded_to": ([(0, 5), (12, 5), (13, 5), (5, 10), (7, 1), (3, 3)],
+                   lambda rng: (rng.randint(0, 60), rng.randint(1, 9))),
+    "turned": ([([],), ([[1]],)], _grid(0, 9)),
+    "spiral": ([([],), ([[1, 2, 3]],), ([[1], [2]],), ([[1, 2, 3], [4, 5, 6], [7, 8, 9]],)],
+               _grid(0, 9)),
+    "living_neighbours": ([([[1]], 0, 0), ([[1, 1, 1]] * 3, 1, 1)], _cell),
+    "islands": ([([],), ([[0]],), ([[1]],), ([[1, 0], [0, 1]],), (_RING,)], _grid(0, 1, size=5)),
+    "cheapest_path": ([([[3]],), ([[1, 9, 1], [1, 1, 1]],)], _grid(0, 9)),
+    "is_magic": ([(_MAGIC,), ([[5]],), ([[1, 2], [3, 4]],), ([[1, 1], [1, 1]],),
+                  ([[2, 7, 6], [9, 5, 1], [4, 8, 3]],), ([[1, 2, 3], [2, 3, 1], [3, 1, 2]],),
+                  ([[1, 2, 3], [3, 1, 2], [2, 3, 1]],), ([[2, 1, 3], [3, 2, 1], [1, 3, 2]],)],
+                 _grid(1, 2, square=True, size=3)),
+    "saddle_points": ([([[1]],), ([[2, 2], [2, 2]],), ([[9, 8, 7], [5, 3, 2], [6, 6, 7]],)],
+                      _grid(0, 3)),
+    "product": ([([[2]], [[3]]), ([[1, 2]], [[3, 4]])], _matrices),
+    "inverted": ([({},), ({"b": 1, "a": 1},)], _scores),
+    "ranked": ([({},), ({"b": 1, "a": 1},)], _scores),
+    "added": ([({}, {}), ({"a": 1}, {"a": -1}), ({}, {"a": 1}), ({"a": 1}, {"b": -1})], _stock),
+    "in_order": ([({},), ({"a": ["a"]},), ({"b": ["a"], "a": ["b"]},)], _needs),
+    "steps_apart": ([({}, "a", "a"), ({}, "a", "b")], _links),
+    "most_at_once": ([([],), ([[1, 2], [2, 3]],), ([[1, 3], [2, 4]],)], _visits),
+    "kept_pages": ([([], 2), ([1], 1), ([1, 2], 1)], _with(_numbers(1, 5, most=9, fewest=4), 1, 4)),
+    "evaluated": ([(["7"],), (["5", "2", "-"],), (["-3", "2", "*"],)], _postfix),
+    "balance_after": ([([],), ([["in", "5"], ["out", "5"]],), ([["out", "1"]],)], _moves),
+    "grouped": ([([],), (["ab", "ba", "b"],)],
+                lambda rng: ([_letters(rng, "abc", 2, 2) for _ in range(rng.randint(2, 6))],)),
+}  # fmt: skip
+"""Function name -> arguments chosen by hand, and how the others are drawn."""

@@ -1,0 +1,91 @@
+"""Draws the files of a task: a few functions, some of which are broken."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cache
+
+from ...splits import split_of
+from ...tasks import Task
+from .cases import LibraryFunction, library
+from .kills import KILLS
+from .mutations import mutants
+from .survey import ENDLESS
+
+_FEWEST_FAILING = 2
+"""The fewest cases a mistake must fail: if the report shows one case, another still decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class MistakenFunction:
+    """A function with a mistake that the tests reveal."""
+
+    function: LibraryFunction
+    source: str
+    failing: tuple[int, ...]
+    """The indices of the failing cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The files of a task, before and after the right repair, with the tests."""
+
+    files: dict[str, str]
+    """File name -> source, as the policy finds the file."""
+    right: dict[str, str]
+    """File name -> source without the mistakes."""
+    tests: dict[str, list[str]]
+    """File name -> the tests of all functions in the file."""
+    faults: tuple[MistakenFunction, ...]
+
+    @property
+    def failing(self) -> int:
+        """How many tests fail before anything is repaired."""
+        return sum(len(fault.failing) for fault in self.faults)
+
+
+@cache
+def faults_of(split: str) -> dict[str, tuple[MistakenFunction, ...]]:
+    """Return the faults of a split by function name. No fault belongs to two splits."""
+    found = {name: _faults(function, split) for name, function in library().items()}
+    return {name: faults for name, faults in found.items() if faults}
+
+
+def _faults(function: LibraryFunction, split: str) -> tuple[MistakenFunction, ...]:
+    masks = KILLS[function.name].split()
+    made = mutants(function.source)
+    return tuple(
+        MistakenFunction(function, mutant.source, failing)
+        for number, (mutant, mask) in enumerate(zip(made, masks, strict=True))
+        if split_of(f"{function.name}/{number}") == split
+        and len(failing := _failing(mask)) >= _FEWEST_FAILING
+    )
+
+
+def _failing(mask: str) -> tuple[int, ...]:
+    bits = 0 if mask == ENDLESS else int(mask, 16)
+    return tuple(place for place in range(bits.bit_length()) if bits >> place & 1)
+
+
+def draw(task: Task, functions: int, faults: int) -> Repair:
+    """Draw the files of a task: `functions` functions in all, `faults` of which are broken."""
+    rng = random.Random(f"repair/{task.seed}")
+    possible = faults_of(task.split)
+    broken = [rng.choice(possible[name]) for name in rng.sample(sorted(possible), faults)]
+    names = {fault.function.name for fault in broken}
+    others = rng.sample(sorted(set(library()) - names), functions - faults)
+    chosen = [library()[name] for name in rng.sample(sorted([*names, *others]), functions)]
+    changed = {fault.function.name: fault.source for fault in broken}
+    stems = sorted({function.file for function in chosen})
+    held = {file: [one for one in chosen if one.file == file] for file in stems}
+    return Repair(
+        files={file: _file([changed.get(f.name, f.source) for f in held[file]]) for file in stems},
+        right={file: _file([f.source for f in held[file]]) for file in stems},
+        tests={file: [test for f in held[file] for test in f.tests] for file in stems},
+        faults=tuple(broken),
+    )
+
+
+def _file(sources: list[str]) -> str:
+    return "\n\n\n".join(sources) + "\n"

@@ -1,0 +1,91 @@
+"""Finds out which test cases each mistake fails, by running all mistakes in a sandbox.
+
+    python -m ludus.envs.families.repair.survey > kills.py && ruff format kills.py
+
+A mistake is useful if at least two test cases fail (one may be shown) and the function still
+ends. This is worked out beforehand, so that drawing a task runs nothing and is reproducible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+
+from ludus.sandboxes import Execution, ExecutionStatus, execute_async
+
+from .cases import LibraryFunction, library
+from .mutations import mutants
+
+ENDLESS = "----"
+"""Stands in the place of a mask where the function does not end on a case."""
+
+_CPU_S = 2.0
+_AT_ONCE = 4
+
+_TRY = """
+import sys
+sys.setrecursionlimit(2000)
+mask = 0
+for place, (call, result) in enumerate(CASES):
+    try:
+        right = eval(call) == eval(result)
+    except Exception as error:
+        right = type(error).__name__ == result
+    mask |= (not right) << place
+print(f"{mask:04x}")
+"""
+
+
+async def survey() -> dict[str, list[str]]:
+    """Return, by function name, the mask of failing cases of each mistake, or `ENDLESS`.
+
+    A mask is written in hexadecimal; bit k is set where case k fails.
+    """
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(function: LibraryFunction, source: str) -> str:
+        async with room:
+            return _mask(await _tried(function, source))
+
+    return {
+        name: list(
+            await asyncio.gather(*(one(function, m.source) for m in mutants(function.source)))
+        )
+        for name, function in library().items()
+    }
+
+
+async def _tried(function: LibraryFunction, source: str) -> Execution:
+    cases = list(zip(function.calls, function.results, strict=True))
+    program = f"{source}\nCASES = {cases!r}\n{_TRY}"
+    return await execute_async(program, timeout_s=10 * _CPU_S, cpu_s=_CPU_S)
+
+
+def _mask(execution: Execution) -> str:
+    if execution.status is ExecutionStatus.OK:
+        return execution.stdout.strip()
+    if execution.status in (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM):
+        return ENDLESS
+    raise RuntimeError(f"a mistake could not be tried: {execution.status} {execution.stderr}")
+
+
+def table(found: dict[str, list[str]]) -> str:
+    """Return the source of the module `kills.py`."""
+    lines = (f'    "{name}": (\n{_rows(masks)}    ),\n' for name, masks in found.items())
+    return (
+        '"""Which cases each mistake fails; made by `survey.py` and checked by a test."""\n\n'
+        "from __future__ import annotations\n\n"
+        f"KILLS: dict[str, str] = {{\n{''.join(lines)}}}\n"
+        '"""name -> a mask for each mistake, in the order of `mutants`: bit k is set where case k '
+        'fails."""\n'
+    )
+
+
+def _rows(masks: list[str]) -> Iterable[str]:
+    rows = (masks[start : start + 16] for start in range(0, len(masks), 16))
+    return "".join(f'        "{"".join(f"{mask} " for mask in row)}"\n' for row in rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table(asyncio.run(survey())))

@@ -1,0 +1,85 @@
+"""Reading a report: which facts it states, which claims are false, and what it cites.
+
+A sentence is about the first name in it and about the pages that it cites as `[Title]`. It states a
+fact if it is about the fact's subject and names the fact's value, or the other way round. Any other
+name or number in it is a false claim, unless it is true of what the sentence is about: what is true
+but was not asked for costs and earns nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..fiction import World, build_world
+from .topics import Topic, facts_of
+
+MAX_REPORT_CHARS = 20_000
+MAX_CITATIONS = 3
+"""Citations of one sentence that count."""
+_SENTENCES = re.compile(r"(?<=[.!?\]])\s+|\n+")
+_CITED = re.compile(r"\[([^\[\]\n]{1,80})\]")
+_NUMBER = re.compile(r"\b\d{3,6}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReading:
+    """What a report is worth.
+
+    `truth` is the share of facts stated less the number of false claims over the number of facts,
+    at least 0, times (1 - w + w c), where c is the share of stated facts whose sentence cites the
+    page that says so and w is the weight of citing.
+    """
+
+    stated: int
+    facts: int
+    false: int
+    cited: int
+
+    def truth(self, cite_weight: float) -> float:
+        """The true score, in [0, 1]."""
+        share = max(0.0, (self.stated - self.false) / self.facts)
+        citing = self.cited / self.stated if self.stated else 0.0
+        return share * (1 - cite_weight + cite_weight * citing)
+
+
+def read_report(text: str, topic: Topic, world: World) -> ReportReading:
+    """Hold a report against the truth. Of a report beyond 20,000 characters the rest counts for
+    nothing.
+    """
+    names, known = _known(world.seed, _people(world))
+    wanted = {(fact.subject, fact.value) for fact in topic.facts}
+    stated, cited, false = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
+    for sentence in _SENTENCES.split(text[:MAX_REPORT_CHARS]):
+        citations = [title.strip() for title in _CITED.findall(sentence)][:MAX_CITATIONS]
+        words = _CITED.sub(" ", sentence)
+        named = names.findall(words)
+        first = named[:1]  # whom the sentence is about; the cited pages are about somebody too
+        subjects = {one for one in [*first, *citations] if one in known}
+        for value in {*named, *_NUMBER.findall(words)}:
+            holds = {(one, value) for one in subjects if value in known[one]}
+            holds |= {(value, one) for one in first if one in known.get(value, ())}
+            stated |= holds & wanted
+            cited |= {pair for pair in holds & wanted if pair[0] in citations}
+            if not holds and value not in subjects and subjects:
+                false.add((min(subjects), value))
+    return ReportReading(len(stated), len(topic.facts), len(false), len(cited))
+
+
+def _people(world: World) -> int:
+    return sum(entity.kind == "person" for entity in world.entities.values())
+
+
+@lru_cache(maxsize=4)
+def _known(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[str, frozenset[str]]]:
+    """(a pattern of all names, the values that are true of each name)."""
+    world = build_world(seed, people)
+    longest_first = sorted(world.entities, key=len, reverse=True)
+    names = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
+    known = {
+        name: frozenset(fact.value for fact in facts_of(entity))
+        for name, entity in world.entities.items()
+    }
+    return names, known

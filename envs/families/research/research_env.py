@@ -1,0 +1,153 @@
+"""`ludus/research-v0`: search, then write a report with citations.
+
+    user       Write a short report on what is known about Tisenmar Mills and the founder of
+               Tisenmar Mills.
+    assistant  search(query="Tisenmar Mills")
+    tool       Doc 1(Title: "Tisenmar Mills") Tisenmar Mills is a company. This company was ...
+    ...
+    assistant  Tisenmar Mills was founded by Runa Larley [Tisenmar Mills]. ...      reward 0.83
+
+The world is fictional and its facts are known, so that a report's true score is exact and the error
+of whoever judges reports can be measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError, ToolError
+from ludus.messages import Message, ToolCall, assistant
+from ludus.verdict import Verdict
+
+from ...protocol import Briefing, Info, TextEnv
+from ...tools import tool
+from ..fiction import build_world
+from ..search.bm25 import fictional_index
+from ..search.documents import shown
+from .reports import read_report
+from .topics import Topic, draw_topic
+
+MAX_QUERY_CHARS = 1_000
+MAX_DOCUMENT_CHARS = 2_000
+EMPTY = "Write the report, or search."
+
+
+class Research(TextEnv):
+    """Search a fictional world and write a short report with citations.
+
+    Args:
+        pages: pages whose facts a report should state (1 to 4); each leads to the next.
+        reward: "truth" pays the true score; "none" pays 0 and leaves the reward to verifiers of the
+            run, such as a rubric judge. The verdict's metrics tell the true score in both cases.
+        cite_weight: share of the true score that hangs on citing.
+        topk: documents that a search shows.
+        world: seed of the fictional world.
+        people: size of the world.
+        max_turns: turns until the episode is truncated.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    system_prompt = (
+        "Write reports. Search for what you need; names alone make good queries. Then write the "
+        "report: short sentences, each with the page it rests on in brackets, such as "
+        "'Ada Lund was born in Merow [Ada Lund].' A message without a search is the report."
+    )
+
+    def __init__(
+        self,
+        *,
+        pages: int = 2,
+        reward: str = "truth",
+        cite_weight: float = 0.2,
+        topk: int = 3,
+        world: int = 0,
+        people: int = 240,
+        max_turns: int = 8,
+    ) -> None:
+        if not 1 <= pages <= 4:
+            raise ConfigError(f"pages must be 1 to 4, got {pages}")
+        if reward not in ("truth", "none"):
+            raise ConfigError(f"reward must be 'truth' or 'none', got {reward!r}")
+        if not 0 <= cite_weight <= 1:
+            raise ConfigError(f"cite_weight must be from 0 to 1, got {cite_weight}")
+        if not 1 <= topk <= 20 or max_turns < 1:
+            raise ConfigError(f"need 1 <= topk <= 20 and max_turns >= 1, got {topk}, {max_turns}")
+        self.pages = pages
+        self.reward = reward
+        self.cite_weight = cite_weight
+        self.topk = topk
+        self.turns = max_turns
+        self.world = build_world(world, people)
+        self.index = fictional_index(world, people)
+        self.topic = Topic("", (), ())
+        self._searched = 0
+
+    def briefing(self) -> Briefing:
+        """As the class says, with this environment's number of turns."""
+        return msgspec.structs.replace(super().briefing(), max_turns=self.turns)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Show the topic."""
+        self._searched = 0
+        self.topic = draw_topic(self.world, self.task.split, self.task.rng(), pages=self.pages)
+        return self.topic.question, {}
+
+    @tool
+    def search(self, query: str) -> str:
+        """Search for pages.
+
+        Args:
+            query: what to look for; a name works best
+        """
+        if not query.strip():
+            raise ToolError("the query is empty")
+        if len(query) > MAX_QUERY_CHARS:
+            raise ToolError(
+                f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read"
+            )
+        self._searched += 1
+        found = self.index.search([query], self.topk)[0]
+        return shown(found, MAX_DOCUMENT_CHARS) or "Nothing was found."
+
+    def step(self, action: str | Message) -> tuple[str, float | Verdict, bool, bool, Info]:
+        """Take the report, which ends the episode."""
+        said = action if isinstance(action, str) else action.text
+        if not said.strip():
+            return EMPTY, 0.0, False, False, {}
+        read = read_report(said, self.topic, self.world)
+        truth = read.truth(self.cite_weight)
+        metrics = {
+            "truth": truth, "stated": read.stated / read.facts, "false_claims": float(read.false),
+            "cited": read.cited / read.stated if read.stated else 0.0,
+            "searches": float(self._searched),
+        }  # fmt: skip
+        detail = (
+            f"{read.stated} of {read.facts} facts stated, {read.cited} of them cited; "
+            f"{read.false} claims are false"
+        )
+        paid = truth if self.reward == "truth" else 0.0
+        return "", Verdict.of(paid, detail, metrics=metrics), True, False, {}
+
+    def gold(self) -> dict[str, Any]:
+        """The facts as a rubric: what a judge that knew the truth would ask."""
+        items = [
+            {"id": f"fact-{n}", "text": f'The response names "{f.value}" as {f.about}.'}
+            for n, f in enumerate(self.topic.facts, start=1)
+        ]
+        return {"items": items, "aggregation": "positive_normalised"}
+
+    def demonstrate(self) -> str | Message:
+        """Search each page, then state its facts with citations."""
+        if self._searched < len(self.topic.pages):
+            query = {"query": self.topic.pages[self._searched]}
+            return assistant("", [ToolCall(name="search", arguments=query)])
+        return " ".join(
+            f"{fact.about[:1].upper()}{fact.about[1:]} is {fact.value} [{fact.subject}]."
+            for fact in self.topic.facts
+        )

@@ -1,0 +1,216 @@
+"""Makes multi-hop questions about a fictional world, with a unique answer and the needed searches.
+
+chain      Who is the mayor of the town where the founder of Tisenmar Mills was born?
+compare    What is the school where the older of Runa Larley and Zeren Gornley studied?
+intersect  Who is the mentor of the rector of the school where the person who works for Larley Mills
+           and was born in Bemford studied?
+
+The hops of a question are the pages that have to be read: a chain of h relations has h, a
+comparison has the two pages it compares, then one for each relation after the first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..fiction import NUMBERS, OUTGOING, Entity, EntityKind, Pages, Relation, World
+from .answers import normalize
+
+MOST_DRAWS = 2_000
+_CLAUSES = {
+    "employer": "works for {}",
+    "born_in": "was born in {}",
+    "studied_at": "studied at {}",
+}
+"""Relation -> the clause that identifies a person by that relation."""
+
+
+class QuestionShape(StrEnum):
+    """The shape of a question."""
+
+    CHAIN = "chain"
+    """A chain of relations."""
+    COMPARE = "compare"
+    """A chain from the entity with the smaller or larger of two numbers; at least two hops."""
+    INTERSECT = "intersect"
+    """A chain that begins at the only person for whom two facts are true; at least two hops."""
+
+
+class NoQuestion(LookupError):
+    """No question of the shape was found in many draws: the world is too small."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuestion:
+    """A question, the answers, and how to find the answers."""
+
+    text: str
+    golds: tuple[str, ...]
+    """The answers; each counts as right."""
+    searches: tuple[str, ...] = ()
+    """The queries of a good searcher, in order."""
+    pages: tuple[str, ...] = ()
+    """The titles of the pages that hold the answer's facts, in order."""
+    evidence: tuple[str, ...] = ()
+    """What each search should find."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A question in the making: a noun phrase, and the entity that the phrase means."""
+
+    phrase: str
+    at: Entity
+    visited: tuple[str, ...]
+    """Names that the question or the way to the answer has used up."""
+    searches: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
+    """The pages read so far; the page of `at` may be among them."""
+    relations: tuple[Relation, ...] = ()
+    other: str = ""
+    """In a comparison, the entity that lost."""
+
+    @property
+    def hops(self) -> int:
+        """The number of pages read, once the page of `at` is read."""
+        return len(self.pages) + (self.at.name not in self.pages)
+
+    def read(self) -> _Path:
+        """Return the path after looking up the page of `at` by name."""
+        name = self.at.name
+        if name in self.pages:
+            return self
+        return replace(self, searches=(*self.searches, name), pages=(*self.pages, name))
+
+
+class QuestionMaker:
+    """Draws questions about a realm of a world."""
+
+    def __init__(self, world: World, split: str) -> None:
+        self._world = world
+        self._split = split
+        self._pages = Pages(world)
+        self._by_kind: dict[EntityKind, list[Entity]] = {}
+        self._people_by_fact: dict[tuple[str, str], set[str]] = {}
+        for entity in world.realm(split):
+            self._by_kind.setdefault(entity.kind, []).append(entity)
+            if entity.kind is EntityKind.PERSON:
+                for fact in entity.links.items():
+                    self._people_by_fact.setdefault(fact, set()).add(entity.name)
+        self._begin: dict[QuestionShape, Callable[[random.Random], _Path | None]] = {
+            QuestionShape.CHAIN: self._anyone,
+            QuestionShape.COMPARE: self._better_of_two,
+            QuestionShape.INTERSECT: self._one_of_both,
+        }
+
+    def draw(self, rng: random.Random, *, hops: int, shape: QuestionShape) -> SearchQuestion:
+        """Draw a question.
+
+        Raises:
+            NoQuestion: no question was found.
+        """
+        for _ in range(MOST_DRAWS):
+            question = self._try(rng, hops, shape)
+            if question is not None:
+                return question
+        raise NoQuestion(f"no question of shape {shape} with {hops} hops in split {self._split!r}")
+
+    def _try(self, rng: random.Random, hops: int, shape: QuestionShape) -> SearchQuestion | None:
+        path = self._begin[shape](rng)
+        while path is not None and path.hops < hops:
+            path = self._follow(path, rng)
+        return None if path is None or path.hops > hops else self._finish(path, rng)
+
+    # --- beginnings ---
+
+    def _anyone(self, rng: random.Random) -> _Path:
+        entity = rng.choice(self._by_kind[rng.choice(list(self._by_kind))])
+        return _Path(entity.name, entity, (entity.name,))
+
+    def _better_of_two(self, rng: random.Random) -> _Path | None:
+        attribute = NUMBERS[rng.choice(list(NUMBERS))]
+        one, other = rng.sample(self._by_kind[attribute.source], 2)
+        assert one.number is not None  # entities of these kinds have a number
+        assert other.number is not None
+        if one.number == other.number:
+            return None
+        adjective = attribute.more if one.number > other.number else attribute.less
+        names = (one.name, other.name)
+        asked = rng.sample(names, 2)
+        return _Path(
+            f"the {adjective} of {asked[0]} and {asked[1]}",
+            one,
+            names,
+            searches=tuple(asked),
+            pages=tuple(asked),
+            other=other.name,
+        )
+
+    def _one_of_both(self, rng: random.Random) -> _Path | None:
+        person = rng.choice(self._by_kind[EntityKind.PERSON])
+        facts = [(name, person.links[name]) for name in rng.sample(list(_CLAUSES), 2)]
+        both = self._people_by_fact[facts[0]] & self._people_by_fact[facts[1]]
+        if both != {person.name}:
+            return None
+        clauses = [_CLAUSES[relation].format(target) for relation, target in facts]
+        phrase = f"the person who {clauses[0]} and {clauses[1]}"
+        targets = tuple(target for _, target in facts)
+        return _Path(
+            phrase,
+            person,
+            (person.name, *targets),
+            searches=(f"person {' '.join(clauses)}",),
+            pages=(person.name,),
+        )
+
+    # --- on the way ---
+
+    def _follow(self, path: _Path, rng: random.Random) -> _Path | None:
+        """Follow a random relation; None if that leads back to where the question has been."""
+        relation = _drawn(path.at, rng)
+        target = None if relation is None else path.at.links[relation.name]
+        if relation is None or target is None or target in path.visited:
+            return None
+        return replace(
+            path.read(),
+            phrase=relation.phrase.format(path.phrase),
+            at=self._world.entities[target],
+            visited=(*path.visited, target),
+            relations=(*path.relations, relation),
+        )
+
+    def _finish(self, path: _Path, rng: random.Random) -> SearchQuestion | None:
+        """Ask for a number of the entity at the path's end, or for what another relation leads
+        to.
+        """
+        attribute = NUMBERS.get(path.at.kind)
+        if attribute is not None and rng.random() < 1 / (1 + len(path.at.links)):
+            text = attribute.question.format(path.phrase)
+            return self._question(path.read(), text, str(path.at.number))
+        last = self._follow(path, rng)
+        if last is None:
+            return None
+        asks = "Who" if last.at.kind is EntityKind.PERSON else "What"
+        return self._question(last, f"{asks} is {last.phrase}?", last.at.name)
+
+    def _question(self, path: _Path, text: str, answer: str) -> SearchQuestion | None:
+        gives_away = normalize(answer) in normalize(text)
+        shortcut = len(path.pages) > 1 and answer in self._pages.mentioned(path.pages[0])
+        either = path.other and self._world.follow(path.other, path.relations) == answer
+        if gives_away or shortcut or either:
+            return None
+        evidence = tuple(self._pages.text(page) for page in path.pages)
+        return SearchQuestion(text, (answer,), path.searches, path.pages, evidence)
+
+
+def _drawn(entity: Entity, rng: random.Random) -> Relation | None:
+    choices = [one for one in OUTGOING[entity.kind] if one.name in entity.links]
+    return rng.choice(choices) if choices else None
+
+
+def shapes_for(hops: int, wanted: Sequence[QuestionShape]) -> list[QuestionShape]:
+    """Return the shapes in `wanted` that are possible with so many hops."""
+    return [shape for shape in wanted if hops > 1 or shape is QuestionShape.CHAIN]

@@ -1,0 +1,255 @@
+"""Makes questions about a theme, each with the right query and queries that are nearly right.
+
+A mistake is a query that somebody who misread the question would write: the databases a task is
+judged on are chosen so that each mistake gives wrong rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .themes import TableKind, Theme
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuestion:
+    """A question, the right query, and mistakes."""
+
+    text: str
+    sql: str
+    mistakes: tuple[str, ...]
+    ordered: bool = False
+    """Whether the order of rows is part of the answer."""
+
+
+Maker = Callable[[Theme, random.Random], SqlQuestion]
+MOST_LEVEL = 4
+
+
+def draw_question(theme: Theme, rng: random.Random, level: int) -> SqlQuestion:
+    """Draw a question of a level: 1 is a single table, 2 groups and orders, 3 joins, 4 nests."""
+    return rng.choice(MAKERS[level])(theme, rng)
+
+
+def _either(theme: Theme, rng: random.Random) -> TableKind:
+    return rng.choice((theme.left, theme.right))
+
+
+def _threshold(kind: TableKind, rng: random.Random) -> int:
+    third = (kind.high - kind.low) // 3
+    return rng.randint(kind.low + third, kind.high - third)
+
+
+def _articled(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+# --- level 1: one table ---
+
+
+def _filter(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind = _either(theme, rng)
+    limit = _threshold(kind, rng)
+    sign, words, wrong = rng.choice(
+        ((">", "more than", ">="), ("<", "less than", "<="), (">=", "at least", ">"))
+    )
+    select = f"SELECT {kind.label} FROM {kind.table}"
+    return SqlQuestion(
+        f"Give the {kind.label} of every {kind.one} whose {kind.number} is {words} {limit}.",
+        f"{select} WHERE {kind.number} {sign} {limit}",
+        (select, f"{select} WHERE {kind.number} {wrong} {limit}",
+         f"{select} WHERE NOT {kind.number} {sign} {limit}"),
+    )  # fmt: skip
+
+
+def _count(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind = _either(theme, rng)
+    value = rng.choice(kind.values)
+    where = f"FROM {kind.table} WHERE {kind.category} = '{value}'"
+    return SqlQuestion(
+        f"How many {kind.many} have the {kind.category} '{value}'?",
+        f"SELECT COUNT(*) {where}",
+        (f"SELECT COUNT(*) FROM {kind.table}", f"SELECT COUNT({kind.number}) {where}"),
+    )
+
+
+def _average(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind = _either(theme, rng)
+    value, number = rng.choice(kind.values), kind.number
+    where = f"FROM {kind.table} WHERE {kind.category} = '{value}'"
+    return SqlQuestion(
+        f"What is the average {number} of the {kind.many} with the {kind.category} '{value}', "
+        "leaving out those that have none?",
+        f"SELECT AVG({number}) {where}",
+        (f"SELECT AVG({number}) FROM {kind.table}", f"SELECT SUM({number}) / COUNT(*) {where}",
+         f"SELECT AVG(COALESCE({number}, 0)) {where}"),
+    )  # fmt: skip
+
+
+# --- level 2: groups and orders ---
+
+
+def _group(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind = _either(theme, rng)
+    tail = f"FROM {kind.table} GROUP BY {kind.category}"
+    return SqlQuestion(
+        f"For each {kind.category} that occurs among {kind.many}: the {kind.category}, how many "
+        f"{kind.many} have it, and the largest {kind.number} among them.",
+        f"SELECT {kind.category}, COUNT(*), MAX({kind.number}) {tail}",
+        (f"SELECT {kind.category}, COUNT({kind.number}), MAX({kind.number}) {tail}",
+         f"SELECT {kind.category}, COUNT(*), MIN({kind.number}) {tail}"),
+    )  # fmt: skip
+
+
+def _having(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind, least = _either(theme, rng), rng.randint(2, 3)
+    tail = f"SELECT {kind.category} FROM {kind.table} GROUP BY {kind.category} HAVING"
+    return SqlQuestion(
+        f"Which values of {kind.category} have at least {least} {kind.many} whose {kind.number} "
+        "is known?",
+        f"{tail} COUNT({kind.number}) >= {least}",
+        (f"{tail} COUNT(*) >= {least}", f"{tail} COUNT({kind.number}) > {least}",
+         f"{tail} COUNT(DISTINCT {kind.number}) >= {least}"),
+    )  # fmt: skip
+
+
+def _top(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind, count = _either(theme, rng), rng.randint(2, 4)
+    known = f"SELECT {kind.label} FROM {kind.table} WHERE {kind.number} IS NOT NULL ORDER BY"
+    return SqlQuestion(
+        f"The {count} {kind.many} with the largest {kind.number}: give the {kind.label}, the "
+        f"largest first, ties in alphabetical order of {kind.label}; leave out those without "
+        f"{_articled(kind.number)}.",
+        f"{known} {kind.number} DESC, {kind.label} LIMIT {count}",
+        (f"{known} {kind.number}, {kind.label} LIMIT {count}",
+         f"{known} {kind.number} DESC, {kind.label} DESC LIMIT {count}",
+         f"{known} {kind.number} DESC, {kind.label} LIMIT {count + 1}"),
+        ordered=True,
+    )  # fmt: skip
+
+
+# --- level 3: joins ---
+
+
+def _linked(theme: Theme, rng: random.Random) -> SqlQuestion:
+    left, right = theme.left, theme.right
+    value, least = rng.choice(right.values), _least(theme, rng)
+    of = f"r.{right.category} = '{value}'"
+    enough = f"k.{theme.number} >= {least}"
+    head = f"FROM {_joined(theme)} WHERE"
+    return SqlQuestion(
+        f"Give the {left.label} of every {left.one} who has {theme.verb} {_articled(right.one)} "
+        f"with the {right.category} '{value}' in {_articled(theme.link)} with a {theme.number} of "
+        f"at least {least}, each once.",
+        f"SELECT DISTINCT l.{left.label} {head} {of} AND {enough}",
+        (f"SELECT l.{left.label} {head} {of} AND {enough}",
+         f"SELECT DISTINCT l.{left.label} {head} {of}",
+         f"SELECT DISTINCT l.{left.label} {head} {enough}",
+         f"SELECT DISTINCT l.{left.label} {head} {of} OR {enough}"),
+    )  # fmt: skip
+
+
+def _totals(theme: Theme, rng: random.Random) -> SqlQuestion:
+    right, least = theme.right, 2 * _least(theme, rng)
+    head = f"SELECT r.{right.category}, SUM(k.{theme.number}) FROM {theme.links} k JOIN"
+    joined = f"{head} {right.table} r ON r.id = k.{theme.right_id}"
+    tail = f"GROUP BY r.{right.category}"
+    return SqlQuestion(
+        f"For each {right.category} of {right.many} whose {theme.links} have a total "
+        f"{theme.number} of at least {least}: the {right.category} and that total.",
+        f"{joined} {tail} HAVING SUM(k.{theme.number}) >= {least}",
+        (f"{joined} {tail}", f"{joined} {tail} HAVING COUNT(*) >= {least}",
+         f"{joined} WHERE k.{theme.number} >= {least} {tail}"),
+    )  # fmt: skip
+
+
+def _counts(theme: Theme, rng: random.Random) -> SqlQuestion:
+    left, least = theme.left, _least(theme, rng)
+    head = f"SELECT l.{left.label}, COUNT({{}}) FROM {left.table} l {{}}JOIN {theme.links} k"
+    on, enough, tail = (
+        f"ON l.id = k.{theme.left_id}",
+        f"k.{theme.number} >= {least}",
+        "GROUP BY l.id",
+    )
+    every = head.format("k.id", "LEFT ")
+    return SqlQuestion(
+        f"For every {left.one}, even where there are none: the {left.label} and the number of "
+        f"{theme.links} with a {theme.number} of at least {least}.",
+        f"{every} {on} AND {enough} {tail}",
+        (f"{every} {on} WHERE {enough} {tail}", f"{every} {on} {tail}",
+         f"{head.format('*', 'LEFT ')} {on} AND {enough} {tail}",
+         f"{head.format('k.id', '')} {on} AND {enough} {tail}"),
+    )  # fmt: skip
+
+
+def _least(theme: Theme, rng: random.Random) -> int:
+    return rng.randint(theme.low + 1, (theme.low + theme.high) // 2 + 1)
+
+
+# --- level 4: nested ---
+
+
+def _never(theme: Theme, rng: random.Random) -> SqlQuestion:
+    left, right = theme.left, theme.right
+    value = rng.choice(right.values)
+    joined = (
+        f"SELECT k.{theme.left_id} FROM {theme.links} k JOIN {right.table} r "
+        f"ON r.id = k.{theme.right_id}"
+    )
+    head = f"SELECT {left.label} FROM {left.table} WHERE id"
+    return SqlQuestion(
+        f"Give the {left.label} of every {left.one} who has never {theme.verb} "
+        f"{_articled(right.one)} with the {right.category} '{value}'.",
+        f"{head} NOT IN ({joined} WHERE r.{right.category} = '{value}')",
+        (f"{head} IN ({joined} WHERE r.{right.category} <> '{value}')",
+         f"{head} NOT IN (SELECT {theme.left_id} FROM {theme.links})",
+         f"{head} IN ({joined} WHERE r.{right.category} = '{value}')"),
+    )  # fmt: skip
+
+
+def _above(theme: Theme, rng: random.Random) -> SqlQuestion:
+    kind = _either(theme, rng)
+    head = f"SELECT a.{kind.label} FROM {kind.table} a WHERE a.{kind.number}"
+    average = f"SELECT AVG(b.{kind.number}) FROM {kind.table} b"
+    own = f"WHERE b.{kind.category} = a.{kind.category}"
+    return SqlQuestion(
+        f"Give the {kind.label} of every {kind.one} whose {kind.number} is above the average "
+        f"{kind.number} of the {kind.many} with the same {kind.category}.",
+        f"{head} > ({average} {own})",
+        (f"{head} > ({average})", f"{head} >= ({average} {own})", f"{head} < ({average} {own})"),
+    )
+
+
+def _several(theme: Theme, rng: random.Random) -> SqlQuestion:
+    left, right, least = theme.left, theme.right, rng.randint(2, 3)
+    grouped = (
+        f"SELECT l.{left.label} FROM {left.table} l JOIN {theme.links} k "
+        f"ON l.id = k.{theme.left_id} GROUP BY l.id HAVING COUNT"
+    )
+    different = f"(DISTINCT k.{theme.right_id})"
+    return SqlQuestion(
+        f"Give the {left.label} of every {left.one} who has {theme.verb} at least {least} "
+        f"different {right.many}.",
+        f"{grouped}{different} >= {least}",
+        (f"{grouped}(*) >= {least}", f"{grouped}{different} > {least}",
+         f"{grouped}{different} >= {least - 1}"),
+    )  # fmt: skip
+
+
+def _joined(theme: Theme) -> str:
+    left, right = theme.left, theme.right
+    return (
+        f"{left.table} l JOIN {theme.links} k ON l.id = k.{theme.left_id} "
+        f"JOIN {right.table} r ON r.id = k.{theme.right_id}"
+    )
+
+
+MAKERS: dict[int, tuple[Maker, ...]] = {
+    1: (_filter, _count, _average),
+    2: (_group, _having, _top),
+    3: (_linked, _totals, _counts),
+    4: (_never, _above, _several),
+}
+"""Level -> the kinds of questions of that level."""

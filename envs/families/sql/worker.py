@@ -1,0 +1,180 @@
+"""Runs a policy's SQL in a worker process of the pool, which can be killed.
+
+Four fences each stop what the others let through:
+
+* *SQLite's authorizer* lets a statement read tables and call known functions, nothing else: no
+  PRAGMA, no ATTACH, no writing, no `load_extension`, nothing random.
+* *SQLite's limits* bound strings and blobs (so `zeroblob(1e9)` fails), the depth of expressions,
+  the size of the statement, and the memory that it uses.
+* *A budget of virtual machine steps*, not of time: a recursive query that never ends stops at the
+  same step on every machine, so the verdict is the same.
+* *The pool* caps CPU time and memory of the process from outside: a single call of LIKE on long
+  texts takes seconds within one step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+
+import msgspec
+
+from .databases import Database, Row, Value, fill
+
+MOST_STEPS = 2_000_000
+STEPS_AT_ONCE = 1_000
+MOST_ROWS = 2_000
+MOST_RESULT_CHARS = 1_000_000
+MOST_TEXT_BYTES = 200_000
+"""The most bytes of a single text or blob."""
+MOST_SQL_CHARS = 20_000
+MOST_MEMORY_BYTES = 64 << 20
+
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: MOST_TEXT_BYTES,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MOST_SQL_CHARS,
+    sqlite3.SQLITE_LIMIT_COLUMN: 200,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 50_000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_FUNCTIONS = """
+avg count group_concat max min sum total
+cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
+abs round sign ceil ceiling floor mod pow power sqrt
+char concat concat_ws format glob hex instr length like lower ltrim printf quote replace rtrim
+substr substring trim unicode upper
+coalesce iif ifnull nullif typeof likely unlikely likelihood
+"""
+FUNCTIONS = frozenset(_FUNCTIONS.split())
+"""The functions a query may call: aggregates, windows, numbers, text and NULLs. None is random or
+reads a clock: the same query must always give the same rows.
+"""
+
+
+class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A query, and the databases on which to run the query."""
+
+    sql: str
+    databases: list[Database]
+
+
+class QueryResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of a query on a single database."""
+
+    columns: list[str] = []
+    rows: list[Row] = []
+    """At most `MOST_ROWS` rows."""
+    more: bool = False
+    """Whether there are more rows than `rows` holds."""
+    error: str = ""
+    """Why there is no result; empty if there is one."""
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The result on each database, up to and with the first error."""
+
+    results: list[QueryResult]
+
+
+def run(request: object) -> object:
+    """Run a request in a pool worker: plain data of a `QueryRequest` in, of `Results` out."""
+    asked = msgspec.convert(request, QueryRequest)
+    results: list[QueryResult] = []
+    for database in asked.databases:
+        results.append(run_query(database, asked.sql))
+        if results[-1].error:
+            break
+    return msgspec.to_builtins(Results(results=results))
+
+
+def run_query(database: Database, sql: str) -> QueryResult:
+    """Run a query. Call this only in a process that may be killed."""
+    if len(sql) > MOST_SQL_CHARS:
+        return QueryResult(error=f"the query has {len(sql)} characters; at most {MOST_SQL_CHARS}")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        fill(connection, database)
+        fence = _Fence()
+        fence.put_around(connection)
+        try:
+            return _fetched(connection.execute(sql))
+        except MemoryError:
+            return QueryResult(
+                error=f"the query takes more than {MOST_MEMORY_BYTES >> 20} MiB of memory"
+            )
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+            return QueryResult(error=fence.reason or _plain(error))
+
+
+class _Fence:
+    """The authorizer and the step budget of a query."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        """Why the query was stopped, in words for the policy; empty if it was not."""
+        self._calls = 0
+
+    def put_around(self, connection: sqlite3.Connection) -> None:
+        """Restrict `connection` to what an untrusted query may do."""
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA hard_heap_limit = {MOST_MEMORY_BYTES}")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        for limit, value in _LIMITS.items():
+            connection.setlimit(limit, value)
+        connection.set_authorizer(self._authorize)
+        connection.set_progress_handler(self._over_budget, STEPS_AT_ONCE)
+
+    def _authorize(
+        self, action: int, one: str | None, two: str | None, _database: str | None, _by: str | None
+    ) -> int:
+        if action in _READING:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION and (two or "").lower() in FUNCTIONS:
+            return sqlite3.SQLITE_OK
+        if not self.reason:
+            what = f"the function {two}" if action == sqlite3.SQLITE_FUNCTION else "this statement"
+            self.reason = (
+                f"{what} is not allowed; only SELECT is, with functions that always give the same"
+            )
+        return sqlite3.SQLITE_DENY
+
+    def _over_budget(self) -> bool:
+        self._calls += 1
+        over = self._calls * STEPS_AT_ONCE > MOST_STEPS
+        if over:
+            self.reason = f"the query takes more than {MOST_STEPS:,} steps"
+        return over
+
+
+def _fetched(cursor: sqlite3.Cursor) -> QueryResult:
+    if cursor.description is None:
+        return QueryResult(error="this statement gives no rows; write a SELECT")
+    columns = [str(column[0])[:200] for column in cursor.description]
+    rows: list[Row] = []
+    chars = 0
+    for row in cursor:
+        if len(rows) == MOST_ROWS:
+            return QueryResult(columns=columns, rows=rows, more=True)
+        chars += _chars(row)
+        if chars > MOST_RESULT_CHARS:
+            return QueryResult(error=f"the rows have more than {MOST_RESULT_CHARS:,} characters")
+        rows.append([_plain_value(value) for value in row])
+    return QueryResult(columns=columns, rows=rows)
+
+
+def _chars(row: Iterable[object]) -> int:
+    return sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
+
+
+def _plain_value(value: int | float | str | bytes | None) -> Value:
+    return f"X'{value.hex()}'" if isinstance(value, bytes) else value
+
+
+def _plain(error: Exception) -> str:
+    """Return an error's message as a short line; SQLite repeats long names in messages."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,145 @@
+"""Describes what a player of a text game can see, from the facts of the game's state.
+
+TextWorld writes its own prose only in games compiled for the Z-machine, a C interpreter that reads
+whatever a policy types. Here games run in Python, accept only commands that are possible, and have
+prose of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PLAYER = "P"
+INVENTORY = "I"
+_DIRECTIONS = ("north", "east", "south", "west")
+_STATES = (
+    *("open", "closed", "locked", "raw", "cooked", "fried", "roasted", "grilled", "burned"),
+    *("uncut", "chopped", "sliced", "diced"),
+)
+_CONDITION = re.compile(r"\[(?!noun\]).*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewFact:
+    """A fact of the game: `open(safe)`, `at(P, cellar)`, `north_of(shower, cellar)`."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The state of a game."""
+
+    facts: tuple[ViewFact, ...]
+    commands: tuple[str, ...]
+    """The commands that are possible now."""
+    way: tuple[str, ...] | None
+    """The commands that win from here; None where the game cannot be won any more."""
+    won: bool = False
+    lost: bool = False
+
+
+class View:
+    """Describes a situation as the player sees it."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._facts = situation.facts
+
+    @property
+    def room(self) -> str:
+        """The room in which the player is."""
+        return next(iter(self._first("at", PLAYER)), "nowhere")
+
+    def look(self) -> str:
+        """Describe the room, the things there, the exits, and what the player carries."""
+        things = [one for one in self._second("at", self.room) if one != PLAYER]
+        return "\n".join(
+            [
+                f"You are in the {self.room}.",
+                f"You see: {'; '.join(map(self.described, things)) or 'nothing'}.",
+                f"Exits: {', '.join(self._exits()) or 'none'}.",
+                self.inventory(),
+            ]
+        )
+
+    def inventory(self) -> str:
+        """Describe what the player carries."""
+        carried = self._second("in", INVENTORY)
+        return f"You carry: {', '.join(map(self.described, carried)) or 'nothing'}."
+
+    def described(self, thing: str) -> str:
+        """Describe a thing with the state, and with the things on top or, if open, inside."""
+        states = [state for state in _STATES if self._is(state, thing)]
+        inside = (
+            self._second("in", thing) if "closed" not in states and "locked" not in states else []
+        )
+        notes = [*states]
+        if on := self._second("on", thing):
+            notes.append(f"on it: {', '.join(map(self.described, on))}")
+        if inside:
+            notes.append(f"in it: {', '.join(map(self.described, inside))}")
+        return f"{thing} ({', '.join(notes)})" if notes else thing
+
+    def _exits(self) -> list[str]:
+        found: list[str] = []
+        for direction in _DIRECTIONS:
+            for there in self._second(f"{direction}_of", self.room):
+                if ViewFact("free", (self.room, there)) in self._facts and not self._door(there):
+                    found.append(direction)
+                elif door := self._door(there):
+                    found.append(f"{direction} (through {self.described(door)})")
+        return found
+
+    def _door(self, there: str) -> str:
+        """Return the door between this room and another; empty without a door."""
+        for fact in self._facts:
+            if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (
+                self.room,
+                there,
+            ):
+                return fact.arguments[1]
+        return ""
+
+    def _is(self, name: str, thing: str) -> bool:
+        return ViewFact(name, (thing,)) in self._facts
+
+    def _first(self, name: str, first: str) -> list[str]:
+        """Return the second arguments of the facts `name` whose first argument is `first`."""
+        return [f.arguments[1] for f in self._pairs(name) if f.arguments[0] == first]
+
+    def _second(self, name: str, second: str) -> list[str]:
+        """Return the first arguments of the facts `name` whose second argument is `second`."""
+        return [f.arguments[0] for f in self._pairs(name) if f.arguments[1] == second]
+
+    def _pairs(self, name: str) -> list[ViewFact]:
+        return [fact for fact in self._facts if fact.name == name and len(fact.arguments) == 2]
+
+
+def plain_description(name: str, description: str) -> str:
+    """Return TextWorld's description of a thing, up to where the text depends on the state.
+
+    >>> plain_description("safe", "The [noun] looks strong. [if open]It is open.[end if]")
+    'The safe looks strong.'
+    """
+    return _CONDITION.sub("", description).replace("[noun]", name).strip()
+
+
+def answer(command: str, situation: Situation, descriptions: Mapping[str, str]) -> str:
+    """Describe the effect of a command that was carried out.
+
+    Args:
+        command: the command.
+        situation: the situation after the command.
+        descriptions: name of a thing -> TextWorld's description.
+    """
+    view = View(situation)
+    if command == "inventory":
+        return view.inventory()
+    verb, _, thing = command.partition(" ")
+    if verb == "examine":
+        said = plain_description(thing, descriptions.get(thing, ""))
+        return f"{view.described(thing)}. {said}".strip()
+    return view.look()

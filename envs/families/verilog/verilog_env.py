@@ -1,0 +1,130 @@
+"""`ludus/verilog-v0`: the policy writes a small module, which is compared with a model in Python.
+
+    user       Write a Verilog module `top_module` with these ports: input [3:0] a, ...
+    assistant  ```verilog
+               module top_module(input [3:0] a, ...); ... endmodule
+               ```                                   reward 1
+
+An episode is one turn. Icarus Verilog compiles and simulates the design in a sandbox; the expected
+outputs never go there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from ludus.errors import ConfigError, MissingExtra
+from ludus.messages import Message
+from ludus.rewards.coding import extract_code
+from ludus.sandboxes.guest.jail.policy import ENVIRONMENT
+from ludus.sandboxes.local.slot_sandbox import SLOT_TIERS
+from ludus.sandboxes.settings import TIER_VARIABLE
+from ludus.verdict import Verdict
+
+from ...protocol import Info, TextEnv
+from ...tasks import TaskSet
+from .modules import KINDS, MOST_OUTPUTS, MOST_WIDTH, Module, ModuleTasks, draw, draw_stimuli
+from .simulation import PACKAGE, graded
+
+_LANGUAGES = ("verilog", "systemverilog", "sv", "v", "")
+_FEWEST_BITS = 4
+
+
+class Verilog(TextEnv):
+    """An environment that asks for a Verilog module; simulation against a Python model decides.
+
+    Args:
+        min_outputs: the fewest outputs of a module.
+        max_outputs: the most outputs of a module.
+        kinds: the kinds of outputs: `combinational`, `clocked`, or both.
+        min_width: the fewest bits of the inputs a and b, at least 4.
+        max_width: the most bits of the inputs a and b, at most 8.
+        partial: reward the share of outputs that are right throughout, instead of all or nothing.
+        timeout_s: the time limit for compiling and simulating a design, in seconds.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        MissingExtra: Icarus Verilog is not installed.
+    """
+
+    system_prompt = (
+        "Write the module in plain synthesizable Verilog or SystemVerilog. System tasks, strings, "
+        "macros, hierarchical names and structs are not allowed; comments are."
+    )
+    answer_format = "Give the whole design in one ```verilog block."
+    max_turns = 1
+
+    def __init__(
+        self,
+        *,
+        min_outputs: int = 1,
+        max_outputs: int = 3,
+        kinds: str = ",".join(KINDS),
+        min_width: int = 4,
+        max_width: int = MOST_WIDTH,
+        partial: bool = False,
+        timeout_s: float = 10.0,
+    ) -> None:
+        chosen = [kind.strip() for kind in kinds.split(",")]
+        if not 1 <= min_outputs <= max_outputs <= MOST_OUTPUTS:
+            raise ConfigError(
+                f"need 1 <= min_outputs <= max_outputs <= {MOST_OUTPUTS}, got "
+                f"{min_outputs}, {max_outputs}"
+            )
+        if not set(chosen) <= set(KINDS):
+            raise ConfigError(f"kinds are some of {','.join(KINDS)}, got {kinds!r}")
+        if not _FEWEST_BITS <= min_width <= max_width <= MOST_WIDTH:
+            raise ConfigError(
+                f"need {_FEWEST_BITS} <= min_width <= max_width <= {MOST_WIDTH}, got "
+                f"{min_width}, {max_width}"
+            )
+        if not timeout_s > 0:
+            raise ConfigError(f"timeout_s must be above 0, got {timeout_s}")
+        _require_icarus()
+        self.outputs = (min_outputs, max_outputs)
+        self.kinds = chosen
+        self.widths = (min_width, max_width)
+        self.partial = partial
+        self.timeout_s = timeout_s
+        self.module = Module(_FEWEST_BITS, {})
+
+    def tasks(self, split: str) -> TaskSet:
+        """Return an endless task set; no module is in two splits."""
+        return ModuleTasks(split, self.outputs)
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Describe the module that is asked for."""
+        count = ModuleTasks(self.task.split, self.outputs).outputs_of(self.task)
+        self.module = draw(self.task, count, self.kinds, self.widths)
+        return self.module.question, {}
+
+    async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
+        """Simulate the design; the episode ends."""
+        said = action if isinstance(action, str) else action.text
+        verdict = await graded(
+            self.module,
+            draw_stimuli(self.rng, self.module),
+            extract_code(said, _LANGUAGES),
+            partial=self.partial,
+            timeout_s=self.timeout_s,
+        )
+        return "", verdict, True, False, {}
+
+    def gold(self) -> str:
+        """Return the source of a right design."""
+        return self.module.reference
+
+    def demonstrate(self) -> str:
+        """Answer with a right design, in a code block."""
+        return f"```verilog\n{self.module.reference}```"
+
+
+def _require_icarus() -> None:
+    """Raise MissingExtra if programs run on this machine without Icarus Verilog."""
+    tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
+    if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
+        raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")

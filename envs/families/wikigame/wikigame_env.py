@@ -1,0 +1,159 @@
+"""`ludus/wikigame-v0`: the policy gets from page to page by following links.
+
+    user       Get from 'Tisenmar Mills' to 'Runa Larley' in at most 6 clicks. ...
+    assistant  click(link="Old Bremford")
+    tool       Old Bremford. Old Bremford is a town. ... Links: Dandland; Runa Larley; ...
+    assistant  click(link="Runa Larley")
+    tool       You are there.                                       reward 1
+
+The pages are about a fictional world, so no model can know the links by heart.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError, ToolError
+from ludus.messages import Message, ToolCall, assistant
+
+from ...protocol import Briefing, Info, TextEnv
+from ...tasks import SPLITS, GeneratedTasks, TaskSet
+from ...tools import ToolResult, tool
+from ..fiction import build_world
+from .graph import page_graph
+
+MOST_DISTANCE = 12
+MOST_NAME_CHARS = 200
+TURNS_A_CLICK = 3
+"""How many turns there are for each click, so that a policy that does not click comes to an end."""
+
+Stepped = tuple[str, float, bool, bool, Info]
+
+
+class WikiGame(TextEnv):
+    """An environment in which links lead from a start page to a target page of an encyclopedia.
+
+    Args:
+        min_distance: the fewest clicks between start and target.
+        max_distance: the most clicks between start and target.
+        slack: how many clicks are allowed, as a multiple of the fewest that lead to the target.
+        show_target: whether the first observation quotes the page of the target.
+        world: the seed of the fictional world.
+        people: the number of people in the fictional world.
+
+    Raises:
+        ConfigError: a setting is out of range, or no two pages are so far apart.
+    """
+
+    system_prompt = (
+        "Get from page to page by following links, until you are at the target. Pages name their "
+        "relations and some of those who belong to them."
+    )
+    answer_format = "Follow one link at a time, with click."
+
+    def __init__(
+        self,
+        *,
+        min_distance: int = 2,
+        max_distance: int = 4,
+        slack: float = 2.0,
+        show_target: bool = True,
+        world: int = 0,
+        people: int = 240,
+    ) -> None:
+        if not 1 <= min_distance <= max_distance <= MOST_DISTANCE:
+            raise ConfigError(
+                f"need 1 <= min_distance <= max_distance <= {MOST_DISTANCE}, got {min_distance}, "
+                f"{max_distance}"
+            )
+        if not 1 <= slack <= 100:
+            raise ConfigError(f"slack must be from 1 to 100, got {slack:g}")
+        build_world(world, people)  # raises for impossible sizes
+        self.distance_range = (min_distance, max_distance)
+        self.slack = slack
+        self.show_target = show_target
+        self.world = (world, people)
+        for split in SPLITS:
+            graph = page_graph(*self.world, split)
+            for distance in self.distance_range:
+                graph.draw(random.Random("probe"), least=distance, most=distance)
+        self.graph = page_graph(*self.world, "train")
+        self.page = self.target = ""
+        self.clicks_left = 0
+
+    def tasks(self, split: str) -> TaskSet:
+        """Return an endless task set; each split is played in a separate realm."""
+        return GeneratedTasks(split)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Show the start page, the target and the number of clicks."""
+        self.graph = page_graph(*self.world, self.task.split)
+        least, most = self.distance_range
+        rng = random.Random(f"wikigame/{self.task.seed}")
+        self.page, self.target, distance = self.graph.draw(rng, least=least, most=most)
+        self.clicks_left = int(self.slack * distance)
+        turns = TURNS_A_CLICK * self.clicks_left
+        briefing: Briefing = msgspec.structs.replace(self.briefing(), max_turns=turns)
+        goal = (
+            f"Get from {self.page!r} to {self.target!r} in at most {self.clicks_left} "
+            f"{'click' if self.clicks_left == 1 else 'clicks'}."
+        )
+        about = f"The target says: {self.graph.text(self.target)}" if self.show_target else ""
+        shown = "\n\n".join(part for part in (goal, about, self._shown()) if part)
+        return shown, {"briefing": briefing, "distance": distance}
+
+    @tool
+    def click(self, link: str) -> ToolResult:
+        """Follow a link of the page you are on.
+
+        Args:
+            link: the name of a page it links to
+        """
+        self.page = self._linked(link)
+        self.clicks_left -= 1
+        if self.page == self.target:
+            return ToolResult(content="You are there.", reward=1.0, terminated=True)
+        if not self.clicks_left:
+            said = f"You are at {self.page!r}, and there are no clicks left."
+            return ToolResult(content=said, terminated=True)
+        return ToolResult(content=f"{self._shown()}\n\nClicks left: {self.clicks_left}.")
+
+    def step(self, action: str | Message) -> Stepped:
+        """Treat a name alone as a click; answer anything else with what to do."""
+        said = action if isinstance(action, str) else action.text
+        try:
+            result = self.click(said)
+        except ToolError as error:
+            return f"{error}. Follow a link with click.", 0.0, False, False, {}
+        return result.content, result.reward, result.terminated, False, {}
+
+    def _linked(self, name: str) -> str:
+        """Return the page that a link leads to, ignoring case and extra spaces.
+
+        Raises:
+            ToolError: the current page has no such link; the text lists its links.
+        """
+        if len(name) > MOST_NAME_CHARS:
+            raise ToolError(f"no page has a name of {len(name)} characters")
+        wanted = " ".join(name.split()).casefold()
+        for link in self.graph.links(self.page):
+            if link.casefold() == wanted:
+                return link
+        raise ToolError(
+            f"{self.page!r} has no link {name.strip()!r}; it links to "
+            f"{'; '.join(self.graph.links(self.page))}"
+        )
+
+    def _shown(self) -> str:
+        links = "; ".join(self.graph.links(self.page))
+        return f"You are at {self.page!r}: {self.graph.text(self.page)}\n\nLinks: {links}"
+
+    def demonstrate(self) -> str | Message:
+        """Click the next link of a shortest way; where no way is left, the first link."""
+        step = self.graph.next_step(self.page, self.target) or self.graph.links(self.page)[0]
+        return assistant("", [ToolCall(name="click", arguments={"link": step})])

@@ -1,5 +1,0 @@
-"""`ludus/files-v0`: the policy puts a tree of files in order, by shell commands in a sandbox."""
-
-from .env import Files
-
-__all__ = ["Files"]

@@ -1,5 +1,0 @@
-"""`ludus/functions-v0`: the policy carries out small algorithms, call by call, on hidden data."""
-
-from .env import Functions
-
-__all__ = ["Functions"]

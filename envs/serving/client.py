@@ -1,0 +1,254 @@
+"""A session on a server, with the interface of a local one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ludus.errors import (
+    EpisodeEnded,
+    InvalidAction,
+    LudusError,
+    Overloaded,
+    RemoteError,
+    SessionGone,
+    UnknownEnv,
+)
+from ludus.messages import Message, Observation
+from ludus.wire.client import nonsense, run_blocking
+from ludus.wire.faults import used_seq
+
+from ..protocol import Info
+from ..session import Stepped
+from ..tasks import Task, TaskPage, TaskSet
+from .env_wire import (
+    Beginning,
+    Create,
+    Delete,
+    EnvCard,
+    EnvList,
+    Play,
+    Reply,
+    Reset,
+    ResetReply,
+    Step,
+    StepReply,
+)
+from .operators import Operator
+
+logger = logging.getLogger(__name__)
+PAGE = 256
+CLOSE_TIMEOUT_S = 3.0
+"""For telling a server that a session is released; if it cannot be told, the lease ends."""
+
+
+class RemoteSession:
+    """Plays episodes on a server; what an `EnvSession` is in process.
+
+    The first reset creates the session and begins the episode in one request. A reset after the
+    session was lost (a restart, an expired lease) quietly makes a new one; a step then raises
+    SessionGone.
+
+    Args:
+        env_id: which environment.
+        choose: what carries the operations of a session to its server, by the session's name.
+        card: what the server says about the environment, if asked before.
+    """
+
+    def __init__(
+        self, env_id: str, choose: Callable[[str], Operator], *, card: EnvCard | None = None
+    ) -> None:
+        self.id = env_id
+        self.name = ""
+        """Of the session on the server; empty when there is none."""
+        self._choose = choose
+        self._operator = choose(env_id)
+        """Of the server that is asked about the environment, then of the one the session is on."""
+        self._card = card
+        self._instance = ""
+        self._seq = 0
+        self._unsure = False
+        """Whether it is unknown if the last operation was carried out."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether task, seed and actions fix the episode; known after `describe()` or a reset."""
+        if self._card is None:
+            raise RuntimeError(f"{self.id}: not known yet; 'await session.describe()' first")
+        return self._card.deterministic
+
+    async def describe(self) -> EnvCard:
+        """What the server says about the environment.
+
+        Raises:
+            UnknownEnv: it is not served; the message names the near miss.
+        """
+        if self._card is None:
+            served = await self._operator.client.get("/v1/envs", EnvList)
+            self._card = card_of(self.id, served)
+        return self._card
+
+    async def task_page(
+        self, split: str, *, offset: int = 0, limit: int = 100, task: str = ""
+    ) -> TaskPage:
+        """Some tasks of a split, in order; with `task`, that one alone.
+
+        Raises:
+            UnknownTask: no such split or task.
+        """
+        asked = {"split": split, "offset": offset, "limit": limit, "task": task}
+        path = f"/v1/envs/{quote(self.id, safe='')}/tasks?{urlencode(asked)}"
+        return await self._operator.client.get(path, TaskPage)
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Begin an episode; see `EnvSession.reset`."""
+        beginning = Beginning(seed=None if seed is None else int(seed), options=options or {})
+        if self._unsure:
+            await self.close()
+        if self.name:
+            with contextlib.suppress(SessionGone):
+                return _begun(await self._perform(self._reset(beginning)))
+        return _begun(await self._create(beginning))
+
+    async def step(self, action: str | Message) -> Stepped:
+        """Play one action; see `EnvSession.step`.
+
+        Raises:
+            SessionGone: the session expired or its server was restarted; the episode is lost.
+        """
+        if not isinstance(action, (str, Message)):
+            raise InvalidAction(
+                f"an action is a str or a Message, got {type(action).__name__}: {action!r:.80}"
+            )
+        if not self.name:
+            raise EpisodeEnded(f"{self.id}: no episode has begun; call reset() first")
+        self._operator.client.traffic.steps += 1
+        step = Step(session=self.name, seq=self._seq, action=action, instance=self._instance)
+        reply = await self._perform(step)
+        if not isinstance(reply, StepReply):
+            raise nonsense(f"expected the reply to a step, got {reply!r:.120}")
+        info = reply.info
+        if reply.verdict is not None:
+            info["verdict"] = reply.verdict
+        return reply.observation, reply.reward, reply.terminated, reply.truncated, info
+
+    async def close(self) -> None:
+        """Release the session; safe to call twice. If the server cannot be told, the lease ends."""
+        name, self.name, self._unsure = self.name, "", False
+        if not name:
+            return
+        try:
+            await self._operator.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
+        except RemoteError as error:
+            logger.info("session %s is left to its lease: %s", name, error)
+
+    async def _create(self, beginning: Beginning) -> Reply:
+        self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
+        self._operator = self._choose(self.name)
+        self._operator.client.traffic.sessions_opened += 1
+        try:
+            reply = await self._perform(Create(env=self.id, session=self.name, reset=beginning))
+        except RemoteError:
+            self._unsure = True
+            raise
+        if isinstance(reply, ResetReply):
+            self._instance = reply.instance
+        return reply
+
+    def _reset(self, beginning: Beginning) -> Reset:
+        return Reset(
+            session=self.name,
+            seq=self._seq,
+            seed=beginning.seed,
+            options=beginning.options,
+            instance=self._instance,
+        )
+
+    async def _perform(self, play: Play) -> Reply:
+        try:
+            reply = await self._operator.perform(play)
+        except LudusError as error:
+            self._note(error)
+            raise
+        except BaseException:  # the caller gives up while the operation may be carried out
+            self._unsure = True
+            raise
+        seq = reply.seq if isinstance(reply, (ResetReply, StepReply)) else None
+        if reply.session != self.name or seq != self._seq:  # a late reply is no one else's
+            self._unsure = True
+            raise nonsense(
+                f"asked for session {self.name!r} seq {self._seq}, was answered for "
+                f"{reply.session!r} seq {seq}"
+            )
+        self._seq += 1
+        return reply
+
+    def _note(self, error: LudusError) -> None:
+        if isinstance(error, SessionGone):
+            self.name = ""
+        elif used_seq(error):
+            self._seq += 1
+        elif isinstance(error, RemoteError) and not isinstance(error, Overloaded):
+            self._unsure = True
+
+
+class BlockingSession(RemoteSession):
+    """A remote session over a blocking transport; run its coroutines with `run_blocking`."""
+
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of a split, fetched page by page."""
+        return RemoteTasks(self, split)
+
+
+class RemoteTasks:
+    """A `TaskSet` on a server; each page is fetched once."""
+
+    def __init__(self, session: RemoteSession, split: str) -> None:
+        self.split = split
+        self._session = session
+        self._pages: dict[int, TaskPage] = {}
+        self.size = self._page(0).size
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        number, place = divmod(index, PAGE)
+        tasks = self._page(number).tasks if index >= 0 else []
+        if place >= len(tasks):
+            raise IndexError(f"task index {index} is outside split {self.split!r} of {self.size}")
+        return tasks[place]
+
+    def find(self, task_id: str) -> Task:
+        """The task with this id."""
+        page = run_blocking(self._session.task_page(self.split, task=task_id))
+        return page.tasks[0]
+
+    def _page(self, number: int) -> TaskPage:
+        if number not in self._pages:
+            self._pages[number] = run_blocking(
+                self._session.task_page(self.split, offset=number * PAGE, limit=PAGE)
+            )
+        return self._pages[number]
+
+
+def card_of(env_id: str, served: EnvList) -> EnvCard:
+    """The card of one environment.
+
+    Raises:
+        UnknownEnv: it is not served; the message names the near miss.
+    """
+    cards = {card.id: card for card in served.envs}
+    if env_id not in cards:
+        raise UnknownEnv.near(env_id, cards, hint="served there")
+    return cards[env_id]
+
+
+def _begun(reply: Reply) -> tuple[Observation, Info]:
+    if not isinstance(reply, ResetReply):
+        raise nonsense(f"expected the reply to a reset, got {reply!r:.120}")
+    return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}

@@ -1,0 +1,321 @@
+"""Environments as MCP servers: any MCP client plays an episode by calling tools.
+
+    begin_episode(task="test/3")            -> the task, and the name of the episode
+    calculator(expression="12-7*3")         -> what the tool of the environment says
+    say(text="-9")                          -> the end, with the reward
+
+Several episodes may be open; a call names its own by `episode`, and may leave the name out while
+one alone is open. Sessions, deadlines and leases are those of `ludus serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ludus.errors import ConfigError, LudusError, MissingExtra
+from ludus.messages import Message, Observation, ToolCall, as_messages, assistant
+from ludus.wire.faults import Fault, fault_of
+from ludus.wire.metrics import ServerMetrics
+from ludus.wire.routes import Context
+
+from ..protocol import Briefing
+from ..tools import ToolSpec
+from .env_wire import (
+    Beginning,
+    Create,
+    Delete,
+    Operation,
+    Reply,
+    ResetReply,
+    Step,
+    StepReply,
+    read_outcome,
+)
+from .server import EnvService
+from .sessions import SessionLimits
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.types import CallToolResult
+
+BEGIN, SAY, CALL, END = "begin_episode", "say", "call_tool", "end_episode"
+EPISODE = "episode"
+LIMITS = SessionLimits(max_sessions=256, max_queue=256, max_queue_per_env=256)
+_ENDED_KEPT = 1000
+
+
+@dataclass(slots=True)
+class _Episode:
+    name: str
+    task: str = ""
+    seq: int = 0
+    """Of its next operation."""
+    ret: float = 0.0
+    """What it has earned so far."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What a call gives: text for the model, facts for the program around it."""
+
+    text: str
+    facts: dict[str, Any] = {}
+    is_error: bool = False
+
+
+class McpEnv:
+    """Plays episodes of one environment for MCP clients. Start it on the loop it runs on.
+
+    Args:
+        name: of the environment, with constructor arguments as `ludus serve` reads them.
+        limits: on episodes and their time.
+
+    Raises:
+        MissingExtra: the SDK is not installed.
+    """
+
+    def __init__(self, name: str, *, limits: SessionLimits = LIMITS) -> None:
+        _require_sdk()
+        self._service = EnvService([name], limits=limits)
+        self.id = self._service.served[0].id
+        self._open: dict[str, _Episode] = {}
+        self._ended: dict[str, str] = {}
+        """Why the last episodes are over."""
+        self._briefing = Briefing()
+
+    async def start(self) -> None:
+        """Load the environment.
+
+        Raises:
+            ConfigError: a tool of it has one of the names used here.
+        """
+        await self._service.start(Context(secrets.token_hex(8), ServerMetrics()))
+        card = self._service.served[0].card
+        assert card is not None
+        self._briefing = card.briefing
+        taken = {BEGIN, SAY, CALL, END} & {tool.name for tool in self._briefing.tools}
+        if taken:
+            raise ConfigError(f"{self.id} has a tool {min(taken)!r}, which this server needs")
+
+    async def stop(self) -> None:
+        """Release every episode."""
+        await self._service.stop()
+
+    # --- what clients see -----------------------------------------------------------------------
+
+    def tools(self) -> list[ToolSpec]:
+        """How episodes begin and end, and the environment's own tools.
+
+        Where episodes bring tools of their own, unknown before, `call_tool` calls them.
+        """
+        own = [_in_episode(tool) for tool in self._briefing.tools]
+        return [_BEGIN, *(own or [_in_episode(_CALL)]), _in_episode(_SAY), _in_episode(_END)]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> _Answer:
+        """Carry out a call; what cannot be done is an answer too."""
+        given = dict(arguments)
+        try:
+            if name == BEGIN:
+                return await self._begin(given)
+            episode = self._named(given.pop(EPISODE, None))
+            if name == END:
+                return await self._end(episode)
+            if name == SAY:
+                return await self._step(episode, _text(given, "text"))
+            if name == CALL:
+                name, given = _text(given, "name"), dict(given.get("arguments") or {})
+            call = ToolCall(name=name, arguments=given, id="call_0")
+            return await self._step(episode, assistant("", [call]))
+        except (LudusError, _Refused) as error:
+            return _Answer(str(error), is_error=True)
+
+    async def _begin(self, given: dict[str, Any]) -> _Answer:
+        unknown = given.keys() - _BEGIN.parameters["properties"].keys()
+        seed = given.get("seed", 0)
+        if unknown or isinstance(seed, bool) or not isinstance(seed, int):
+            raise _Refused(f"{BEGIN} takes task, split (text) and seed (a number)")
+        options = {key: str(given[key]) for key in ("task", "split") if given.get(key)}
+        episode = _Episode(f"e-{secrets.token_hex(4)}", seq=1)
+        beginning = Beginning(seed=seed, options=options)
+        made = await self._run(Create(env=self.id, session=episode.name, reset=beginning))
+        if isinstance(made, Fault):
+            await self._run(Delete(session=episode.name))
+            raise _Refused(made.message)
+        assert isinstance(made, ResetReply)
+        episode.task = made.task
+        self._open[episode.name] = episode
+        facts = {EPISODE: episode.name, "task": made.task}
+        return _Answer(self._opening(episode, made), facts)
+
+    def _opening(self, episode: _Episode, made: ResetReply) -> str:
+        brief = made.briefing
+        known = {tool.name for tool in self._briefing.tools}
+        new = [tool for tool in brief.tools if tool.name not in known]
+        parts = [brief.system_prompt, brief.answer_format, _shown(made.observation)]
+        if new:
+            listed = "\n".join(msgspec.json.encode(tool).decode() for tool in new)
+            parts.append(f"Tools of this episode, to be called by {CALL}:\n{listed}")
+        limit = "" if brief.max_turns is None else f", at most {brief.max_turns} turns"
+        parts.append(f"[{EPISODE} {episode.name}, task {episode.task}{limit}]")
+        return "\n\n".join(part for part in parts if part)
+
+    async def _step(self, episode: _Episode, action: str | Message) -> _Answer:
+        async with episode.turn:  # one at a time: a second call waits for the first
+            if episode.name not in self._open:
+                raise _Refused(self._ended.get(episode.name, "this episode is over"))
+            step = Step(session=episode.name, seq=episode.seq, action=action)
+            made = await self._run(step)
+            if isinstance(made, Fault):
+                if made.seq is None and made.retryable:
+                    raise _Refused(f"{made.message}; call again")
+                await self._close(episode, f"this episode has no result: {made.message}")
+                raise _Refused(self._ended[episode.name])
+            assert isinstance(made, StepReply)
+            episode.seq += 1
+            episode.ret += made.reward
+            return await self._stepped(episode, made)
+
+    async def _stepped(self, episode: _Episode, made: StepReply) -> _Answer:
+        over = made.terminated or made.truncated
+        facts = {
+            EPISODE: episode.name,
+            "reward": made.reward,
+            "return": episode.ret,
+            "terminated": made.terminated,
+            "truncated": made.truncated,
+        }
+        text = _shown(made.observation)
+        if over:
+            await self._close(episode, "this episode is over; begin another")
+            why = "" if made.terminated else " (out of turns)"
+            text = f"{text}\n\n[the episode is over{why}; reward {episode.ret:g}]".strip()
+        return _Answer(text, facts, is_error=bool(made.info.get("tool_errors")))
+
+    async def _end(self, episode: _Episode) -> _Answer:
+        await self._close(episode, "this episode was ended; begin another")
+        return _Answer(f"ended {episode.name}", {EPISODE: episode.name, "return": episode.ret})
+
+    async def _close(self, episode: _Episode, why: str) -> None:
+        self._open.pop(episode.name, None)
+        self._ended[episode.name] = why
+        while len(self._ended) > _ENDED_KEPT:
+            del self._ended[next(iter(self._ended))]
+        await self._run(Delete(session=episode.name))
+
+    def _named(self, name: object) -> _Episode:
+        if name in (None, ""):
+            if len(self._open) == 1:
+                return next(iter(self._open.values()))
+            said = (
+                f"{len(self._open)} episodes are open; name one" if self._open else "none is open"
+            )
+            raise _Refused(f"which {EPISODE}? {said} ({BEGIN} begins one)")
+        if isinstance(name, str) and name in self._open:
+            return self._open[name]
+        why = self._ended.get(name) if isinstance(name, str) else None
+        raise _Refused(why or f"no {EPISODE} named {str(name)[:80]!r}; {BEGIN} begins one")
+
+    async def _run(self, operation: Operation) -> Reply | Fault:
+        """Shielded: a client that goes away does not cut an operation in two."""
+        try:
+            return read_outcome(await asyncio.shield(self._service.sessions.begin(operation)))
+        except LudusError as error:
+            return fault_of(error)
+
+    # --- the SDK's server -----------------------------------------------------------------------
+
+    def server(self) -> Server[Any]:
+        """As the SDK serves it, over stdio or HTTP."""
+        from mcp.server import Server
+        from mcp.types import CallToolRequestParams, ListToolsResult, Tool
+
+        async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
+            listed = [
+                Tool(name=one.name, description=one.description, input_schema=one.parameters)
+                for one in self.tools()
+            ]
+            return ListToolsResult(tools=listed)
+
+        async def call_tool(context: Any, parameters: CallToolRequestParams) -> CallToolResult:
+            return _as_mcp(await self.call(parameters.name, dict(parameters.arguments or {})))
+
+        return Server(
+            f"ludus {self.id}",
+            instructions=f"Call {BEGIN}, then play; the reward comes with the end.",
+            on_list_tools=list_tools,
+            on_call_tool=call_tool,
+        )
+
+
+class _Refused(Exception):
+    """What a client is told that asked for something that cannot be."""
+
+
+def _as_mcp(answer: _Answer) -> CallToolResult:
+    from mcp.types import CallToolResult, TextContent
+
+    return CallToolResult(
+        content=[TextContent(text=answer.text)],
+        structured_content=answer.facts or None,
+        is_error=answer.is_error,
+    )
+
+
+def _text(given: dict[str, Any], key: str) -> str:
+    value = given.get(key)
+    if not isinstance(value, str):
+        raise _Refused(f"the argument {key!r} must be text, got {type(value).__name__}")
+    return value
+
+
+def _shown(observation: Observation) -> str:
+    return "\n\n".join(message.text for message in as_messages(observation) if message.text)
+
+
+def _spec(
+    called: str, description: str, required: list[str], properties: dict[str, Any]
+) -> ToolSpec:
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return ToolSpec(name=called, description=description, parameters=parameters)
+
+
+def _in_episode(tool: ToolSpec) -> ToolSpec:
+    """A tool whose calls may name their episode."""
+    named = {"type": "string", "description": f"from {BEGIN}; needed while several are open"}
+    properties = {**tool.parameters.get("properties", {}), EPISODE: named}
+    return msgspec.structs.replace(tool, parameters={**tool.parameters, "properties": properties})
+
+
+_STRING = {"type": "string"}
+_BEGIN = _spec(
+    BEGIN,
+    "Begin an episode and read its task.",
+    [],
+    {
+        "task": {**_STRING, "description": "its id, such as test/3; by default the seed's"},
+        "split": {"enum": ["train", "validation", "test"], "default": "train"},
+        "seed": {"type": "integer", "default": 0, "description": "of the episode"},
+    },
+)
+_SAY = _spec(
+    SAY, "Say something to the environment: an answer, or a move.", ["text"], {"text": _STRING}
+)
+_CALL = _spec(
+    CALL,
+    "Call a tool of this episode.",
+    ["name"],
+    {"name": _STRING, "arguments": {"type": "object"}},
+)
+_END = _spec(END, "Give an episode up.", [], {})
+
+
+def _require_sdk() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingExtra.of("mcp", needed_for="an MCP server")

@@ -1,0 +1,108 @@
+"""How operations of remote sessions travel over plain HTTP: one by one, or many in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from ludus.errors import LudusError
+from ludus.wire.client import Client, nonsense
+from ludus.wire.faults import error_of
+
+from .env_wire import (
+    BatchItem,
+    BatchReply,
+    BatchRequest,
+    Create,
+    Created,
+    Delete,
+    Operation,
+    Released,
+    Reply,
+    Reset,
+    ResetReply,
+    Step,
+    StepReply,
+)
+
+HOLD_S = 10.0
+PENDING = 202
+_BEGUN: Any = Created | ResetReply
+
+
+class Operator(Protocol):
+    """Carries operations to the server that a session lives on: a `Carrier`, or `OneByOne`."""
+
+    client: Client
+
+    async def perform(self, operation: Operation, *, timeout_s: float = ...) -> Reply:
+        """The reply of an operation.
+
+        Args:
+            operation: what to do.
+            timeout_s: for all attempts together, where that is less than the client's own limit.
+
+        Raises:
+            LudusError: what the server met.
+        """
+        ...
+
+
+class OneByOne:
+    """Sends each operation in its own request.
+
+    Args:
+        client: of the server.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def perform(self, operation: Operation, *, timeout_s: float = float("inf")) -> Reply:
+        """Send it to its route."""
+        client = self.client.within(timeout_s)
+        client.traffic.operations += 1
+        session = f"/v1/sessions/{quote(operation.session, safe='')}"
+        match operation:
+            case Create():
+                path = f"/v1/envs/{quote(operation.env, safe='')}/sessions"
+                body = _without(operation, "env")
+                begun: Reply = await client.post(path, body, _BEGUN)
+                return begun
+            case Reset():
+                return await client.post(
+                    f"{session}/reset", _without(operation, "session"), ResetReply
+                )
+            case Step():
+                body = _without(operation, "session")
+                return await client.post(f"{session}/step", body, StepReply)
+            case Delete():
+                return await client.delete(session, Released)
+
+
+async def send_batch(
+    client: Client, operations: Sequence[Operation]
+) -> Sequence[Reply | LudusError | None]:
+    """Send operations in one request; the reply or error of each, None for one that still runs."""
+    body = BatchRequest(items=list(operations), hold_s=HOLD_S)
+    reply = await client.post("/v1/step_batch", body, BatchReply)
+    if len(reply.items) != len(operations):
+        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(operations)} operations")
+    return [_answer(item) for item in reply.items]
+
+
+def _without(operation: msgspec.Struct, name: str) -> dict[str, Any]:
+    """The body of a request: the fields of an operation but the one that its path holds."""
+    fields = operation.__struct_fields__
+    return {field: getattr(operation, field) for field in fields if field != name}
+
+
+def _answer(item: BatchItem) -> Reply | LudusError | None:
+    if item.status == PENDING:
+        return None
+    if item.error is not None:
+        return error_of(item.error, item.status)
+    return item.reply or nonsense(f"an item with status {item.status} and nothing in it")

@@ -1,0 +1,63 @@
+"""An environment of this process that may block, behind a server of its own.
+
+`ludus train` and `ludus eval` play such environments in the same killable worker processes as
+`ludus serve`, through a server that listens on the loopback address for this process alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from ludus.isolation import CrewLimits
+from ludus.wire.server import HttpServer
+
+from .connect import RemoteServer, connect
+from .served import ServedEnv
+from .server import EnvService
+from .sessions import SessionLimits
+
+
+class OwnServer:
+    """Plays one environment in worker processes, for one event loop.
+
+    Args:
+        name: of the environment, with constructor arguments (`me/env-v0?length=3`).
+        call_timeout_s: longest one reset, step or tool may take; the process is then killed, and
+            the sessions in it end without a reward.
+        max_sessions: sessions open at a time.
+    """
+
+    def __init__(self, name: str, *, call_timeout_s: float, max_sessions: int = 4096) -> None:
+        self._served = ServedEnv.parse(name)
+        self._token = secrets.token_urlsafe(24)
+        limits = SessionLimits(step_timeout_s=call_timeout_s, max_sessions=max_sessions)
+        service = EnvService([self._served], limits=limits, workers=CrewLimits())
+        self._server = HttpServer([service], token=self._token)
+        self._client: RemoteServer | None = None
+
+    async def start(self) -> RemoteServer:
+        """Start the server and its processes; returns a connection.
+
+        Raises:
+            LudusError: the environment cannot be built.
+        """
+        await self._server.start()
+        self._client = connect(self._server.url, token=self._token)
+        return self._client
+
+    async def stop(self) -> None:
+        """Close the connection and end the processes."""
+        if self._client is not None:
+            await self._client.aclose()
+            await self._server.stop()
+            self._client = None
+
+
+def may_block(name: str) -> bool:
+    """Whether the environment `name` belongs into worker processes: its class does not declare
+    `never_blocks`. Nothing is built to find out.
+
+    Raises:
+        UnknownEnv: nobody registered it; the message names the near miss.
+    """
+    return not ServedEnv.parse(name).declares_never_blocks

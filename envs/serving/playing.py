@@ -1,0 +1,102 @@
+"""One operation carried out on a session, and its reply encoded once."""
+
+from __future__ import annotations
+
+from ludus.errors import LudusError, ServerFault
+from ludus.messages import Observation
+from ludus.wire.codec import Encoded, Format, encode
+from ludus.wire.faults import Fault, fault_of
+
+from ..protocol import Briefing, Info
+from ..session import EnvSession, Stepped
+from .env_wire import Beginning, Create, Play, Reply, Reset, ResetReply, Step, StepReply
+
+
+async def perform(
+    session: EnvSession,
+    play: Play,
+    seq: int,
+    instance: str,
+    *,
+    format: Format = Format.MSGPACK,
+    max_bytes: int,
+) -> Encoded:
+    """Carry out one operation.
+
+    Args:
+        session: of the environment.
+        play: the operation, with its number `seq`.
+        instance: of the server.
+        format: of the reply, if it can be held in it.
+        max_bytes: a longer reply is a fault of the environment.
+
+    Raises:
+        TypeError: the reply cannot be sent.
+        ServerFault: it is too long.
+        LudusError, Exception: what the environment raises.
+    """
+    reply: Reply
+    match play:
+        case Create(reset=beginning):
+            reply = await _reset(session, beginning or Beginning(), play.session, seq, instance)
+        case Reset():
+            reply = await _reset(session, play, play.session, seq, instance)
+        case Step():
+            reply = _stepped(play.session, seq, await session.step(play.action))
+    try:
+        data, became = encode(reply, format)
+    except (TypeError, ValueError, RecursionError) as error:
+        session.abort()
+        raise TypeError(f"the answer of {session.id} cannot be sent: {error}") from error
+    if len(data) > max_bytes:
+        session.abort()
+        raise ServerFault(
+            f"the answer of {session.id} has {len(data)} bytes; this server sends at most "
+            f"{max_bytes} (--max-reply-mb)"
+        )
+    return Encoded(data, became)
+
+
+def fault_in(error: BaseException, session: str, seq: int) -> Fault:
+    """The fault that an exception of an environment becomes."""
+    return fault_of(error, session=session, seq=seq, otherwise="env_failed")
+
+
+def is_bug(error: BaseException) -> bool:
+    """Whether its author should see a traceback."""
+    return not isinstance(error, LudusError)
+
+
+async def _reset(
+    session: EnvSession, beginning: Beginning, name: str, seq: int, instance: str
+) -> ResetReply:
+    observation, info = await session.reset(seed=beginning.seed, options=dict(beginning.options))
+    return _begun(name, seq, instance, observation, info)
+
+
+def _begun(name: str, seq: int, instance: str, observation: Observation, info: Info) -> ResetReply:
+    briefing = info.pop("briefing")
+    assert isinstance(briefing, Briefing)
+    return ResetReply(
+        session=name,
+        seq=seq,
+        instance=instance,
+        observation=observation,
+        briefing=briefing,
+        task=str(info.pop("task")),
+        info=info,
+    )
+
+
+def _stepped(name: str, seq: int, stepped: Stepped) -> StepReply:
+    observation, reward, terminated, truncated, info = stepped
+    return StepReply(
+        session=name,
+        seq=seq,
+        observation=observation,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        verdict=info.pop("verdict", None),
+        info=info,
+    )

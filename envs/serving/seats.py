@@ -1,0 +1,222 @@
+"""Where sessions of one environment live: on the event loop, where it never blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from ludus.wire.codec import Format
+from ludus.wire.faults import Fault
+from ludus.wire.tasks import end_task
+
+from ..gym import run_sync
+from ..session import EnvSession
+from ..tasks import TaskPage
+from .env_wire import EnvCard, Outcome, Play, TaskQuery
+from .offload import settle
+from .playing import fault_in, is_bug, perform
+from .served import ServedEnv
+
+logger = logging.getLogger(__name__)
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Seat(Protocol):
+    """One session, wherever it lives."""
+
+    def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
+        """Begin one operation; a fault of the environment is an outcome too."""
+        ...
+
+    async def close(self) -> None:
+        """Close the environment; an operation that still runs is given up."""
+        ...
+
+
+class Lost(Protocol):
+    """Told when a session cannot go on."""
+
+    def __call__(self, why: str, *, is_late: bool) -> None: ...
+
+
+class Home(Protocol):
+    """One environment on a server, and where its sessions are played."""
+
+    served: ServedEnv
+    timeout_s: float
+    """Of one operation, from when it begins to run."""
+
+    @property
+    def problem(self) -> str:
+        """Why no session can be played now; empty if one can."""
+        ...
+
+    async def start(self) -> EnvCard:
+        """Load the environment: what cannot work fails here."""
+        ...
+
+    async def stop(self) -> None:
+        """Let everything go; its sessions were closed before."""
+        ...
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Some tasks of a split."""
+        ...
+
+    def seat(self, name: str, on_lost: Lost) -> Seat:
+        """A place for the session `name`."""
+        ...
+
+
+class OnLoop:
+    """Sessions of an environment that never blocks.
+
+    Args:
+        served: the environment.
+        timeout_s: of one async operation; plain ones return at once, as they declare.
+        max_bytes: of a reply.
+    """
+
+    problem = ""
+
+    def __init__(self, served: ServedEnv, *, timeout_s: float, max_bytes: int) -> None:
+        self.served = served
+        self.timeout_s = timeout_s
+        self.max_bytes = max_bytes
+        self.deadlines: dict[LoopSeat, float] = {}
+        """When the operation that a session runs is late, on the loop's clock. The earliest comes
+        first, since all have the same time."""
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> EnvCard:
+        """Load the environment."""
+        await asyncio.to_thread(self.served.load)
+        assert self.served.card is not None
+        self._watcher = asyncio.create_task(self._watch(), name=f"ludus-late-{self.served.id}")
+        return self.served.card
+
+    async def stop(self) -> None:
+        """Stop watching over operations; every session was closed before."""
+        await end_task(self._watcher)
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Some tasks of a split."""
+        return await asyncio.to_thread(self.served.page, query)
+
+    def seat(self, name: str, on_lost: Lost) -> Seat:
+        """A place for a session."""
+        return LoopSeat(self, name, on_lost)
+
+    async def _watch(self) -> None:
+        """Give up on late operations. Whatever begins during a sleep is late after its end."""
+        loop = asyncio.get_running_loop()
+        while True:
+            now, sleep_s = loop.time(), self.timeout_s
+            for seat, deadline in list(self.deadlines.items()):
+                if deadline > now:
+                    sleep_s = deadline - now
+                    break
+                seat.give_up()
+            await asyncio.sleep(sleep_s)
+
+
+class LoopSeat:
+    """One session on the event loop."""
+
+    def __init__(self, home: OnLoop, name: str, on_lost: Lost) -> None:
+        self._home = home
+        self._name = name
+        self._on_lost = on_lost
+        self._session: EnvSession | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._future: asyncio.Future[Outcome] | None = None
+        self._seq = 0
+
+    def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
+        """Carry the operation out, at once where the environment is plain."""
+        loop = asyncio.get_running_loop()
+        self._seq = seq
+        self._future = future = loop.create_future()
+        work = self._work(play, seq, instance, format, future)
+        if self._home.served.is_async:
+            self._home.deadlines[self] = loop.time() + self._home.timeout_s
+            self._task = loop.create_task(work)
+        else:
+            run_sync(work)
+        return future
+
+    def give_up(self) -> None:
+        """The operation is late: answer it as that, and do not wait for it any more."""
+        self._answer_early(late(self._home, self._name, self._seq))
+        self._on_lost("a step took too long", is_late=True)
+
+    async def close(self) -> None:
+        """Close the environment, waiting for it only so long."""
+        self._answer_early(released(self._name, self._seq))
+        session, self._session = self._session, None
+        try:
+            if not self._home.served.is_async:
+                if session is not None:
+                    run_sync(session.close())
+                return
+            if self._task is not None and not await settle(self._task, CLOSE_TIMEOUT_S):
+                logger.warning("a step of session %s goes on, though cancelled", self._name)
+            if session is None:
+                return
+            closing = asyncio.create_task(session.close())
+            if not await settle(closing, CLOSE_TIMEOUT_S):
+                logger.warning("closing %s of session %s takes long", session.id, self._name)
+            else:
+                closing.result()
+        except Exception:
+            logger.exception("closing %s of session %s failed", self._home.served.id, self._name)
+
+    def _answer_early(self, outcome: Outcome) -> None:
+        """Answer what still runs, and cancel it."""
+        self._home.deadlines.pop(self, None)
+        if self._future is not None and not self._future.done():
+            self._future.set_result(outcome)
+            if self._task is not None:
+                self._task.cancel()
+
+    async def _work(
+        self,
+        play: Play,
+        seq: int,
+        instance: str,
+        format: Format,
+        future: asyncio.Future[Outcome],
+    ) -> None:
+        home = self._home
+        outcome: Outcome
+        try:
+            if self._session is None:
+                self._session = home.served.session(home.served.build())
+            outcome = await perform(
+                self._session, play, seq, instance, format=format, max_bytes=home.max_bytes
+            )
+        except asyncio.CancelledError:  # by the environment itself, unless it is answered already
+            error = RuntimeError("the environment was cancelled")
+            outcome = fault_in(error, self._name, seq)
+        except (Exception, SystemExit) as error:
+            if is_bug(error):
+                logger.error("%s failed in session %s", home.served.id, self._name, exc_info=error)
+            outcome = fault_in(error, self._name, seq)
+        if not future.done():
+            home.deadlines.pop(self, None)
+            future.set_result(outcome)
+
+
+def late(home: Home, name: str, seq: int) -> Fault:
+    """The outcome of an operation that did not end in time."""
+    took = f"{home.served.id} did not answer within {home.timeout_s:g} s"
+    return Fault(
+        code="step_timeout", message=f"{took}; the session is released", session=name, seq=seq
+    )
+
+
+def released(name: str, seq: int) -> Fault:
+    """The outcome of an operation whose session was released meanwhile."""
+    message = f"session {name!r} was released while it ran"
+    return Fault(code="session_gone", message=message, session=name, seq=seq)

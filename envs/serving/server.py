@@ -1,0 +1,248 @@
+"""Environments over HTTP: the routes, and batches that do not wait for their slowest item."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ludus.errors import LudusError, UnknownEnv
+from ludus.isolation import CrewLimits
+from ludus.wire.arguments import refuse_repeated
+from ludus.wire.faults import Fault, fault_of, status_of
+from ludus.wire.metrics import ServerMetrics
+from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
+from ludus.wire.strict import read_item
+
+from ..tasks import TaskPage
+from .env_wire import (
+    BatchBody,
+    BatchReply,
+    BatchRequest,
+    Create,
+    CreateBody,
+    Created,
+    Delete,
+    EnvList,
+    Operation,
+    Outcome,
+    Released,
+    Reset,
+    ResetBody,
+    ResetReply,
+    SentItem,
+    SentReply,
+    Step,
+    StepBody,
+    StepReply,
+    TaskQuery,
+)
+from .seats import Home, OnLoop
+from .served import ServedEnv
+from .sessions import SessionLimits, Sessions
+from .worker_seats import THREADS, InWorkers
+
+LOAD_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 10.0
+PENDING = 202
+LINGER_S = 0.005
+"""Once items of a batch are done, it is answered when no other gets done for so long."""
+MAX_LINGER_S = 0.05
+_OPERATION: Any = Operation
+
+
+class EnvService:
+    """Serves environments.
+
+    Args:
+        envs: ids (`ludus/arithmetic-v0`, or with arguments `ludus/arithmetic-v0?max_operations=2`),
+            or `ServedEnv`s.
+        limits: bounds.
+        workers: of the processes of each environment that does not declare `never_blocks`.
+        threads: of each process, for plain-`def` environments.
+    """
+
+    name = "envs"
+
+    def __init__(
+        self,
+        envs: Iterable[str | ServedEnv],
+        *,
+        limits: SessionLimits | None = None,
+        workers: CrewLimits | None = None,
+        threads: int = THREADS,
+    ) -> None:
+        self.served = [env if isinstance(env, ServedEnv) else ServedEnv.parse(env) for env in envs]
+        refuse_repeated(env.id for env in self.served)
+        self.limits = limits or SessionLimits()
+        self._workers = workers or CrewLimits()
+        self._threads = threads
+        self._homes: list[Home] = []
+        self._instance = ""
+        self._sessions: Sessions | None = None
+
+    @property
+    def sessions(self) -> Sessions:
+        """The table of sessions; there once the server runs."""
+        assert self._sessions is not None, "start the server first"
+        return self._sessions
+
+    def routes(self) -> list[Route]:
+        """The table of `docs/http.md`."""
+        env, session = "/v1/envs/{id:.+}", "/v1/sessions/{sid}"
+        return [
+            get("/v1/envs", self.envs, Nothing, EnvList, "What is served"),
+            get(f"{env}/tasks", self.tasks, TaskQuery, TaskPage, "Tasks of a split"),
+            post(
+                f"{env}/sessions", self.create, CreateBody, Created | ResetReply, "Make a session"
+            ),
+            post(f"{session}/reset", self.reset, ResetBody, ResetReply, "Begin an episode"),
+            post(f"{session}/step", self.step, StepBody, StepReply, "Play one action"),
+            delete(session, self.delete, Nothing, Released, "Release a session"),
+            post(
+                "/v1/step_batch",
+                self.batch,
+                BatchBody,
+                BatchReply,
+                "Many operations at once",
+                documented=BatchRequest,
+            ),
+        ]
+
+    def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
+        """What `/v1/stream` carries for this service."""
+        return dict.fromkeys((Create, Reset, Step, Delete), self.sessions.begin)
+
+    async def start(self, context: Context) -> None:
+        """Build one of each environment and load its tasks: what cannot work fails here."""
+        self._instance = context.instance
+        self._homes = [await self._home(env, context.metrics) for env in self.served]
+        self._sessions = Sessions(self._homes, self.limits, context)
+        for env in self.served:
+            count = partial(self._count, env.id)
+            context.metrics.watch("sessions", "Open sessions", count, env=env.id)
+        await self._sessions.start()
+
+    async def _home(self, served: ServedEnv, metrics: ServerMetrics) -> Home:
+        """Load an environment where it is to be played."""
+        timeout_s = self.limits.step_timeout_s
+        if served.declares_never_blocks:
+            most = self._workers.max_reply_bytes
+            home: Home = OnLoop(served, timeout_s=timeout_s, max_bytes=most)
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                await home.start()
+            if served.never_blocks:
+                return home
+        home = InWorkers(
+            served,
+            limits=self._workers,
+            threads=self._threads,
+            timeout_s=timeout_s,
+            metrics=metrics,
+        )
+        await home.start()
+        return home
+
+    async def stop(self) -> None:
+        """Release every session."""
+        if self._sessions is not None:
+            await self._sessions.stop(STOP_TIMEOUT_S)
+        await asyncio.gather(*(home.stop() for home in self._homes))
+
+    def load(self) -> Load:
+        """Not ready for more once every session or the queue is taken, or where an environment has
+        no process.
+        """
+        sessions, admission = self.sessions, self.sessions.admission
+        problems = [home.problem for home in self._homes if home.problem]
+        if len(sessions) >= self.limits.max_sessions:
+            problems.append(f"all {self.limits.max_sessions} sessions are open")
+        elif admission.depth >= admission.limit:
+            problems.append(f"all {admission.limit} places of the queue are taken")
+        problem = "; ".join(problems)
+        return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    async def envs(self, path: Path, query: Nothing) -> EnvList:
+        """`GET /v1/envs`."""
+        cards = [env.card for env in self.served if env.card is not None]
+        return EnvList(instance=self._instance, envs=cards)
+
+    async def tasks(self, path: Path, query: TaskQuery) -> TaskPage:
+        """`GET /v1/envs/{id}/tasks`."""
+        home = self.sessions.homes.get(path["id"])
+        if home is None:
+            raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
+        return await home.page(query)
+
+    async def create(self, path: Path, body: CreateBody) -> Outcome:
+        """`POST /v1/envs/{id}/sessions`."""
+        return await self._one(Create(env=path["id"], session=body.session, reset=body.reset))
+
+    async def reset(self, path: Path, body: ResetBody) -> Outcome:
+        """`POST /v1/sessions/{sid}/reset`."""
+        return await self._one(
+            Reset(
+                session=path["sid"],
+                seq=body.seq,
+                seed=body.seed,
+                options=body.options,
+                instance=body.instance,
+            )
+        )
+
+    async def step(self, path: Path, body: StepBody) -> Outcome:
+        """`POST /v1/sessions/{sid}/step`."""
+        return await self._one(
+            Step(session=path["sid"], seq=body.seq, action=body.action, instance=body.instance)
+        )
+
+    async def delete(self, path: Path, query: Nothing) -> Outcome:
+        """`DELETE /v1/sessions/{sid}`."""
+        return await self._one(Delete(session=path["sid"]))
+
+    async def batch(self, path: Path, body: BatchBody) -> SentReply:
+        """`POST /v1/step_batch`."""
+        begun = [self._begin(item) for item in body.items]
+        running = [one for one in begun if isinstance(one, asyncio.Future) and not one.done()]
+        if running:
+            await wait_for_some(running, body.hold_s)
+        return SentReply(items=[_item(one) for one in begun])
+
+    def _count(self, env_id: str) -> float:
+        return float(self.sessions.counts[env_id])
+
+    async def _one(self, operation: Operation) -> Outcome:
+        # Shielded: the work goes on if the connection is cut, and the client joins it again.
+        return await asyncio.shield(self.sessions.begin(operation))
+
+    def _begin(self, item: object) -> asyncio.Future[Outcome] | Fault:
+        try:
+            return self.sessions.begin(read_item(item, _OPERATION))
+        except LudusError as error:
+            return fault_of(error)
+
+
+async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -> None:
+    """Wait until one is done, and on while others keep getting done; at most `hold_s`."""
+    started = time.monotonic()
+    done, pending = await asyncio.wait(running, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED)
+    ends = min(started + hold_s, time.monotonic() + MAX_LINGER_S)
+    while done and pending and time.monotonic() < ends:
+        done, pending = await asyncio.wait(pending, timeout=LINGER_S)
+
+
+def _item(begun: asyncio.Future[Outcome] | Fault) -> SentItem:
+    if isinstance(begun, Fault):
+        return SentItem(status=status_of(begun), error=begun)
+    if not begun.done():
+        return SentItem(status=PENDING)
+    outcome = begun.result()
+    if isinstance(outcome, Fault):
+        return SentItem(status=status_of(outcome), error=outcome)
+    return SentItem(status=200, reply=outcome)

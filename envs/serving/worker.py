@@ -1,0 +1,159 @@
+"""Sessions of one environment as a worker process holds them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ludus.isolation import Answer
+from ludus.wire.codec import Format, encode
+from ludus.wire.faults import Fault
+
+from ..gym import run_sync
+from ..session import EnvSession
+from .env_wire import Play, TaskQuery
+from .offload import offload
+from .playing import fault_in, is_bug, perform
+from .served import ServedEnv
+
+PLAY, CLOSE, PAGE = 1, 2, 3
+AS_JSON = 64
+"""Added to a tag whose body is JSON, since msgpack cannot hold an integer beyond 64 bits."""
+REPLY, REPLY_AS_JSON, BROKEN = 1, 1 | AS_JSON, 2
+"""Tags of answers: a reply in either format, or a fault."""
+
+
+class PlayCall(msgspec.Struct, frozen=True):
+    """The body of a PLAY."""
+
+    play: Play
+    seq: int
+    instance: str
+    format: Format
+
+
+READ: dict[Format, Any] = {
+    Format.MSGPACK: msgspec.msgpack.Decoder(PlayCall),
+    Format.JSON: msgspec.json.Decoder(PlayCall),
+}
+"""Made once, on one thread: two threads that make a decoder of the same struct at a time can crash
+the interpreter.
+"""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The body of a BROKEN."""
+
+    fault: Fault
+    trace: str = ""
+    """The traceback of a bug in the environment."""
+
+
+class EnvPart:
+    """Plays sessions in a worker process.
+
+    Args:
+        served: the environment; loaded here.
+        max_bytes: of a reply.
+    """
+
+    def __init__(self, served: ServedEnv, max_bytes: int) -> None:
+        served.load()
+        self._served = served
+        self._max_bytes = max_bytes
+        self._sessions: dict[str, EnvSession] = {}
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        self._thread_of: Callable[[int], Executor] | None = None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether sessions run side by side on the event loop."""
+        return self._served.is_async
+
+    def about(self) -> bytes:
+        """The card of the environment."""
+        return msgspec.msgpack.encode(self._served.card)
+
+    def start(self, thread_of: Callable[[int], Executor]) -> None:
+        """Get ready in a worker."""
+        self._thread_of = thread_of
+
+    def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
+        """Play one operation, close a session, or list tasks."""
+        if tag & ~AS_JSON == PAGE:
+            return self._page(body)
+        if tag & ~AS_JSON == CLOSE:
+            work = self._close(body.decode())
+        else:
+            format = Format.JSON if tag & AS_JSON else Format.MSGPACK
+            work = self._play(READ[format].decode(body), lane)
+        return work if self.is_async else run_sync(work)
+
+    def _page(self, body: bytes) -> Answer:
+        try:
+            page = self._served.page(msgspec.msgpack.decode(body, type=TaskQuery))
+        except BaseException as error:
+            return _broken(error, "", 0)
+        return REPLY, msgspec.msgpack.encode(page)
+
+    async def _play(self, call: PlayCall, lane: int) -> Answer:
+        name = call.play.session
+        if self.is_async:
+            task = asyncio.current_task()
+            assert task is not None
+            self._running[name] = task
+        try:
+            session = self._sessions.get(name)
+            if session is None:
+                session = self._sessions[name] = await self._build(lane)
+            reply = await perform(
+                session,
+                call.play,
+                call.seq,
+                call.instance,
+                format=call.format,
+                max_bytes=self._max_bytes,
+            )
+        except BaseException as error:
+            return _broken(error, name, call.seq)
+        finally:
+            self._running.pop(name, None)
+        return REPLY if reply.format is Format.MSGPACK else REPLY_AS_JSON, reply.data
+
+    async def _build(self, lane: int) -> EnvSession:
+        if not self.is_async:
+            return self._served.session(self._served.build())
+        assert self._thread_of is not None
+        loop, thread = asyncio.get_running_loop(), self._thread_of(lane)
+        env = await loop.run_in_executor(thread, self._served.build)
+        offload(env, partial(loop.run_in_executor, thread))
+        return self._served.session(env)
+
+    async def _close(self, name: str) -> Answer:
+        running = self._running.get(name)
+        if running is not None:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+        session = self._sessions.pop(name, None)
+        try:
+            if session is not None:
+                await session.close()
+        except BaseException as error:
+            return _broken(error, name, 0)
+        return REPLY, b""
+
+
+def _broken(error: BaseException, session: str, seq: int) -> Answer:
+    trace = ""
+    if is_bug(error):
+        trace = "".join(traceback.format_exception(error))[-8000:]
+    fault = fault_in(error, session, seq)
+    return BROKEN, encode(Broken(fault, trace), Format.MSGPACK)[0]

@@ -1,0 +1,288 @@
+"""Sessions in worker processes: placed, played in turn on their threads, lost together.
+
+The server owns the processes; a session lives in one of them from its first operation to its end.
+Sessions of one environment share a bounded number of processes, never with another environment. A
+process that dies, or is killed because one call in it is late, takes its sessions with it: each of
+their clients is told by type (`session_gone`), and nothing of it is a reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from ludus.isolation import (
+    Answer,
+    CallFailed,
+    CallLate,
+    Crew,
+    CrewLimits,
+    WorkerEnd,
+    WorkerLost,
+    WorkerProcess,
+)
+from ludus.wire.codec import Encoded, Format, encode
+from ludus.wire.faults import Fault, Refused, error_of, status_of
+from ludus.wire.metrics import ServerMetrics
+
+from ..tasks import TaskPage
+from .env_wire import EnvCard, Outcome, Play, TaskQuery
+from .seats import CLOSE_TIMEOUT_S, Lost, Seat, late, released
+from .served import ServedEnv
+from .worker import AS_JSON, BROKEN, CLOSE, PAGE, PLAY, REPLY_AS_JSON, Broken, EnvPart, PlayCall
+
+logger = logging.getLogger(__name__)
+THREADS = 8
+"""Of one worker process, for plain methods; a session always runs on the same one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One thread of a worker: calls go there one after the other, so that the time of each counts
+    from when it begins to run.
+    """
+
+    number: int
+    sessions: int = 0
+    busy: bool = False
+    waiting: deque[Callable[[], None]] = field(default_factory=deque[Callable[[], None]])
+
+    def run(self, start: Callable[[], asyncio.Future[Answer]], then: _Then) -> None:
+        """Call `start` when the thread is free, and `then` with what came of it."""
+        begin = partial(self._begin, start, then)
+        if self.busy:
+            self.waiting.append(begin)
+        else:
+            begin()
+
+    def _begin(self, start: Callable[[], asyncio.Future[Answer]], then: _Then) -> None:
+        self.busy = True
+        answer = start()
+        answer.add_done_callback(then)
+        answer.add_done_callback(self._next)
+
+    def _next(self, answer: asyncio.Future[Answer]) -> None:
+        self.busy = False
+        if self.waiting:
+            self.waiting.popleft()()
+
+
+_Then = Callable[[asyncio.Future[Answer]], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Room:
+    """A worker with its threads and the sessions in it."""
+
+    worker: WorkerProcess
+    lanes: list[_Lane]
+    seats: set[WorkerSeat] = field(default_factory=lambda: set[WorkerSeat]())
+
+
+class InWorkers:
+    """The worker processes of one environment.
+
+    Args:
+        served: the environment.
+        limits: of its processes.
+        threads: of each process.
+        timeout_s: of one operation, from when its thread begins on it; the process is then killed.
+            Async ones are cancelled first.
+        metrics: of the server.
+    """
+
+    def __init__(
+        self,
+        served: ServedEnv,
+        *,
+        limits: CrewLimits,
+        threads: int = THREADS,
+        timeout_s: float,
+        metrics: ServerMetrics,
+    ) -> None:
+        self.served = served
+        self.timeout_s = timeout_s
+        self._threads = threads
+        self._rooms: dict[WorkerProcess, _Room] = {}
+        part = partial(EnvPart, served.portable(), limits.max_reply_bytes)
+        self._crew = Crew(served.id, part, limits=limits, metrics=metrics, on_change=self._changed)
+
+    @property
+    def problem(self) -> str:
+        """Why no process can be had."""
+        return self._crew.problem
+
+    @property
+    def is_async(self) -> bool:
+        """Whether operations run side by side on the event loop of their process."""
+        return self._crew.is_async
+
+    async def start(self) -> EnvCard:
+        """Load the environment in a template."""
+        card = msgspec.msgpack.decode(await self._crew.start(), type=EnvCard)
+        self.served.card = card
+        return card
+
+    async def stop(self) -> None:
+        """End the processes."""
+        await self._crew.stop()
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Some tasks of a split, as a worker lists them.
+
+        Raises:
+            UnknownTask: no such split or task.
+            Refused: no worker could say.
+        """
+        worker = self._crew.place()
+        body = msgspec.msgpack.encode(query)
+        try:
+            tag, made = await worker.call(PAGE, 0, body, timeout_s=self.timeout_s)
+        except (CallFailed, CallLate, WorkerLost) as error:
+            raise Refused(f"the tasks of {self.served.id}: {error}", "worker_lost") from None
+        if tag == BROKEN:
+            fault = msgspec.msgpack.decode(made, type=Broken).fault
+            raise error_of(fault, status_of(fault))
+        return msgspec.msgpack.decode(made, type=TaskPage)
+
+    def seat(self, name: str, on_lost: Lost) -> Seat:
+        """A place for a session, in the process and on the thread with the fewest."""
+        worker = self._crew.place()
+        room = self._rooms.get(worker)
+        if room is None:
+            lanes = [_Lane(number + 1) for number in range(self._threads)]
+            room = self._rooms[worker] = _Room(worker, lanes)
+        lane = min(room.lanes, key=lambda one: one.sessions)
+        seat = WorkerSeat(self, room, lane, name, on_lost)
+        lane.sessions += 1
+        worker.sessions += 1
+        room.seats.add(seat)
+        return seat
+
+    def leave(self, seat: WorkerSeat) -> None:
+        """The session of `seat` is no more."""
+        room = seat.room
+        if seat in room.seats:
+            room.seats.discard(seat)
+            seat.lane.sessions -= 1
+            room.worker.sessions -= 1
+            self._crew.recycle(room.worker)
+
+    def _changed(self, worker: WorkerProcess) -> None:
+        if worker.gone and (room := self._rooms.pop(worker, None)):
+            for seat in list(room.seats):
+                seat.lost()
+
+
+class WorkerSeat:
+    """One session in a worker process."""
+
+    def __init__(self, home: InWorkers, room: _Room, lane: _Lane, name: str, on_lost: Lost) -> None:
+        self.room = room
+        self.lane = lane
+        self._home = home
+        self._worker = room.worker
+        self._name = name
+        self._on_lost = on_lost
+        self._playing: tuple[asyncio.Future[Outcome], int] | None = None
+
+    def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
+        """Begin one operation; it waits while its thread is busy with another session."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._playing = future, seq
+        call = PlayCall(play=play, seq=seq, instance=instance, format=format)
+        body, became = encode(call, Format.MSGPACK)
+        tag = PLAY + (AS_JSON if became is Format.JSON else 0)
+        self._call(tag, body, self._home.timeout_s, partial(self._played, future, seq))
+        return future
+
+    async def close(self) -> None:
+        """Close the environment, after what is running there; an async operation is given up."""
+        if self._home.is_async and self._playing is not None:  # a plain one cannot be given up
+            future, seq = self._playing
+            if not future.done():
+                future.set_result(released(self._name, seq))
+        closed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self._worker.end is None:
+            self._call(CLOSE, self._name.encode(), CLOSE_TIMEOUT_S, partial(_copy, closed))
+            try:
+                tag, body = await closed
+                if tag == BROKEN:
+                    said = msgspec.msgpack.decode(body, type=Broken)
+                    logger.error(
+                        "closing %s of session %s failed: %s\n%s",
+                        self._home.served.id,
+                        self._name,
+                        said.fault.message,
+                        said.trace,
+                    )
+            except (CallFailed, CallLate, WorkerLost) as error:
+                logger.error(
+                    "closing %s of session %s failed: %s", self._home.served.id, self._name, error
+                )
+        self._home.leave(self)
+
+    def lost(self) -> None:
+        """The process is gone."""
+        self._home.leave(self)
+        if self._worker.end is not WorkerEnd.STOPPED:
+            self._on_lost(self._worker.why, is_late=False)
+
+    def _call(self, tag: int, body: bytes, timeout_s: float, then: _Then) -> None:
+        start = partial(self._worker.call, tag, self.lane.number, body, timeout_s=timeout_s)
+        if self._home.is_async:
+            start().add_done_callback(then)
+        else:
+            self.lane.run(start, then)
+
+    def _played(
+        self, future: asyncio.Future[Outcome], seq: int, answer: asyncio.Future[Answer]
+    ) -> None:
+        error = answer.exception()
+        outcome = self._read(*answer.result(), seq) if error is None else self._failed(error, seq)
+        if not future.done():
+            future.set_result(outcome)
+        if isinstance(error, CallLate):
+            self._on_lost("a step took too long", is_late=True)
+
+    def _read(self, tag: int, body: bytes, seq: int) -> Outcome:
+        if tag != BROKEN:
+            return Encoded(body, Format.JSON if tag == REPLY_AS_JSON else Format.MSGPACK)
+        try:
+            broken = msgspec.msgpack.decode(body, type=Broken)
+        except (msgspec.DecodeError, ValueError) as error:
+            return self._fault("env_failed", f"a fault that cannot be read: {error}", seq)
+        if broken.trace:
+            served = self._home.served.id
+            logger.error("%s failed in session %s\n%s", served, self._name, broken.trace)
+        return broken.fault
+
+    def _failed(self, error: BaseException, seq: int) -> Fault:
+        if isinstance(error, CallLate):
+            return late(self._home, self._name, seq)
+        if isinstance(error, WorkerLost):
+            said = f"session {self._name!r} is lost: {error}"
+            return self._fault("session_gone", said, seq)
+        served = self._home.served.id
+        trace = error.failure.trace if isinstance(error, CallFailed) else ""
+        logger.error("%s failed in session %s: %s\n%s", served, self._name, error, trace)
+        return self._fault("env_failed", f"{served}: {error}", seq)
+
+    def _fault(self, code: str, message: str, seq: int) -> Fault:
+        return Fault(code=code, message=message, session=self._name, seq=seq)
+
+
+def _copy(to: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> None:
+    if to.done():
+        return
+    error = answer.exception()
+    if error is None:
+        to.set_result(answer.result())
+    else:
+        to.set_exception(error)

@@ -1,0 +1,86 @@
+"""A verifier on a server, usable wherever a local one is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
+from ludus.verdict import Verdict
+from ludus.wire.carrier import Carrier
+from ludus.wire.client import Client, nonsense
+from ludus.wire.faults import error_of
+
+from ..protocol import Sample
+from .reward_wire import Score, ScoreBatchReply, ScoreGroupBody, ScoreGroupReply, ScoreItem
+
+
+class RemoteVerifier:
+    """Scores on a server; concurrent calls travel together.
+
+    What keeps the server from answering becomes an `unavailable` verdict. Only what no retry and no
+    other sample can help raises: a wrong token, an unknown verifier.
+
+    Args:
+        name: of the verifier over there.
+        carriers: to the servers that offer it, which take turns.
+    """
+
+    def __init__(self, name: str, carriers: Sequence[Carrier[Score, Verdict]]) -> None:
+        self.name = name
+        self._turns = itertools.cycle(carriers)
+
+    async def score(self, sample: Sample, /) -> Verdict:
+        """Judge `sample`.
+
+        Raises:
+            UnknownVerifier: not served; the message names the near miss.
+            Unauthorized: the token is missing or wrong.
+        """
+        try:
+            return await next(self._turns).perform(Score(verifier=self.name, sample=sample))
+        except RemoteError as error:
+            return verdict_of(error)
+
+
+class RemoteGroupVerifier(RemoteVerifier):
+    """Also compares the answers of a group."""
+
+    async def score_group(self, samples: Sequence[Sample], /) -> Sequence[Verdict]:
+        """Judge all `samples` of one task together; one verdict each, in order."""
+        client = next(self._turns).client
+        client.traffic.operations += len(samples)
+        body = ScoreGroupBody(verifier=self.name, samples=list(samples))
+        try:
+            reply = await client.post("/v1/score_group", body, ScoreGroupReply)
+        except RemoteError as error:
+            return [verdict_of(error)] * len(samples)
+        return reply.verdicts
+
+
+async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict | LudusError]:
+    """Send samples in one request of plain HTTP; a verdict or an error for each, in order."""
+    items = [{"verifier": score.verifier, "sample": score.sample} for score in scores]
+    reply = await client.post("/v1/score_batch", {"items": items}, ScoreBatchReply)
+    if len(reply.items) != len(items):
+        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(items)} samples")
+    return [_answer(item) for item in reply.items]
+
+
+def verdict_of(error: RemoteError) -> Verdict:
+    """What a failed call means for the sample.
+
+    Raises:
+        RemoteError: it would fail for every sample.
+    """
+    if isinstance(error, Unauthorized):
+        raise error
+    if isinstance(error, RequestRejected):
+        return Verdict.invalid(str(error))
+    return Verdict.unavailable(f"{type(error).__name__}: {error}")
+
+
+def _answer(item: ScoreItem) -> Verdict | LudusError:
+    if item.error is not None:
+        return error_of(item.error, item.status)
+    return item.verdict or nonsense(f"an item with status {item.status} and nothing in it")

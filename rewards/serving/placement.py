@@ -1,0 +1,248 @@
+"""Where a server's verifiers judge: in its own process those that never block, in worker processes
+all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from ludus.isolation import (
+    Answer,
+    AnyWorker,
+    CallFailed,
+    CallLate,
+    CrewLimits,
+    NoFreeWorker,
+    WorkerEnd,
+    WorkerLost,
+)
+from ludus.verdict import Verdict
+from ludus.wire.codec import Format, encode
+from ludus.wire.metrics import ServerMetrics
+
+from ..protocol import GroupVerifier, Sample, Verifier
+from ..verdict_checks import failed, is_bug, one_each, usable
+from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart, about_verifier
+
+logger = logging.getLogger(__name__)
+CLOSE_TIMEOUT_S = 10.0
+QUEUE_S = 120.0
+"""A sample may wait so long for a free worker, or twice the time of a verdict if that is more."""
+
+
+class VerifierHost(Protocol):
+    """One verifier, somewhere; every failure of it is a verdict without a reward."""
+
+    about: About
+
+    async def start(self) -> None:
+        """Build the verifier: what cannot work fails here."""
+        ...
+
+    async def stop(self) -> None:
+        """Close the verifier."""
+        ...
+
+    def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
+        """Judge one answer: now, where the verdict is there at once."""
+        ...
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge the answers of one group against each other."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot judge now; empty if it can."""
+        ...
+
+
+class OwnProcess:
+    """A verifier that never blocks, called on the event loop.
+
+    Args:
+        name: under which it is offered.
+        build: makes it.
+        timeout_s: for a verdict that has to be awaited.
+    """
+
+    problem = ""
+
+    def __init__(self, name: str, build: Callable[[], Verifier], *, timeout_s: float) -> None:
+        self.name = name
+        self.about = About("", False)
+        self._build = build
+        self._timeout_s = timeout_s
+        self._verifier: Verifier | None = None
+
+    async def start(self) -> None:
+        """Build the verifier."""
+        self._verifier = verifier = self._build()
+        self.about = about_verifier(verifier)
+
+    async def stop(self) -> None:
+        """Close the verifier."""
+        close = getattr(self._verifier, "close", None)
+        if close is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                is_async = inspect.iscoroutinefunction(close)
+                closed = close() if is_async else await asyncio.to_thread(close)
+                if inspect.isawaitable(closed):
+                    await closed
+        except Exception:
+            logger.exception("closing the verifier %s failed", self.name)
+
+    def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
+        """Judge one answer."""
+        assert self._verifier is not None
+        try:
+            judged: object = self._verifier.score(sample)
+        except Exception as error:
+            return self._failed(error)
+        if not isinstance(judged, Verdict) and inspect.isawaitable(judged):
+            return self._late_one(judged)
+        return usable(self.name, judged)
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge a group."""
+        assert isinstance(self._verifier, GroupVerifier)
+        judged: object
+        try:
+            made = self._verifier.score_group(samples)
+            judged = await self._awaited(made) if inspect.isawaitable(made) else made
+        except Exception as error:
+            judged = self._failed(error)
+        return [usable(self.name, one) for one in one_each(judged, len(samples))]
+
+    async def _late_one(self, judged: Awaitable[object]) -> Verdict:
+        try:
+            return usable(self.name, await self._awaited(judged))
+        except Exception as error:
+            return self._failed(error)
+
+    async def _awaited(self, judged: Awaitable[Any]) -> Any:
+        waiting = asyncio.ensure_future(judged)
+        done, _ = await asyncio.wait({waiting}, timeout=self._timeout_s)
+        if not done:
+            waiting.cancel()
+            return late(self.name, self._timeout_s)
+        return waiting.result()
+
+    def _failed(self, error: Exception) -> Verdict:
+        if is_bug(error):
+            logger.error("verifier %s failed", self.name, exc_info=error)
+        return failed(self.name, error)
+
+
+class WorkerProcesses:
+    """A verifier in worker processes.
+
+    Args:
+        name: under which it is offered.
+        build: makes it, in each process.
+        limits: of the processes.
+        metrics: of the server.
+        timeout_s: for one verdict, from when a process begins on it; the process is then killed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        build: Callable[[], Verifier],
+        *,
+        limits: CrewLimits,
+        metrics: ServerMetrics,
+        timeout_s: float,
+    ) -> None:
+        self.name = name
+        self.about = About("", False)
+        self._timeout_s = timeout_s
+        self._workers = AnyWorker(
+            name, partial(VerifierPart, name, build), limits=limits, metrics=metrics
+        )
+
+    @property
+    def problem(self) -> str:
+        """Why no process can be had."""
+        return self._workers.crew.problem
+
+    async def start(self) -> None:
+        """Load the verifier in a template."""
+        self.about = msgspec.msgpack.decode(await self._workers.start(), type=About)
+        crew = self._workers.crew
+        if self.about.resident:  # a second process would hold a second model and split the batches
+            crew.limits = msgspec.structs.replace(crew.limits, processes=1)
+
+    async def stop(self) -> None:
+        """Close the verifier in every process, then end them."""
+        crew = self._workers.crew
+        closing = [
+            worker.call(CLOSE, 1, b"", timeout_s=CLOSE_TIMEOUT_S)
+            for worker in crew.workers
+            if worker.end is None and not worker.busy
+        ]
+        for closed in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(closed, Exception):
+                logger.error("closing the verifier %s failed: %s", self.name, closed)
+        await self._workers.stop()
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Judge one answer on any free process."""
+        return (await self._call(SCORE, sample, 1))[0]
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge a group on any free process."""
+        return await self._call(SCORE_GROUP, list(samples), len(samples))
+
+    async def _call(self, tag: int, asked: object, number: int) -> list[Verdict]:
+        body, format = encode(asked, Format.MSGPACK)
+        tag += AS_JSON if format is Format.JSON else 0
+        queue_s = max(QUEUE_S, 2 * self._timeout_s)
+        try:
+            answer = await self._workers.call(tag, body, timeout_s=self._timeout_s, queue_s=queue_s)
+            return self._read(answer, number)
+        except CallLate:
+            verdict = late(self.name, self._timeout_s)
+        except CallFailed as error:
+            logger.error("verifier %s failed: %s\n%s", self.name, error, error.failure.trace)
+            verdict = Verdict.error(f"{self.name}: {error}")
+        except NoFreeWorker as error:
+            verdict = Verdict.unavailable(f"{self.name}: {error}")
+        except WorkerLost as error:
+            verdict = _lost(self.name, error)
+        return [verdict] * number
+
+    def _read(self, answer: Answer, number: int) -> list[Verdict]:
+        try:
+            judged = msgspec.msgpack.decode(answer[1], type=Judged)
+        except (msgspec.DecodeError, ValueError) as error:
+            return [Verdict.error(f"{self.name} gave no usable verdict: {error}")] * number
+        if judged.trace:
+            logger.error("verifier %s failed\n%s", self.name, judged.trace)
+        if len(judged.verdicts) != number:
+            wrong = f"{self.name} gave {len(judged.verdicts)} verdicts for {number} samples"
+            return [Verdict.error(wrong)] * number
+        return judged.verdicts
+
+
+def late(name: str, timeout_s: float) -> Verdict:
+    """The verdict of a verifier that has none yet."""
+    return Verdict.unavailable(f"{name} gave no verdict within {timeout_s:g} s")
+
+
+def _lost(name: str, error: WorkerLost) -> Verdict:
+    """The verdict where two processes were lost on a sample: a bug if it ended them itself."""
+    why = f"{name}: two worker processes were lost on it; the second: {error}"
+    ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
+    if error.end is WorkerEnd.UNSTARTED:
+        return Verdict.unavailable(f"{name}: {error}")
+    return Verdict.error(why) if ended_itself else Verdict.unavailable(why)

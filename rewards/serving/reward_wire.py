@@ -1,0 +1,87 @@
+"""The words of the scoring protocol: what clients send and servers answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ludus.verdict import Verdict
+from ludus.wire.faults import Fault
+
+from ..protocol import Sample
+
+MAX_BATCH = 1024
+
+
+class ScoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/score`, and one item of `/v1/score_batch`. The answer is a `Verdict`, also
+    when there is no reward: that is a fact, not a failure of the request.
+    """
+
+    verifier: str
+    sample: Sample
+
+
+class Score(ScoreBody, frozen=True, kw_only=True, tag_field="op", tag="score"):
+    """Score one answer, as an operation of `/v1/stream`."""
+
+
+class ScoreBatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/score_batch`."""
+
+    items: list[ScoreBody]
+
+
+class ScoreBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A `ScoreBatchRequest` as the server reads it: each item on its own, so that a wrong one does
+    not spoil the others.
+    """
+
+    items: Annotated[list[Any], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class ScoreItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to one item of a batch."""
+
+    status: int
+    """200, or the status of `error`."""
+    verdict: Verdict | None = None
+    error: Fault | None = None
+
+
+class ScoreBatchReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers, in the order of the items."""
+
+    items: list[ScoreItem]
+
+
+class ScoreGroupBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/score_group`: the answers of one group, judged against each other."""
+
+    verifier: str
+    samples: Annotated[list[Sample], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class ScoreGroupReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One verdict each, in order."""
+
+    verdicts: list[Verdict]
+
+
+class VerifierCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One verifier a server offers."""
+
+    name: str
+    description: str
+    group: bool
+    """Whether it takes `/v1/score_group`."""
+    card: dict[str, Any] = {}
+    """Of a learned verifier: its weights by digest, its preprocessing, device and batches."""
+
+
+class VerifierList(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `GET /v1/verifiers`."""
+
+    instance: str
+    verifiers: list[VerifierCard]

@@ -1,0 +1,120 @@
+"""Verdicts on a server: admitted, timed and counted.
+
+Whatever goes wrong becomes a verdict without a reward, never a zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Sequence
+
+from prometheus_client import Counter
+
+from ludus.errors import ConfigError
+from ludus.verdict import Status, Verdict
+from ludus.wire.admission import Admission
+from ludus.wire.faults import QueueFull
+from ludus.wire.metrics import ServerMetrics
+
+from ..pool import fates_of
+from ..protocol import Sample
+from .placement import VerifierHost
+
+
+class ServedVerifier:
+    """One verifier on a server.
+
+    Args:
+        name: under which it is offered.
+        bench: where it judges.
+        admission: bounds the samples in flight.
+        metrics: of the server.
+    """
+
+    def __init__(
+        self, name: str, bench: VerifierHost, admission: Admission, metrics: ServerMetrics
+    ) -> None:
+        self.name = name
+        self.bench = bench
+        self._admission = admission
+        self._seconds = metrics.score_seconds.labels(name)
+        self._refused = metrics.refused.labels("verifiers")
+        self._verdicts = metrics.verdicts
+        self._fates = metrics.fates
+        self._fates = metrics.fates
+        self._counters: dict[Status, Counter] = {}
+
+    def begin(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
+        """Judge one answer: without a task where the verdict is there at once, so that a batch of
+        easy answers costs half.
+
+        Raises:
+            Overloaded: the queue is full.
+        """
+        started = self._enter(1)
+        judged = self.bench.score(sample)
+        if not isinstance(judged, Verdict):
+            return self._finish(judged, started)
+        self._leave([judged], 1, started)
+        return judged
+
+    async def score(self, sample: Sample) -> Verdict:
+        """`begin` for one who waits.
+
+        Raises:
+            Overloaded: the queue is full.
+        """
+        verdict = self.begin(sample)
+        return verdict if isinstance(verdict, Verdict) else await verdict
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Judge the answers of one group against each other.
+
+        Raises:
+            ConfigError: this verifier does not.
+            Overloaded: the queue is full.
+        """
+        if not self.bench.about.group:
+            raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
+        started = self._enter(len(samples))
+        verdicts: list[Verdict] = []
+        try:
+            verdicts = await self.bench.score_group(samples)
+        finally:
+            self._leave(verdicts, len(samples), started)
+        return verdicts
+
+    async def _finish(self, judged: Awaitable[Verdict], started: float) -> Verdict:
+        verdicts: list[Verdict] = []
+        try:
+            verdicts = [await judged]
+        finally:
+            self._leave(verdicts, 1, started)
+        return verdicts[0]
+
+    def _enter(self, number: int) -> float:
+        for entered in range(number):
+            try:
+                self._admission.enter(self.name)
+            except QueueFull:
+                self._refused.inc()
+                self._leave([], entered, time.perf_counter())
+                raise
+        return time.perf_counter()
+
+    def _leave(self, verdicts: Sequence[Verdict], number: int, started: float) -> None:
+        took_s = time.perf_counter() - started
+        for _ in range(number):
+            self._admission.leave(self.name, took_s)
+        if verdicts:
+            self._seconds.observe(took_s)
+        for verdict in verdicts:
+            self._count(verdict.status)
+            for fate in fates_of(verdict):
+                self._fates.labels(self.name, fate).inc()
+
+    def _count(self, status: Status) -> None:
+        counter = self._counters.get(status)
+        if counter is None:  # looking it up by its labels costs more than counting
+            counter = self._counters[status] = self._verdicts.labels(self.name, status.value)
+        counter.inc()

@@ -1,0 +1,202 @@
+"""Verifiers over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+import msgspec
+
+from ludus.errors import LudusError, UnknownVerifier
+from ludus.isolation import CrewLimits
+from ludus.verdict import Verdict
+from ludus.wire.admission import Admission
+from ludus.wire.arguments import parse_served, refuse_repeated
+from ludus.wire.faults import fault_of, status_of
+from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
+from ludus.wire.strict import read_item
+
+from ..protocol import BatchVerifier, Verifier
+from ..registry import as_verifier, build_verifier, find_verifier, never_blocks
+from .placement import OwnProcess, VerifierHost, WorkerProcesses
+from .reward_wire import (
+    Score,
+    ScoreBatchBody,
+    ScoreBatchReply,
+    ScoreBatchRequest,
+    ScoreBody,
+    ScoreGroupBody,
+    ScoreGroupReply,
+    ScoreItem,
+    VerifierCard,
+    VerifierList,
+)
+from .scoring import ServedVerifier
+
+MAX_QUEUE = 8192
+TIMEOUT_S = 60.0
+
+
+class ScoreService:
+    """Serves verifiers.
+
+    Args:
+        names: of the registry (`maths`, or with options `maths?timeout_s=2`).
+        verifiers: objects of your own, by the name to offer them under.
+        timeout_s: for one verdict; past it the verdict is `unavailable`.
+        max_queue: samples in flight; past it 429.
+        workers: of the processes of each verifier that does not declare `never_blocks`.
+    """
+
+    name = "verifiers"
+
+    def __init__(
+        self,
+        names: Iterable[str] = (),
+        *,
+        verifiers: Mapping[str, Verifier | BatchVerifier] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        max_queue: int = MAX_QUEUE,
+        max_queue_per_verifier: int | None = None,
+        workers: CrewLimits | None = None,
+    ) -> None:
+        self._asked = [parse_served(name) for name in names]
+        self._given = dict(verifiers or {})
+        refuse_repeated([*(name for name, _ in self._asked), *self._given])
+        self._timeout_s = timeout_s
+        self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
+        self._workers = workers or CrewLimits()
+        self._scorers: dict[str, ServedVerifier] = {}
+        self._instance = ""
+
+    def routes(self) -> list[Route]:
+        """The table of `docs/http.md`."""
+        return [
+            get("/v1/verifiers", self.verifiers, Nothing, VerifierList, "What is served"),
+            post("/v1/score", self.score, ScoreBody, Verdict, "Score one answer"),
+            post(
+                "/v1/score_batch",
+                self.batch,
+                ScoreBatchBody,
+                ScoreBatchReply,
+                "Score many answers",
+                documented=ScoreBatchRequest,
+            ),
+            post(
+                "/v1/score_group",
+                self.score_group,
+                ScoreGroupBody,
+                ScoreGroupReply,
+                "Score the answers of one group against each other",
+            ),
+        ]
+
+    def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
+        """What `/v1/stream` carries for this service."""
+        return {Score: self.begin}
+
+    async def start(self, context: Context) -> None:
+        """Build the verifiers: what cannot work fails here."""
+        self._instance = context.instance
+        for name, options in self._asked:
+            target = find_verifier(name)
+            build = partial(build_verifier, name, target, options)
+            self._add(name, build, is_trusted=never_blocks(target), context=context)
+        for name, given in self._given.items():
+            build = partial(as_verifier, name, given)
+            self._add(name, build, is_trusted=never_blocks(given), context=context)
+        await asyncio.gather(*(scorer.bench.start() for scorer in self._scorers.values()))
+
+    def _add(
+        self, name: str, build: Callable[[], Verifier], *, is_trusted: bool, context: Context
+    ) -> None:
+        bench: VerifierHost
+        if is_trusted:
+            bench = OwnProcess(name, build, timeout_s=self._timeout_s)
+        else:
+            bench = WorkerProcesses(
+                name,
+                build,
+                limits=self._workers,
+                metrics=context.metrics,
+                timeout_s=self._timeout_s,
+            )
+        self._scorers[name] = ServedVerifier(name, bench, self._admission, context.metrics)
+
+    async def stop(self) -> None:
+        """Close the verifiers, and end their processes."""
+        await asyncio.gather(*(scorer.bench.stop() for scorer in self._scorers.values()))
+
+    def load(self) -> Load:
+        """Not ready for more once the queue is taken, or where a verifier has no process."""
+        admission = self._admission
+        problems = [scorer.bench.problem for scorer in self._scorers.values()]
+        if admission.depth >= admission.limit:
+            problems.append(f"all {admission.limit} places of the queue are taken")
+        problem = "; ".join(filter(None, problems))
+        return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    async def verifiers(self, path: Path, query: Nothing) -> VerifierList:
+        """`GET /v1/verifiers`."""
+        cards = [_card(scorer) for scorer in self._scorers.values()]
+        return VerifierList(instance=self._instance, verifiers=cards)
+
+    async def score(self, path: Path, body: ScoreBody) -> Verdict:
+        """`POST /v1/score`."""
+        return await self._scorer(body.verifier).score(body.sample)
+
+    async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
+        """`POST /v1/score_batch`."""
+        begun = [self._item(item) for item in body.items]
+        slow = {n: item for n, item in enumerate(begun) if not isinstance(item, ScoreItem)}
+        late = dict(zip(slow, await asyncio.gather(*slow.values()), strict=True))
+        items = [item if isinstance(item, ScoreItem) else late[n] for n, item in enumerate(begun)]
+        return ScoreBatchReply(items=items)
+
+    def begin(self, body: ScoreBody) -> Verdict | asyncio.Future[Verdict]:
+        """Score one answer: the verdict, if it is there at once."""
+        verdict = self._scorer(body.verifier).begin(body.sample)
+        return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
+
+    async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
+        """`POST /v1/score_group`."""
+        scorer = self._scorer(body.verifier)
+        return ScoreGroupReply(verdicts=await scorer.score_group(body.samples))
+
+    def _item(self, item: object) -> ScoreItem | Awaitable[ScoreItem]:
+        """The answer to one item, if it is there at once; else what to await."""
+        try:
+            body = read_item(item, ScoreBody)
+            verdict = self._scorer(body.verifier).begin(body.sample)
+        except LudusError as error:
+            return _refused(error)
+        if isinstance(verdict, Verdict):
+            return ScoreItem(status=200, verdict=verdict)
+        return _waited(verdict)
+
+    def _scorer(self, name: str) -> ServedVerifier:
+        if name not in self._scorers:
+            raise UnknownVerifier.near(name, self._scorers, hint="served here")
+        return self._scorers[name]
+
+
+async def _waited(verdict: Awaitable[Verdict]) -> ScoreItem:
+    try:
+        return ScoreItem(status=200, verdict=await verdict)
+    except LudusError as error:
+        return _refused(error)
+
+
+def _refused(error: LudusError) -> ScoreItem:
+    fault = fault_of(error)
+    return ScoreItem(status=status_of(fault), error=fault)
+
+
+def _card(scorer: ServedVerifier) -> VerifierCard:
+    about = scorer.bench.about
+    return VerifierCard(
+        name=scorer.name, description=about.description, group=about.group, card=about.card
+    )

@@ -1,0 +1,157 @@
+"""A verifier as its worker processes hold it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ludus.isolation import Answer
+from ludus.verdict import Verdict
+from ludus.wire.codec import Format, decode
+
+from ..learned.batching import Batched
+from ..protocol import GroupVerifier, Sample, Verifier
+from ..verdict_checks import failed, is_async_verifier, is_bug, one_each, usable
+
+SCORE, SCORE_GROUP, CLOSE = 1, 2, 3
+AS_JSON = 64
+"""Added to a tag whose body is JSON, since msgpack cannot hold an integer beyond 64 bits."""
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a server has to know of a verifier."""
+
+    description: str
+    group: bool
+    """Whether it compares answers."""
+    resident: bool = False
+    """Whether one process holds it for all callers, as a model that scores batches."""
+    memory_bytes: int = 0
+    """What it keeps in memory for good."""
+    card: dict[str, Any] = {}
+    """What it says of its weights, preprocessing and device."""
+
+
+def about_verifier(verifier: Verifier) -> About:
+    """What a server has to know of `verifier`."""
+    return About(
+        inspect.getdoc(verifier) or "",
+        isinstance(verifier, GroupVerifier),
+        resident=bool(getattr(verifier, "resident", False)),
+        memory_bytes=int(getattr(verifier, "memory_bytes", 0)),
+        card=getattr(verifier, "card", dict[str, Any])(),
+    )
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The answer to a call."""
+
+    verdicts: list[Verdict]
+    trace: str = ""
+    """The traceback of a bug in the verifier."""
+
+
+class VerifierPart:
+    """Scores samples in a worker process.
+
+    Args:
+        name: of the verifier.
+        build: makes it.
+    """
+
+    def __init__(self, name: str, build: Callable[[], Verifier]) -> None:
+        self._name = name
+        self._verifier = build()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_of: Callable[[int], Executor] | None = None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether several calls run side by side on the event loop."""
+        return is_async_verifier(self._verifier)
+
+    def about(self) -> bytes:
+        """An `About`."""
+        return msgspec.msgpack.encode(about_verifier(self._verifier))
+
+    def start(self, thread_of: Callable[[int], Executor]) -> None:
+        """Get ready in a worker."""
+        self._loop = asyncio.get_running_loop()
+        self._thread_of = thread_of
+        if isinstance(self._verifier, Batched):
+            self._verifier.batches.holds_cancelled = True
+
+    def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
+        """Score one sample or a group, or close the verifier."""
+        call = self._call_of(tag, body)
+        return self._side_by_side(tag, lane, call) if self.is_async else self._plain(tag, call)
+
+    def _plain(self, tag: int, call: _Call) -> Answer:
+        assert self._loop is not None
+        try:
+            made = call.run()
+            if inspect.isawaitable(made):
+                made = asyncio.run_coroutine_threadsafe(_awaited(made), self._loop).result()
+        except BaseException as error:
+            return self._answer(tag, failed(self._name, error), call.number, error)
+        return self._answer(tag, made, call.number)
+
+    async def _side_by_side(self, tag: int, lane: int, call: _Call) -> Answer:
+        assert self._loop is not None
+        assert self._thread_of is not None
+        try:
+            if call.is_async:
+                made = call.run()
+            else:
+                made = await self._loop.run_in_executor(self._thread_of(lane), call.run)
+            made = await made if inspect.isawaitable(made) else made
+        except BaseException as error:
+            return self._answer(tag, failed(self._name, error), call.number, error)
+        return self._answer(tag, made, call.number)
+
+    def _call_of(self, tag: int, body: bytes) -> _Call:
+        verifier = self._verifier
+        format = Format.JSON if tag & AS_JSON else Format.MSGPACK
+        match tag & ~AS_JSON:
+            case 1:
+                sample = decode(body, Sample, format)
+                return _Call(lambda: verifier.score(sample), self.is_async, 1)
+            case 2:
+                assert isinstance(verifier, GroupVerifier)
+                samples = decode(body, list[Sample], format)
+                grouped = inspect.iscoroutinefunction(verifier.score_group)
+                return _Call(lambda: verifier.score_group(samples), grouped, len(samples))
+            case _:
+                close = getattr(verifier, "close", None) or (lambda: None)
+                return _Call(close, inspect.iscoroutinefunction(close), 0)
+
+    def _answer(
+        self, tag: int, made: object, number: int, error: BaseException | None = None
+    ) -> Answer:
+        trace = ""
+        if error is not None and is_bug(error):
+            trace = "".join(traceback.format_exception(error))[-8000:]
+        single = tag & ~AS_JSON == SCORE
+        judged = [made] if single else one_each(made, number) if number else []
+        verdicts = [usable(self._name, one) for one in judged]
+        return tag, msgspec.msgpack.encode(Judged(verdicts, trace))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    run: Callable[[], Any]
+    is_async: bool
+    """Whether `run` gives a coroutine, and may be called on the loop."""
+    number: int
+    """Of samples."""
+
+
+async def _awaited(made: Awaitable[Any]) -> Any:
+    return await made

@@ -1,0 +1,204 @@
+"""`execute` and `grade` without setting anything up: one sandbox for the whole process, on a loop
+of its own.
+
+The strongest tier that holds is probed and chosen on the first call. Its operator sets it by the
+environment: `LUDUS_SANDBOX` names another tier, `LUDUS_SANDBOX_IMAGE` and `LUDUS_SANDBOX_RUNTIME`
+the image and the runtime of the tier `docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with
+`network=True` may reach ("pypi.org,*.pythonhosted.org", or "*" for the public web).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ludus.background import background_loop, run_on_loop
+from ludus.verdict import Verdict
+
+from .grading.anywhere import grade_with
+from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions
+from .open import open_with
+from .protocol import MIB, Execution, Limits, Sandbox
+from .settings import TIER_VARIABLE, SandboxSettings
+
+_Result = TypeVar("_Result")
+
+
+class _Default:
+    """The process-wide sandbox; it lives on the background loop."""
+
+    def __init__(self) -> None:
+        self._sandbox: Sandbox | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it is open."""
+        return self._sandbox is not None
+
+    async def sandbox(self) -> Sandbox:
+        """Open it on the first call."""
+        async with self._opening:
+            if self._sandbox is None:
+                tier = os.environ.get(TIER_VARIABLE) or None
+                self._sandbox = await open_with(tier, SandboxSettings.from_environment())
+            return self._sandbox
+
+    async def close(self) -> None:
+        """End it; the next call opens a new one."""
+        async with self._opening:
+            if self._sandbox:
+                await self._sandbox.close()
+            self._sandbox = None
+
+
+_default = _Default()
+
+
+def close_default() -> None:
+    """End the process-wide sandbox; the next call opens a new one."""
+    if _default.in_use:
+        run_on_loop(_default.close(), timeout_s=30)
+
+
+atexit.register(close_default)
+
+
+async def default_sandbox() -> Sandbox:
+    """The process-wide sandbox. Only for use on the background loop."""
+    return await _default.sandbox()
+
+
+def execute(
+    code: str,
+    language: str = "python",
+    *,
+    timeout_s: float = 10.0,
+    cpu_s: float | None = None,
+    memory_bytes: int = 512 * MIB,
+    output_bytes: int = MIB,
+    stdin: str | bytes = "",
+    files: Mapping[str, bytes | str] | None = None,
+    fetch_files: Sequence[str] = (),
+    network: bool = False,
+) -> Execution:
+    """Run untrusted `code` and return what it did.
+
+    Args:
+        timeout_s: wall limit. cpu_s: CPU limit of all its processes; the wall limit if left out.
+        memory_bytes: of all its processes and files together. output_bytes: of each output stream.
+        files: written to its work directory first. fetch_files: read back afterwards.
+
+    Raises:
+        ConfigError: a path, the limits or the language cannot be tried.
+        NetworkNotAllowed: `network=True`, and `LUDUS_SANDBOX_NETWORK` does not name what may be
+            reached.
+    """
+    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes)
+    return run_on_loop(_execute(code, language, limits, stdin, files, fetch_files, network))
+
+
+async def execute_async(
+    code: str,
+    language: str = "python",
+    *,
+    timeout_s: float = 10.0,
+    cpu_s: float | None = None,
+    memory_bytes: int = 512 * MIB,
+    output_bytes: int = MIB,
+    stdin: str | bytes = "",
+    files: Mapping[str, bytes | str] | None = None,
+    fetch_files: Sequence[str] = (),
+    network: bool = False,
+) -> Execution:
+    """`execute` for callers on an event loop."""
+    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes)
+    return await _elsewhere(_execute(code, language, limits, stdin, files, fetch_files, network))
+
+
+def grade(
+    solution: str,
+    tests: Sequence[object],
+    *,
+    kind: str = "assert",
+    partial: bool = False,
+    stop_early: bool | None = None,
+    timeout_s: float = 10.0,
+    memory_bytes: int = 512 * MIB,
+    entry_point: str = "",
+    prelude: str = "",
+    compare: str = "exact",
+    checker: str = "",
+    language: str = "python",
+) -> Verdict:
+    """Grade `solution` by `tests` it never sees; see `GradeOptions` and `grade_in_detail` for what
+    each means.
+    """
+    options = GradeOptions(
+        partial=partial,
+        stop_early=stop_early,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        entry_point=entry_point,
+        prelude=prelude,
+        compare=compare,
+        checker=checker,
+        language=language,
+    )
+    return run_on_loop(_grade(solution, tests, kind, options))
+
+
+async def grade_async(
+    solution: str,
+    tests: Sequence[object],
+    *,
+    kind: str = "assert",
+    options: GradeOptions = DEFAULT_OPTIONS,
+) -> Verdict:
+    """`grade` for callers on an event loop."""
+    return await _elsewhere(_grade(solution, tests, kind, options))
+
+
+async def _elsewhere(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Await `work` on the background loop from another one."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
+
+
+async def _execute(
+    code: str,
+    language: str,
+    limits: Limits,
+    stdin: str | bytes,
+    files: Mapping[str, bytes | str] | None,
+    fetch_files: Sequence[str],
+    network: bool,
+) -> Execution:
+    sandbox = await _default.sandbox()
+    return await sandbox.execute(
+        code,
+        language,
+        limits=limits,
+        stdin=stdin,
+        files=files,
+        fetch_files=fetch_files,
+        network=network,
+    )
+
+
+async def _grade(
+    solution: str, tests: Sequence[object], kind: str, options: GradeOptions
+) -> Verdict:
+    sandbox = await _default.sandbox()
+    return (await grade_with(sandbox, solution, tests, kind=kind, options=options)).verdict
+
+
+def _limits(timeout_s: float, cpu_s: float | None, memory_bytes: int, output_bytes: int) -> Limits:
+    return Limits(
+        timeout_s=timeout_s,
+        cpu_s=cpu_s or timeout_s,
+        memory_bytes=memory_bytes,
+        output_bytes=output_bytes,
+    )

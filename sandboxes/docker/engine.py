@@ -1,0 +1,236 @@
+"""The few calls that are made to a Docker engine; each blocks, has a timeout, and runs on a thread.
+
+The engine must be on this machine: file descriptors go to a slot over a Unix socket.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from ludus.errors import ConfigError, MissingExtra
+
+from ..local.control_groups import start_time
+
+CALL_TIMEOUT_S = 60
+OWNER = "ludus.sandbox.owner"
+"""The label of every container that ludus makes; the value names the driver process."""
+
+_GONE = (404, 409)
+"""The engine's status codes for a container that does not exist, or is being removed."""
+
+_NEEDED = {"MemoryLimit": "memory", "PidsLimit": "the number of processes"}
+
+
+class EngineFault(Exception):
+    """The engine refused or did not answer: an infrastructure fault, never a program's."""
+
+
+class DockerEngine:
+    """A connection to a local Docker engine."""
+
+    def __init__(self, host: str, version: str, info: dict[str, Any]) -> None:
+        self.host = host
+        self._version = version
+        self.description = f"Docker {info['ServerVersion']}, {info['Driver']}"
+        self.runtimes = sorted(info.get("Runtimes") or {})
+        options = " ".join(info.get("SecurityOptions") or [])
+        self.maps_users = "name=userns" in options or "name=rootless" in options
+        """Whether the engine remaps user ids, so that containers have only a small range of ids."""
+
+    @classmethod
+    def connect(cls, host: str | None = None) -> Self:
+        """Connect to the engine at `host` ("unix:///..."), by default as `DOCKER_HOST` says.
+
+        Without that variable, the usual socket is tried.
+
+        Raises:
+            MissingExtra: the Docker SDK is not installed.
+            ConfigError: no engine answers, or the engine lacks what this tier promises.
+        """
+        sdk = _sdk()
+        host = host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        if not host.startswith("unix://"):
+            raise ConfigError(
+                f"the Docker engine {host!r} is not on this machine's Unix socket; "
+                "to run code on another machine use the remote tier"
+            )
+        try:
+            _knock(host.removeprefix("unix://"))
+            client = sdk.APIClient(base_url=host, version="auto", timeout=CALL_TIMEOUT_S)
+            with client:
+                info, version = client.info(), str(client.api_version)
+        except (sdk.errors.DockerException, OSError) as error:
+            raise ConfigError(f"no Docker engine answers at {host}: {error}") from error
+        _check(info)
+        return cls(host, version, info)
+
+    def create(self, config: dict[str, object]) -> str:
+        """Make a container and return the id."""
+        labelled = {**config, "Labels": {OWNER: owner()}}
+        made = self._call(lambda client: client.create_container_from_config(labelled))
+        return str(made["Id"])
+
+    def start(self, container: str) -> None:
+        """Start a container; on failure remove the container."""
+        try:
+            self._call(lambda client: client.start(container))
+        except EngineFault:
+            self.remove(container)
+            raise
+
+    def wait(self, container: str) -> int:
+        """Wait for the end of a container and return the exit code."""
+        ended = self._call(lambda client: client.wait(container, timeout=CALL_TIMEOUT_S))
+        return int(ended["StatusCode"])
+
+    def runs(self, container: str) -> bool:
+        """Return whether a container exists and has not ended."""
+        try:
+            state = self._call(lambda client: client.inspect_container(container))["State"]
+        except EngineFault:
+            return False
+        return bool(state["Running"])
+
+    def kill(self, container: str) -> None:
+        """Kill a container; do nothing if already ended."""
+        try:
+            self._call(lambda client: client.kill(container))
+        except EngineFault:
+            if self.runs(container):
+                raise
+
+    def remove(self, container: str) -> None:
+        """Remove a container, running or not; do nothing if gone or going already."""
+        fault = _sdk().errors.APIError
+
+        def remove(client: Any) -> None:
+            try:
+                client.remove_container(container, force=True, v=True)
+            except fault as error:
+                if error.status_code not in _GONE:
+                    raise
+
+        self._call(remove)
+
+    def limit_memory(self, container: str, memory_bytes: int) -> None:
+        """Bound a container's memory from now on, without swap."""
+        self._call(
+            lambda client: client.update_container(
+                container, mem_limit=memory_bytes, memswap_limit=memory_bytes
+            )
+        )
+
+    def image(self, name: str) -> dict[str, Any] | None:
+        """Return what the engine knows about an image; None if the image is missing. Never
+        pulls.
+        """
+        missing = _sdk().errors.ImageNotFound
+
+        def inspect(client: Any) -> dict[str, Any] | None:
+            try:
+                found: dict[str, Any] = client.inspect_image(name)
+            except missing:
+                return None
+            return found
+
+        about: dict[str, Any] | None = self._call(inspect)
+        return about
+
+    def import_image(self, tar: bytes, repository: str, tag: str) -> None:
+        """Make an image from the tar of a root file system."""
+        self._call(lambda client: client.import_image_from_data(tar, repository, tag))
+
+    def remove_leftovers(self) -> list[str]:
+        """Remove the containers of drivers that died without cleaning up, and return the ids."""
+        label = {"label": OWNER}
+        found = self._call(lambda client: client.containers(all=True, filters=label))
+        left = [str(each["Id"]) for each in found if not _lives(each["Labels"][OWNER])]
+        for container in left:
+            self.remove(container)
+        return left
+
+    def own(self) -> list[str]:
+        """Return the ids of this process's containers."""
+        label = {"label": f"{OWNER}={owner()}"}
+        found = self._call(lambda client: client.containers(all=True, filters=label))
+        return [str(each["Id"]) for each in found]
+
+    def _call(self, ask: Callable[[Any], Any]) -> Any:
+        """Call the engine with a new client.
+
+        Clients are not thread-safe, and making one costs 2 ms.
+
+        Raises:
+            EngineFault: the engine or the connection failed.
+        """
+        sdk = _sdk()
+        try:
+            _knock(self.host.removeprefix("unix://"))
+            with sdk.APIClient(
+                base_url=self.host, version=self._version, timeout=CALL_TIMEOUT_S
+            ) as client:
+                return ask(client)
+        except (sdk.errors.DockerException, OSError) as error:
+            raise EngineFault(f"the Docker engine: {error}") from error
+
+
+def _sdk() -> Any:
+    try:
+        import docker
+    except ImportError as error:
+        raise MissingExtra.of("docker", needed_for="the sandbox tier 'docker'") from error
+    return docker
+
+
+def _knock(path: str) -> None:
+    """Fail at once where nobody listens (the SDK would leave a socket open then)."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(CALL_TIMEOUT_S)
+        line.connect(path)
+
+
+def _check(info: dict[str, Any]) -> None:
+    """Refuse an engine that would silently ignore a bound."""
+    if (info.get("OSType"), info.get("Architecture")) != ("linux", "x86_64"):
+        raise ConfigError(
+            "the docker tier needs an engine on Linux x86-64, "
+            f"not {info.get('OSType')} {info.get('Architecture')}"
+        )
+    missing = [what for key, what in _NEEDED.items() if not info.get(key)]
+    if missing:
+        raise ConfigError(f"the Docker engine cannot bound {' and '.join(missing)} here")
+
+
+def owner() -> str:
+    """Name this process, by a name that is never used twice on this machine."""
+    pid = os.getpid()
+    return f"{_boot()}/{_pid_namespace()}/{os.geteuid()}/{pid}-{start_time(pid)}"
+
+
+def _lives(name: str) -> bool:
+    """Return whether the process that `owner()` named so may still be alive.
+
+    Nothing is known of processes in another pid namespace, nor, for an ordinary user, of other
+    users' processes; these count as alive.
+    """
+    boot, *rest = name.split("/")
+    found = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))
+    if boot != _boot() or not found:
+        return found is None
+    namespace, uid, pid, started = found.groups()
+    if namespace != _pid_namespace() or os.geteuid() not in (0, int(uid)):
+        return True
+    return start_time(int(pid)) == int(started)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _pid_namespace() -> str:
+    return str(os.stat("/proc/self/ns/pid").st_ino)

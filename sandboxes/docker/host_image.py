@@ -1,0 +1,97 @@
+"""A container without an image to download: an empty root with this machine's system folders.
+
+The folders are shown read-only, as in the slots tiers. The image itself holds a few empty folders
+and links, so it is made in a moment and is the same for every driver; programs, libraries and
+packages are mounts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..guest.jail import policy
+from .config import Mount
+from .engine import DockerEngine, EngineFault
+
+REPOSITORY = "ludus-sandbox"
+
+_FOLDERS = ("dev", "etc", "proc", "sys", "tmp", "usr", "ludus", "packages", "sandbox")
+_LINKED = ("bin", "sbin", "lib", "lib32", "lib64")
+
+
+def ensure_image(engine: DockerEngine) -> str:
+    """Return the id of the empty image, which is made if missing.
+
+    Raises:
+        EngineFault: the image cannot be made.
+    """
+    tar = _tar()
+    tag = hashlib.sha256(tar).hexdigest()[:12]
+    name = f"{REPOSITORY}:{tag}"
+    if engine.image(name) is None:
+        engine.import_image(tar, REPOSITORY, tag)
+    found = engine.image(name)
+    if found is None:
+        raise EngineFault(f"the image {name} was imported and is not there")
+    return str(found["Id"])
+
+
+def mounts(readable: Sequence[str], packages: Sequence[str], etc: Path) -> list[Mount]:
+    """Return what a container sees of the host.
+
+    Args:
+        readable: files and folders that are shown at the same path.
+        packages: folders that are shown by their name below `/packages`.
+        etc: the folder with the container's account files; see `write_etc`.
+    """
+    shown = [Mount(place, place) for place in _outermost(readable)]
+    shown += [Mount(f"/{name}", f"/{name}") for name in _LINKED if _is_real_folder(f"/{name}")]
+    shown += [Mount(place, f"{policy.PACKAGES}/{os.path.basename(place)}") for place in packages]
+    shown += [Mount(str(etc / name), f"/etc/{name}") for name in policy.ETC_FILES]
+    borrowed = [f"/etc/{name}" for name in policy.ETC_FROM_HOST]
+    return shown + [Mount(place, place) for place in borrowed if os.path.exists(place)]
+
+
+def write_etc(etc: Path, uid: int, gid: int) -> None:
+    """Write the account files of a container, readable by everyone inside."""
+    etc.mkdir(mode=0o755)
+    for name, text in policy.ETC_FILES.items():
+        file = etc / name
+        file.write_text(text.format(uid=uid, gid=gid))
+        file.chmod(0o644)
+
+
+def _outermost(places: Sequence[str]) -> list[str]:
+    """Return `places` without the places inside another."""
+    return [
+        place
+        for place in dict.fromkeys(places)
+        if not any(place.startswith(f"{other}/") for other in places)
+    ]
+
+
+def _is_real_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _tar() -> bytes:
+    """Return the tar of the root file system: the same bytes for the same layout of the host."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in _FOLDERS:
+            _add(tar, name, tarfile.DIRTYPE)
+        for name in _LINKED:
+            if os.path.islink(f"/{name}"):
+                _add(tar, name, tarfile.SYMTYPE, os.readlink(f"/{name}"))
+    return buffer.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, kind: bytes, target: str = "") -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname, entry.mode = kind, target, 0o755
+    tar.addfile(entry)

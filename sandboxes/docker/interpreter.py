@@ -1,0 +1,116 @@
+"""Chooses the interpreter of a slot in an image that is not ours.
+
+The interpreter is the image's own, or this machine's, which is brought along with its loader and
+libraries and needs nothing of the image.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+
+from ..local.supervisor import PYTHON
+from .config import LUDUS, Container, Mount
+from .engine import DockerEngine, EngineFault
+
+_LIBRARIES = f"{LUDUS}/lib"
+_HOME = f"{LUDUS}/python"
+_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_TIMEOUT_S = 60.0
+
+_TOO_OLD, _NOT_FOUND = 9, 127
+_TRIAL = f"import sys, ctypes; sys.exit(0 if sys.version_info >= (3, 11) else {_TOO_OLD})"
+
+_LIST_LIBRARIES = """
+import array, binascii, ctypes, datetime, decimal, fcntl, json, math, pickle, random, resource
+import select, socket, struct, termios, zlib, hashlib, heapq, bisect
+class Loaded(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_size_t), ("name", ctypes.c_char_p)]
+def show(loaded, size, nothing):
+    print(loaded.contents.name.decode())
+    return 0
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)
+ctypes.CDLL(None).dl_iterate_phdr(kind(show), None)
+"""
+"""A program that prints what the loader has loaded, by the names that were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """How an interpreter is started, and what must be visible of the host."""
+
+    command: tuple[str, ...]
+    mounts: tuple[Mount, ...] = ()
+    reason: str = ""
+    """Why the image's interpreter is not used; empty if it is."""
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether the interpreter is this machine's."""
+        return bool(self.mounts)
+
+
+def of_image(engine: DockerEngine, trial: Container) -> Interpreter:
+    """Choose the image's `python3` if a trial shows version 3.11 or newer; else ours.
+
+    Raises:
+        EngineFault: a container of this image cannot be run at all.
+    """
+    container = engine.create(trial.trial(_TRIAL))
+    try:
+        engine.start(container)
+        code = engine.wait(container)
+    except EngineFault as error:
+        if not _names_the_program(error):
+            raise
+        code = _NOT_FOUND
+    finally:
+        engine.remove(container)
+    if code == 0:
+        return Interpreter(trial.python)
+    reasons = {_TOO_OLD: "its python3 is older than 3.11", _NOT_FOUND: "it has no python3"}
+    return brought_along(reasons.get(code, f"its python3 ends with exit code {code}"))
+
+
+def _names_the_program(error: EngineFault) -> bool:
+    """Return whether the engine's message says that the program is missing."""
+    said = str(error)
+    return "python3" in said and ("not found" in said or "no such file" in said)
+
+
+def brought_along(reason: str) -> Interpreter:
+    """Return this interpreter, with mounts for the standard library and every loaded library."""
+    libraries = _libraries()
+    loader = next(path for path in libraries if os.path.basename(path).startswith("ld-"))
+    mounts = [
+        Mount(PYTHON, f"{_HOME}/bin/{_VERSION}"),
+        Mount(sysconfig.get_path("stdlib"), f"{_HOME}/lib/{_VERSION}"),
+        *(Mount(path, f"{_LIBRARIES}/{os.path.basename(path)}") for path in libraries),
+    ]
+    command = (
+        f"{_LIBRARIES}/{os.path.basename(loader)}",
+        "--library-path",
+        _LIBRARIES,
+        f"{_HOME}/bin/{_VERSION}",
+    )
+    return Interpreter(command, tuple(mounts), reason)
+
+
+def _libraries() -> list[str]:
+    """List the shared libraries that this interpreter maps, without extension modules.
+
+    They are observed in a running interpreter, not guessed from a list.
+    """
+    done = subprocess.run(
+        [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_TIMEOUT_S,
+    )
+    own = sysconfig.get_path("stdlib") + "/"
+    found = dict.fromkeys(done.stdout.splitlines())
+    return [path for path in found if path.startswith("/") and not path.startswith(own)]

@@ -1,0 +1,238 @@
+"""The sandbox of the tier `docker`: warm slots, each in a container.
+
+Without an image, containers show this machine's own programs and libraries, so that nothing is
+downloaded and every language works as in the slots tiers. With an image, programs see the commands
+of that image, and its Python if it has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TypedDict, Unpack
+
+from ludus.errors import ConfigError
+
+from ..guest.jail import policy
+from ..guest.run import emptying
+from ..guest.run.plan import DOCKER, JailPlan
+from ..local.control_groups import start_time
+from ..local.slot_sandbox import LIGHT, NETWORK, SlotSandbox
+from ..local.slots import Slot
+from ..local.supervisor import PYTHON
+from ..network import NetworkPolicy
+from ..protocol import MIB
+from . import host_image
+from .config import Container, guest_mount, line_mount
+from .engine import DockerEngine, EngineFault
+from .interpreter import Interpreter, of_image
+from .slot import ContainerSlot
+from .suspects import Suspects
+
+_PREFIX = "ludus-docker-"
+_FIRST_UID = 100_000
+_FIRST_MAPPED_UID = 10_000
+_UIDS = 50_000
+
+
+class DockerSettings(TypedDict, total=False):
+    """Settings that are passed on to `SlotSandbox`."""
+
+    size: int | None
+    packages: Sequence[str]
+    disk_bytes: int
+    processes: int
+    max_sessions: int
+    network: NetworkPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The image from which containers are made."""
+
+    id: str
+    name: str
+    """The operator's name for the image; "" for the image that shows this machine."""
+    interpreter: Interpreter
+    environment: Mapping[str, str]
+    volumes: tuple[str, ...] = ()
+
+    @property
+    def is_host(self) -> bool:
+        """Whether containers show this machine's programs."""
+        return not self.name
+
+    @property
+    def has_own_python(self) -> bool:
+        """Whether programs run in the image's Python and import the image's packages."""
+        return bool(self.name) and not self.interpreter.is_brought
+
+
+class DockerSandbox(SlotSandbox):
+    """A pool of containers; made by `open`."""
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        image: Image,
+        runtime: str | None,
+        **settings: Unpack[DockerSettings],
+    ) -> None:
+        if not image.is_host:
+            settings["packages"] = ()
+        super().__init__(DOCKER, **settings)
+        self._engine, self._image, self._runtime = engine, image, runtime
+        self._suspects = Suspects()
+        self._has_numpy = self._has_numpy or image.has_own_python
+        remove_stale_folders()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_folder_name()}-"))
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        image: str | None = None,
+        runtime: str | None = None,
+        docker_host: str | None = None,
+        **settings: Unpack[DockerSettings],
+    ) -> Self:
+        """Find the engine, remove what killed drivers left behind, and prepare the image.
+
+        No container is started yet.
+
+        Args:
+            image: the name of an image the engine has; by default this machine's own programs.
+            runtime: an OCI runtime the engine knows, such as gVisor's "runsc".
+            docker_host: "unix:///..."; by default `DOCKER_HOST` or the usual socket.
+            settings: as for `SlotSandbox`; `packages` only without an image.
+
+        Raises:
+            ConfigError: there is no engine, image or runtime of that name.
+            MissingExtra: the Docker SDK is not installed.
+        """
+        engine = await asyncio.to_thread(DockerEngine.connect, docker_host)
+        if runtime and runtime not in engine.runtimes:
+            known = ", ".join(engine.runtimes)
+            raise ConfigError(f"the Docker engine has no runtime {runtime!r}; it has: {known}")
+        try:
+            await asyncio.to_thread(engine.remove_leftovers)
+            found = await asyncio.to_thread(find_image, engine, image, runtime)
+        except EngineFault as error:
+            raise ConfigError(str(error)) from error
+        return cls(engine, found, runtime, **settings)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the operator should know about the isolation, as lines of text."""
+        image = self._image
+        shows = "this machine's programs" if image.is_host else f"the image {image.name}"
+        reason = image.interpreter.reason
+        brought = f", with this interpreter ({reason})" if reason else ""
+        runtime = f", runtime {self._runtime}" if self._runtime else ""
+        return [f"{self._engine.description}{runtime}; containers show {shows}{brought}"]
+
+    def _make(self, kind: str, number: int) -> Slot:
+        folder = self._folder / f"slot-{number}"
+        folder.mkdir(mode=0o755)
+        plan = self._container_plan(kind, self._uid(number))
+        if self._image.is_host:
+            host_image.write_etc(folder / "etc", plan.uid, plan.gid)
+        described = self._container(plan, folder)
+        return ContainerSlot(plan, self._engine, folder, described, self._suspects)
+
+    def _uid(self, number: int) -> int:
+        """Return a different user id for each slot, since some kernel limits are counted by
+        user.
+        """
+        first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
+        return first + (os.getpid() * 512 + number) % _UIDS
+
+    def _container_plan(self, kind: str, uid: int) -> JailPlan:
+        return JailPlan(
+            tier=DOCKER,
+            work="",
+            uid=uid,
+            gid=uid,
+            readable=[],
+            packages=[],
+            preload=self._preload(kind),
+            cgroup_procs=[],
+            network=kind == NETWORK,
+            own_packages=self._image.has_own_python,
+        )
+
+    def _container(self, plan: JailPlan, folder: Path) -> Container:
+        image = self._image
+        mounts = [*image.interpreter.mounts, guest_mount(), line_mount(folder)]
+        if image.is_host:
+            shown = self._readable(NETWORK if plan.network else LIGHT)
+            mounts += host_image.mounts(shown, self._packages, folder / "etc")
+        return Container(
+            image=image.id,
+            python=image.interpreter.command,
+            mounts=mounts,
+            processes=self._processes,
+            disk_bytes=self._disk_bytes,
+            runtime=self._runtime,
+            environment=image.environment,
+            volumes=image.volumes,
+        )
+
+    async def close(self) -> None:
+        """End every container and remove the folders. Idempotent."""
+        await super().close()
+        if self._folder.exists():
+            _remove_folder(self._folder)
+
+
+def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> Image:
+    """Return the image of the containers, with the interpreter to use.
+
+    Raises:
+        ConfigError: the engine has no such image.
+        EngineFault: the image does not work.
+    """
+    environment = {**policy.ENVIRONMENT, "LD_BIND_NOW": "1"}
+    if name is None:
+        return Image(host_image.ensure_image(engine), "", Interpreter((PYTHON,)), environment)
+    about = engine.image(name)
+    if about is None:
+        raise ConfigError(f"the Docker engine has no image {name!r}; try: docker pull {name}")
+    config = about.get("Config") or {}
+    if any(each.startswith("PATH=") for each in config.get("Env") or []):
+        del environment["PATH"]  # the image's own PATH finds its programs
+    trial = Container(
+        image=str(about["Id"]),
+        python=("python3",),
+        mounts=(),
+        processes=64,
+        disk_bytes=MIB,
+        runtime=runtime,
+        volumes=tuple(config.get("Volumes") or ()),
+    )
+    interpreter = of_image(engine, trial)
+    return Image(trial.image, name, interpreter, environment, tuple(trial.volumes))
+
+
+def _folder_name() -> str:
+    return f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}"
+
+
+def remove_stale_folders() -> None:
+    """Remove the temporary folders of drivers that died without cleaning up."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        found = re.match(rf"{_PREFIX}(\d+)-(\d+)-", folder.name)
+        if not found or folder.stat().st_uid != os.geteuid():
+            continue
+        if start_time(int(found[1])) != int(found[2]):
+            _remove_folder(folder)
+
+
+def _remove_folder(folder: Path) -> None:
+    emptying.empty(str(folder))
+    folder.rmdir()

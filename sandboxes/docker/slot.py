@@ -1,0 +1,256 @@
+"""A slot in a container: started through the engine, reached over a Unix socket.
+
+Once connected, it is a slot like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..guest.run import emptying
+from ..guest.run.plan import JailPlan
+from ..guest.run.request import Request
+from ..local import process_tree
+from ..local.control_groups import BorrowedGroup, group_of
+from ..local.slots import START_TIMEOUT_S, RunOutcome, Slot, SlotLost
+from ..protocol import ExecutionStatus, Limits, Usage
+from .config import LINE_FOLDER, SOCKET, Container
+from .engine import DockerEngine, EngineFault
+from .suspects import Suspects
+
+_LOOK_EVERY_S = 0.25
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ContainerGuardian:
+    """A container's first process, with the interface of a slot's supervisor."""
+
+    def __init__(self, engine: DockerEngine, container: str, pid: int) -> None:
+        self._engine, self._container = engine, container
+        self._pid = pid
+        self._process = os.pidfd_open(pid)
+
+    @property
+    def pid(self) -> int:
+        """The container's first process, which is the slot."""
+        return self._pid
+
+    def kill(self) -> None:
+        """Kill the first process, which ends all others of the container."""
+        if self._process < 0:
+            return
+        try:
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        except PermissionError:  # an ordinary user may not signal the container's process
+            _in_background(self._engine.kill, self._container)
+
+    def poll(self) -> int | None:
+        """Return 0 once the container has ended, else None."""
+        if self._process >= 0 and select.select([self._process], [], [], 0)[0]:
+            os.close(self._process)
+            self._process = -1
+        return 0 if self._process < 0 else None
+
+
+class ContainerSlot(Slot):
+    """A container with a single slot.
+
+    Args:
+        plan: what the slot is told at its start.
+        engine: makes the container.
+        folder: a new folder, for what the container is shown of the driver.
+        described: the container to make.
+        suspects: shared by the containers of a sandbox.
+    """
+
+    def __init__(
+        self,
+        plan: JailPlan,
+        engine: DockerEngine,
+        folder: Path,
+        described: Container,
+        suspects: Suspects,
+    ) -> None:
+        super().__init__(plan, None)
+        self._suspects = suspects
+        self._engine, self._folder, self._described = engine, folder, described
+        self._container = ""
+        self._borrowed: BorrowedGroup | None = None
+        self._memory_bytes = described.memory_bytes
+
+    async def _launch(self) -> tuple[ContainerGuardian, socket.socket, socket.socket]:
+        lines: list[socket.socket] = []
+        try:
+            await self._connect(lines)
+            guardian = self._take_charge(_peer(lines[0]))
+        except BaseException as error:
+            for line in lines:
+                line.close()
+            if self._container:
+                _in_background(self._engine.remove, self._container)
+            if isinstance(error, EngineFault):
+                raise SlotLost(str(error)) from error
+            raise
+        return guardian, lines[0], lines[1]
+
+    async def _connect(self, lines: list[socket.socket]) -> None:
+        """Start the container, and put the control socket and the request socket into `lines`."""
+        folder = self._folder / LINE_FOLDER
+        folder.mkdir(mode=0o711)
+        with _listen(folder) as listener:
+            try:
+                self._container = await asyncio.to_thread(
+                    self._engine.create, self._described.slot()
+                )
+                await asyncio.to_thread(self._engine.start, self._container)
+                for _ in range(2):
+                    lines.append(await self._accept(listener))
+            finally:
+                (folder / SOCKET).unlink()
+
+    def _take_charge(self, pid: int) -> ContainerGuardian:
+        """Open the container's control group and a handle on the first process.
+
+        Raises:
+            SlotLost: the container cannot be seen from here.
+        """
+        if pid <= 0:
+            raise SlotLost("the container's processes cannot be seen from here")
+        group = group_of(pid)
+        if isinstance(group, str):
+            raise SlotLost(f"the container's control group cannot be read: {group}")
+        self.group = self._borrowed = group
+        return ContainerGuardian(self._engine, self._container, pid)
+
+    async def _accept(self, listener: socket.socket) -> socket.socket:
+        """Accept a connection from the container; give up if the container ends before.
+
+        Raises:
+            SlotLost: the container ended or did not connect in time.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(loop.sock_accept(listener))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not (await asyncio.wait([waiting], timeout=_LOOK_EVERY_S))[0]:
+                    if not await asyncio.to_thread(self._engine.runs, self._container):
+                        raise SlotLost("the container ended before it reached its driver")
+                return waiting.result()[0]
+        except TimeoutError as error:
+            raise SlotLost(
+                "the container does not reach its driver: the engine has to run on this machine "
+                "and see the same files"
+            ) from error
+        finally:
+            waiting.cancel()
+
+    async def run(
+        self,
+        request: Request,
+        limits: Limits,
+        *,
+        stdin: bytes = b"",
+        peers: Sequence[tuple[str, int]] = (),
+        preserve: bool = False,
+    ) -> RunOutcome:
+        """Run a request to the end; see `Slot.run`.
+
+        Some runtimes (gVisor) end the whole container at a bound, not a single process. If the
+        kernel says that a bound was reached, and this happens twice to the same program, the
+        program is charged with it, and the slot does not count as lost.
+        """
+        try:
+            await self._limit_memory(limits.memory_bytes + self._described.overhead_bytes)
+        except BaseException:
+            for _, descriptor in peers:
+                os.close(descriptor)
+            raise
+        before = self._bounds_reached()
+        try:
+            done = await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
+        except SlotLost:
+            outcome = _ended_at_a_bound(before, self._bounds_reached())
+            if outcome is None or not self._suspects.is_second_time(request):
+                raise
+            return outcome
+        self._suspects.clear(request)
+        if self._described.runtime and self._bounds_reached() != before:
+            self.give_up()  # the container may end soon, and must not take the next run with it
+        return done
+
+    def _bounds_reached(self) -> tuple[int, int]:
+        """Return how often memory and processes ran out in this container, as far as known."""
+        try:
+            group = self._borrowed
+            return (group.oom_kills(), group.refused_processes()) if group else (0, 0)
+        except OSError:  # the engine has removed the group already
+            return 0, 0
+
+    async def _limit_memory(self, memory_bytes: int) -> None:
+        if memory_bytes == self._memory_bytes:
+            return
+        if not (self._borrowed and self._borrowed.bound_memory(memory_bytes)):
+            try:
+                await asyncio.to_thread(self._engine.limit_memory, self._container, memory_bytes)
+            except EngineFault as error:
+                self.give_up()
+                raise SlotLost(f"its memory cannot be bounded: {error}") from error
+        self._memory_bytes = memory_bytes
+
+    def processes(self) -> list[int]:
+        """Return the pids of the present run, in the host's numbering."""
+        return process_tree.descendants(self._guardian.pid)
+
+    async def close(self) -> None:
+        """End the container and all processes inside. Idempotent."""
+        await super().close()
+        if self._folder.exists():
+            emptying.empty(str(self._folder))
+            self._folder.rmdir()
+
+
+def _ended_at_a_bound(before: tuple[int, int], after: tuple[int, int]) -> RunOutcome | None:
+    """Return the outcome of a run whose container is gone; None if no bound explains the end."""
+    if after[0] > before[0]:
+        status, what = ExecutionStatus.OOM, "it ran out of memory, and its container ended"
+    elif after[1] > before[1]:
+        status, what = ExecutionStatus.ERROR, "it ran out of processes, and its container ended"
+    else:
+        return None
+    return RunOutcome(status, None, b"", b"", Usage(), what)
+
+
+def _in_background(do: Callable[[str], None], container: str) -> None:
+    """Call the engine without waiting (and without an executor, which may be gone at exit)."""
+    threading.Thread(target=do, args=(container,), daemon=True).start()
+
+
+def _listen(folder: Path) -> socket.socket:
+    """Open a socket in `folder` to which anyone who sees the folder may connect."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.setblocking(False)
+    here = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:  # A socket's address has at most 107 bytes; the path of a temporary folder may be longer.
+        listener.bind(f"/proc/self/fd/{here}/{SOCKET}")
+    finally:
+        os.close(here)
+    (folder / SOCKET).chmod(0o666)
+    listener.listen(2)
+    return listener
+
+
+def _peer(line: socket.socket) -> int:
+    """Return the pid at the other end, in the host's numbering; 0 if the process is invisible."""
+    packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid: int = _CREDENTIALS.unpack(packed)[0]
+    return pid

@@ -1,0 +1,1 @@
+"""The protocol of SandboxFusion: routes that speak it, and a sandbox behind a server that does."""

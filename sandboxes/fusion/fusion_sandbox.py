@@ -1,0 +1,227 @@
+"""A sandbox whose programs run on a SandboxFusion server.
+
+Its protocol says less than ours: it has wall time but no CPU time, and no status for memory;
+whether and how it isolates is its operator's choice and is not told. It times out right programs
+that print more than a pipe holds; this cannot be told apart from here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+
+from ludus.errors import ConfigError, LudusError, RemoteError, RequestRejected, ServerFault
+from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import Client
+from ludus.wire.codec import Format
+
+from ..languages import find_language
+from ..open import REMOTE
+from ..over_http.client import as_bytes, insist
+from ..paths import check_fetch, check_files
+from ..protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
+from . import fusion_wire as wire
+
+CLIENT_EXTRA_S = 10.0
+"""How many seconds an attempt waits beyond the program's limits, as other clients do."""
+
+ROOM_BYTES = 32 * MIB
+"""The most bytes of uploaded files."""
+
+_OUT_OF_MEMORY = ("MemoryError", "numpy.core._exceptions._ArrayMemoryError")
+
+
+class FusionSandbox:
+    """A sandbox on a SandboxFusion server.
+
+    Args:
+        url: the server's address, without `/run_code`.
+        timeout_s: for how many seconds after the first failure a call is tried again.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
+        self._transport = AsyncTransport()
+        self._client = Client(url, self._transport, format=Format.JSON)
+        self._timeout_s = timeout_s
+        self.url = self._client.url
+
+    @property
+    def tier(self) -> str:
+        """The name of the tier, `remote`."""
+        return REMOTE
+
+    async def execute(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        argv: Sequence[str] = (),
+        network: bool = False,
+    ) -> Execution:
+        """Run `code` on the server; see `Sandbox.execute`.
+
+        Raises:
+            ConfigError, UnknownLanguage: the server's protocol cannot express the run.
+        """
+        if argv or network:
+            raise ConfigError("a SandboxFusion server takes neither argv nor network=True")
+        body = request_of(code, language, limits, stdin, files or {}, fetch_files)
+        try:
+            reply = await self._run(body)
+        except RequestRejected as error:
+            raise ConfigError(f"{self.url} refuses it: {error}") from error
+        except RemoteError as error:
+            detail = f"{type(error).__name__}: {error}"
+            return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail)
+        return execution_of(reply, limits, fetch_files)
+
+    async def _run(self, body: wire.RunCodeBody) -> wire.RunCodeReply:
+        """Send a run until an answer or a hopeless error; runs leave nothing behind.
+
+        Raises:
+            RemoteError: the program could not be run.
+        """
+        request = self._client.build("POST", "/run_code", body)
+        attempt_s = body.compile_timeout + body.run_timeout + CLIENT_EXTRA_S
+
+        async def attempt() -> wire.RunCodeReply:
+            reply = await self._client.attempt(request, wire.RunCodeReply, attempt_s)
+            if reply.status == wire.SANDBOX_ERROR:
+                raise _failed(reply)
+            return reply
+
+        return await insist(self._client, attempt, timeout_s=self._timeout_s)
+
+    async def close(self) -> None:
+        """Close all connections to the server. Idempotent."""
+        await self._transport.close()
+
+
+async def pings(url: str) -> bool:
+    """Return whether a SandboxFusion server answers at `url`."""
+    transport = AsyncTransport()
+    try:
+        return await Client(url, transport, format=Format.JSON).get("/v1/ping", str) == "pong"
+    except LudusError:
+        return False
+    finally:
+        await transport.close()
+
+
+def request_of(
+    code: str,
+    language: str,
+    limits: Limits,
+    stdin: str | bytes,
+    files: Mapping[str, bytes | str],
+    fetch_files: Sequence[str],
+) -> wire.RunCodeBody:
+    """Express a run in the protocol's terms.
+
+    Raises:
+        ConfigError, UnknownLanguage: the protocol cannot express the run.
+    """
+    name = find_language(language)[0]
+    if name not in wire.LANGUAGES:
+        raise ConfigError(f"a SandboxFusion server does not run {name!r}")
+    data = check_files(files, room_bytes=ROOM_BYTES)
+    return wire.RunCodeBody(
+        code=as_bytes(code, "code").decode(),
+        language=name,
+        compile_timeout=limits.compile_s,
+        run_timeout=limits.timeout_s,
+        memory_limit_MB=math.ceil(limits.memory_bytes / MIB),
+        stdin=_text(stdin),
+        files={path: base64.b64encode(content).decode() for path, content in data.items()},
+        fetch_files=check_fetch(fetch_files),
+    )
+
+
+def _text(stdin: str | bytes) -> str:
+    try:
+        return stdin.decode() if isinstance(stdin, bytes) else stdin
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"a SandboxFusion server takes text as stdin: {error}") from error
+
+
+def execution_of(reply: wire.RunCodeReply, limits: Limits, fetch_files: Sequence[str]) -> Execution:
+    """Express the result of a run on the server in ludus's terms."""
+    compiled, run = reply.compile_result, reply.run_result
+    if compiled and not _went_well(compiled):
+        return _ended(compiled, limits, compiled=False)
+    if run is None or wire.BROKEN in (run.status, compiled.status if compiled else ""):
+        detail = f"the reply makes no sense: {reply.status!r} with {run}"
+        return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail[:400])
+    files, refused = _files(reply.files, fetch_files)
+    return _ended(run, limits, files=files, refused=refused)
+
+
+def _failed(reply: wire.RunCodeReply) -> ServerFault:
+    error = ServerFault(f"it answers SandboxError: {reply.message[:400]}")
+    error.retryable = True
+    return error
+
+
+def _went_well(result: wire.CommandResult) -> bool:
+    return result.status == wire.FINISHED and result.return_code == 0
+
+
+def _ended(
+    result: wire.CommandResult,
+    limits: Limits,
+    *,
+    compiled: bool = True,
+    files: dict[str, bytes] | None = None,
+    refused: dict[str, str] | None = None,
+) -> Execution:
+    stdout, stderr = result.stdout or "", result.stderr or ""
+    room = limits.output_bytes
+    status, detail = _status(result, stderr), ""
+    if max(len(stdout), len(stderr)) > room and status is not ExecutionStatus.TIMEOUT:
+        status, detail = ExecutionStatus.OUTPUT_LIMIT, f"more than {room} bytes of output"
+    stopped = status in (
+        ExecutionStatus.TIMEOUT,
+        ExecutionStatus.OOM,
+        ExecutionStatus.OUTPUT_LIMIT,
+    )
+    return Execution(
+        status=status,
+        stdout=stdout[:room],
+        stderr=stderr[:room],
+        exit_code=None if stopped else result.return_code,
+        usage=Usage(wall_s=result.execution_time or 0.0),
+        files=files or {},
+        refused=refused or {},
+        detail=detail,
+        compiled=compiled,
+    )
+
+
+def _status(result: wire.CommandResult, stderr: str) -> ExecutionStatus:
+    if result.status == wire.TIMED_OUT:
+        return ExecutionStatus.TIMEOUT
+    if result.return_code == 0:
+        return ExecutionStatus.OK
+    last = stderr.rstrip().rpartition("\n")[2]
+    out_of_memory = result.return_code == 1 and last.startswith(_OUT_OF_MEMORY)
+    return ExecutionStatus.OOM if out_of_memory else ExecutionStatus.ERROR
+
+
+def _files(
+    sent: Mapping[str, str], asked: Sequence[str]
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the fetched files, and why others that were asked for are missing."""
+    files: dict[str, bytes] = {}
+    refused = {path: "the server did not send it" for path in asked if path not in sent}
+    for path, data in sent.items():
+        try:
+            files[path] = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            refused[path] = f"what the server sent is not base64: {error}"
+    return files, refused

@@ -1,0 +1,82 @@
+"""Runs cells in a slot by `kernel.py`, and reads the report with care.
+
+The report comes from untrusted code; it decides nothing but what the sender of the cells is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ..over_http.runner import Runner
+from ..protocol import Execution, Limits
+from .fusion_wire import CellResult
+from .notebook_kernel import CELLS_FILE
+
+_reader = msgspec.json.Decoder(CellResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """The result of a run of cells."""
+
+    execution: Execution
+    """The execution of the whole program; its stdout is the report."""
+    cells: list[CellResult]
+    complete: bool
+    """Whether the report covers every cell."""
+
+
+async def run_cells(
+    runner: Runner,
+    cells: Sequence[str],
+    *,
+    limits: Limits,
+    patience_s: float,
+    cell_timeout_s: float = 0.0,
+    files: Mapping[str, bytes] | None = None,
+    fetch_files: Sequence[str] = (),
+    operation: str = "notebook",
+) -> Notebook:
+    """Run `cells` in a fresh namespace, in order; a cell that raises does not stop the next.
+
+    Raises:
+        QueueFull: no slot was free in time.
+        ConfigError: a path is not allowed.
+    """
+    job = json.dumps({"cells": list(cells), "cell_timeout": cell_timeout_s}).encode()
+    done = await runner.run(
+        kernel_source(),
+        "python",
+        limits=limits,
+        patience_s=patience_s,
+        files={**(files or {}), CELLS_FILE: job},
+        fetch_files=fetch_files,
+        operation=operation,
+        bounded=False,
+    )
+    results = read_report(done.stdout, len(cells))
+    return Notebook(done, results, complete=len(results) == len(cells))
+
+
+def read_report(report: str, most: int) -> list[CellResult]:
+    """Return the results before the first line that is not a result."""
+    results: list[CellResult] = []
+    for line in report.splitlines()[:most]:
+        try:
+            results.append(_reader.decode(line))
+        # the report is cut off, or has the program's own output
+        except (msgspec.DecodeError, RecursionError):
+            break
+    return results
+
+
+@cache
+def kernel_source() -> str:
+    """Return the source of the program that runs the cells."""
+    return Path(__file__).with_name("kernel.py").read_text("utf-8")

@@ -1,0 +1,203 @@
+"""The route `/submit`: judges a completion by the stdin-and-stdout tests of a CommonOJ row.
+
+The expected outputs stay on the server; the program gets inputs alone. A fault of ours ends the
+request with a status after which clients try again, and never counts as a failed test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from ludus.wire.faults import Refused
+
+from ..languages import UnknownLanguage, find_language
+from ..over_http.runner import Runner
+from .custom_extraction import extract_custom
+from .extraction import TYPES, CodeBlock, blocks_of, choose
+from .fusion_wire import (
+    SANDBOX_ERROR,
+    SUCCESS,
+    RunCodeBody,
+    RunCodeReply,
+    SubmitBody,
+    SubmitReply,
+    TestCase,
+)
+
+DATASET_TYPE = "CommonOJDataset"
+COMPILE_TIMEOUT_S = 10.0
+RUN_TIMEOUT_S = {"cpp": 10.0, "go": 10.0, "java": 10.0}
+SCRIPT_TIMEOUT_S = 20.0
+"""The protocol's time limit for other languages, in seconds, where a request gives none."""
+
+SHOWN = 1000
+"""The most characters of each text of a test in the reply, unless `return_full_case` is set."""
+
+_RELATIVE = 1e-5
+_LEAST = 1e-10
+
+RunCode = Callable[[RunCodeBody], Awaitable[RunCodeReply]]
+
+
+class OjCase(msgspec.Struct, frozen=True):
+    """A test of a CommonOJ row."""
+
+    input: dict[str, str]
+    output: dict[str, str]
+
+
+async def judge(runner: Runner, body: SubmitBody, run_code: RunCode) -> SubmitReply:
+    """Judge a completion.
+
+    Raises:
+        Refused: the row, language or extraction logic cannot be used (422), or the sandbox failed
+            (503).
+        QueueFull: no slot was free in time.
+    """
+    language = body.config.language
+    if not language:
+        raise Refused("config.language must be given for CommonOJDataset", "invalid")
+    try:
+        find_language(language)
+    except UnknownLanguage as error:
+        raise Refused(str(error), "unknown_language") from error
+    cases = cases_of(body)
+    block = await _extract(runner, body, language)
+    code = block.code if block else ""
+    outcomes = await _judge_cases(runner, body, code, language, cases, run_code)
+    return SubmitReply(
+        id=body.id,
+        accepted=all(outcome.passed for outcome in outcomes),
+        extracted_code=code,
+        full_code=code,
+        tests=outcomes,
+        extracted_type=TYPES.get(block.priority) if block else "empty",
+    )
+
+
+def cases_of(body: SubmitBody) -> list[OjCase]:
+    """Return the tests of the row in the request.
+
+    Raises:
+        Refused: the row is of another type, or holds no tests.
+    """
+    kind = body.config.dataset_type
+    if kind not in (None, DATASET_TYPE):
+        raise Refused(f"dataset_type {kind!r} is not offered here; {DATASET_TYPE} is", "invalid")
+    row = body.config.provided_data
+    if not isinstance(row, dict) or "test" not in row:
+        raise Refused(
+            f"dataset {body.dataset!r} is not stored here; give its row as config.provided_data, "
+            "with 'test': [{'input': {'stdin': ...}, 'output': {'stdout': ...}}]",
+            "invalid",
+        )
+    try:
+        test = row["test"]
+        found = (
+            msgspec.json.decode(test, type=list[OjCase])
+            if isinstance(test, str)
+            else msgspec.convert(test, list[OjCase])
+        )
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refused(f"config.provided_data['test']: {error}", "invalid") from None
+    if not found or not all("stdin" in one.input and "stdout" in one.output for one in found):
+        raise Refused(
+            "every test needs input.stdin and output.stdout, and one is needed", "invalid"
+        )
+    return found
+
+
+async def _extract(runner: Runner, body: SubmitBody, language: str) -> CodeBlock | None:
+    blocks = blocks_of(body.completion, language)
+    if logic := body.config.custom_extract_logic:
+        patience_s = runner.bounds.queue_timeout_s
+        blocks += await extract_custom(runner, body.completion, logic, patience_s=patience_s)
+    return choose(blocks, language)
+
+
+async def _judge_cases(
+    runner: Runner,
+    body: SubmitBody,
+    code: str,
+    language: str,
+    cases: list[OjCase],
+    run_code: RunCode,
+) -> list[TestCase]:
+    """Judge the cases, `runner.slots` at a time, up to the first failure in order."""
+    config = body.config
+    run_s = config.run_timeout or RUN_TIMEOUT_S.get(language, SCRIPT_TIMEOUT_S)
+    compile_s = config.compile_timeout or COMPILE_TIMEOUT_S
+    runner.check_grading_time(run_s * len(cases))
+    stop_early = not config.extra.get("run_all_cases", False)
+    whole = bool(config.extra.get("return_full_case", False))
+
+    async def judge_case(case: OjCase) -> TestCase:
+        request = RunCodeBody(
+            code=code,
+            language=language,
+            stdin=case.input["stdin"],
+            run_timeout=run_s,
+            compile_timeout=compile_s,
+        )
+        return judged(case, await run_code(request), whole=whole)
+
+    outcomes: list[TestCase] = []
+    for start in range(0, len(cases), runner.slots):
+        wave = cases[start : start + runner.slots]
+        for outcome in await asyncio.gather(*(judge_case(case) for case in wave)):
+            if outcome.exec_info.status == SANDBOX_ERROR:
+                raise Refused(outcome.exec_info.message, "sandbox_failed")
+            outcomes.append(outcome)
+            if stop_early and not outcome.passed:
+                return outcomes
+    return outcomes
+
+
+def judged(case: OjCase, done: RunCodeReply, *, whole: bool) -> TestCase:
+    """Judge the output of a single test."""
+    output = (done.run_result.stdout or "") if done.run_result else ""
+    passed = done.status == SUCCESS and same_lines(output, case.output["stdout"])
+    return TestCase(passed=passed, exec_info=done, test_info=_shown(case, whole=whole))
+
+
+def same_lines(output: str, expected: str) -> bool:
+    r"""Return whether two outputs are the same to CommonOJ.
+
+    They are compared line by line, ignoring case and space at the ends of lines; numbers may differ
+    from the expected number by a relative 1e-5.
+
+    >>> same_lines("YES \n0.333334", "yes\n0.333333")
+    True
+    """
+    ours, theirs = output.strip().split("\n"), expected.strip().split("\n")
+    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+
+
+def _same_line(ours: str, theirs: str) -> bool:
+    ours, theirs = ours.strip().lower(), theirs.strip().lower()
+    if ours == theirs:
+        return True
+    try:
+        value, expected = float(ours), float(theirs)
+    except ValueError:
+        return False
+    distance = abs(value - expected)
+    return math.isfinite(distance) and distance / max(abs(expected), _LEAST) < _RELATIVE
+
+
+def _shown(case: OjCase, *, whole: bool) -> dict[str, Any]:
+    def texts(named: dict[str, str]) -> dict[str, str]:
+        return named if whole else {name: _cut(text) for name, text in named.items()}
+
+    return {"input": texts(case.input), "output": texts(case.output)}
+
+
+def _cut(text: str) -> str:
+    """Shorten a long text to both ends."""
+    half = (SHOWN - 3) // 2
+    return text if len(text) <= SHOWN else f"{text[:half]}...{text[-half:]}"

@@ -1,0 +1,175 @@
+"""Grades a whole repository by hidden pytest files that run in its own process.
+
+For what functions and values cannot express: packages with state, command lines, files. The tests'
+process can be reached by what it tests, so the promise of the other kinds does not hold here, and
+the verdict begins with `in_process`. What holds: the repository is a copy nobody can change any
+more; its conftest, pytest settings, plugins and compiled files are left out; the tests are written
+last; a supervisor, which runs nothing of the repository, takes the results; and every expected test
+has to be among them, passed, and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from ludus.verdict import Verdict
+
+from ..guest.run.request import PROVE_REPOSITORY, Request
+from ..guest.testing.run_repository import MOST_BYTES
+from ..local.runs import RunOutcome, SlotLost
+from ..local.slot_sandbox import SlotSandbox
+from ..paths import check_files, check_path
+from ..protocol import MIB, ExecutionStatus
+from .hidden_tests import Grading, on_tier
+from .options import DEFAULT_OPTIONS, GradeOptions, TestResult
+
+_LEFT_OUT = frozenset(
+    ("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "sitecustomize.py", "usercustomize.py")
+)
+_LEFT_OUT_SUFFIXES = (".pyc", ".pyo", ".pth")
+_ROOM_BYTES = 32 * MIB
+_TRIES = 2
+
+
+async def grade_repository(
+    sandbox: SlotSandbox,
+    files: Mapping[str, bytes | str],
+    tests: Mapping[str, bytes | str],
+    expected: Sequence[str],
+    *,
+    paths: Sequence[str] = (".", "src"),
+    options: GradeOptions = DEFAULT_OPTIONS,
+) -> Grading:
+    """Run `tests` over a copy of `files`.
+
+    Args:
+        files: the repository, by path. tests: hidden files, by path; they replace files of the
+            repository. Those called `test_*.py` or `*_test.py` are run.
+        expected: the ids of exactly the tests there are: `tests/test_a.py::test_b[1]`.
+        paths: folders of the repository its packages are imported from, after everything else.
+        options: `partial`, `timeout_s`, `cpu_s` (of the whole grading) and `memory_bytes`.
+
+    Raises:
+        ConfigError: a path is not allowed, or the files do not fit.
+    """
+    if not expected or len(set(expected)) != len(expected):
+        return Grading(Verdict.invalid("the expected test ids are missing, or not each given once"))
+    hidden = check_files(tests, room_bytes=_ROOM_BYTES)
+    targets = sorted(path for path in hidden if _is_test(path))
+    if not targets:
+        return Grading(Verdict.invalid("none of the tests is called test_*.py or *_test.py"))
+    request = Request(
+        mode=PROVE_REPOSITORY,
+        files=check_files(_without_settings(files, hidden), room_bytes=_ROOM_BYTES),
+        options={"tests": hidden, "targets": targets, "paths": _check_paths(paths)},
+    )
+    started = time.perf_counter()
+    try:
+        rows, outcome = await _run(sandbox, request, options)
+    except SlotLost as error:
+        return on_tier(sandbox.tier, Grading(Verdict.unavailable(f"the sandbox failed: {error}")))
+    grading = _grading(rows, outcome, expected, options, time.perf_counter() - started)
+    return on_tier(sandbox.tier, grading)
+
+
+def _is_test(path: str) -> bool:
+    name = PurePosixPath(path)
+    return name.suffix == ".py" and (name.name.startswith("test_") or name.stem.endswith("_test"))
+
+
+def _check_paths(paths: Sequence[str]) -> list[str]:
+    return [path if path == "." else check_path(path) for path in paths]
+
+
+def _without_settings(
+    files: Mapping[str, bytes | str], hidden: Mapping[str, bytes]
+) -> dict[str, bytes | str]:
+    """The repository without what would configure pytest or the interpreter, and without what
+    stands where a hidden test goes.
+    """
+    folders = {str(parent) for path in hidden for parent in PurePosixPath(path).parents}
+    return {
+        path: data
+        for path, data in files.items()
+        if not _configures(path) and path not in folders and not _is_below(path, hidden)
+    }
+
+
+def _configures(path: str) -> bool:
+    parts = path.split("/")
+    return parts[-1] in _LEFT_OUT or path.endswith(_LEFT_OUT_SUFFIXES) or "__pycache__" in parts
+
+
+def _is_below(path: str, hidden: Mapping[str, bytes]) -> bool:
+    return any(str(parent) in hidden for parent in (path, *PurePosixPath(path).parents))
+
+
+async def _run(
+    sandbox: SlotSandbox, request: Request, options: GradeOptions
+) -> tuple[list[dict[str, Any]], RunOutcome]:
+    limits = options.limits(output_bytes=1)
+    kind = sandbox.kind_for(*request.files.values())
+    for attempt in range(_TRIES):
+        report = os.memfd_create("report")
+        try:
+            async with sandbox.pool(kind).take() as (slot,):
+                outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
+            if outcome.status is ExecutionStatus.INFRA_ERROR:
+                raise SlotLost(outcome.detail)
+            data = os.pread(report, min(os.fstat(report).st_size, 2 * MOST_BYTES), 0)
+            return [json.loads(line) for line in data.splitlines()], outcome
+        except SlotLost:
+            if attempt == _TRIES - 1:
+                raise
+        finally:
+            os.close(report)
+    raise AssertionError("unreachable")
+
+
+def _grading(
+    rows: list[dict[str, Any]],
+    outcome: RunOutcome,
+    expected: Sequence[str],
+    options: GradeOptions,
+    seconds: float,
+) -> Grading:
+    found: dict[str, TestResult] = {}
+    for row in (row for row in rows if "id" in row):
+        before = found.get(row["id"])
+        if before is None or before.passed:  # said twice: the worse one counts
+            found[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
+    missing = TestResult(False, "it did not run", 0.0)
+    results = tuple(found.get(name, missing) for name in expected)
+    problem = _problem(rows, outcome, sorted(set(found) - set(expected)), results)
+    fraction = 0.0 if problem else sum(result.passed for result in results) / len(results)
+    reward = fraction if options.partial else float(fraction == 1.0)
+    said = next((r.detail for r in results if not r.passed), "")
+    passed = sum(result.passed for result in results)
+    detail = f"in_process: {passed} of {len(results)} tests passed; {problem or said}".rstrip("; ")
+    numbers = {
+        "tests_passed": float(passed), "tests_total": float(len(results)), "seconds": seconds,
+    }  # fmt: skip
+    parts = {"tests": (fraction, 1.0)}
+    return Grading(Verdict.of(reward, detail, parts=parts, metrics=numbers), results)
+
+
+def _problem(
+    rows: list[dict[str, Any]],
+    outcome: RunOutcome,
+    unexpected: Sequence[str],
+    results: Sequence[TestResult],
+) -> str:
+    """Why none of it counts; empty if it does."""
+    ended = rows[-1].get("ended") if rows else None
+    if ended is None:
+        return f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()
+    if unexpected:
+        return f"there are tests nobody expected: {', '.join(unexpected[:3])}"[:300]
+    if ended not in (0, 1) or (ended == 1 and all(result.passed for result in results)):
+        return f"the process ended with {ended}, which its results do not explain"
+    return ""

@@ -1,0 +1,145 @@
+"""Tests' sides that stay: one process each, which runs the tests of one grading after another.
+
+A grading needs two processes, and starting them is most of its cost. Where the tests leave no
+trace in their process (decided by their syntax, in `guest.testing.traceless`), it need not be new.
+Everything else about a grading is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+from ..guest.run.request import PROVE, PROVE_MANY, Request, send
+from ..guest.testing.run_many import BEGUN, MOST_JOBS, OVER
+from ..local.runs import RunOutcome, SlotLost
+from ..local.slot_pool import SlotPool
+from ..local.slots import Slot
+from ..local.supervisor import pair
+from ..protocol import MIB, Limits
+
+_DAYS_S = 30 * 86400.0
+_LIMITS = Limits(timeout_s=_DAYS_S, cpu_s=_DAYS_S, memory_bytes=1024 * MIB)
+"""Of the process, over all its gradings; each grading has its own deadline."""
+
+_BEGIN_TIMEOUT_S = 10.0
+_WORD_BYTES = 64
+
+
+class Prover:
+    """The tests' side in one slot; one grading at a time."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self._loop = asyncio.get_running_loop()
+        self._run: asyncio.Future[RunOutcome] | None = None
+        self._line: socket.socket | None = None
+        self._number = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._proving = False
+
+    async def begin(self, job: dict[str, object], far: int, report: int) -> bool:
+        """Begin to run the tests of `job` over the line `far`, results going to `report`; False if
+        they need a process of their own, or there is none here.
+        """
+        try:
+            line = await self._ready()
+            request = Request(mode=PROVE, options=job, streams=["peer", "report"])
+            send(line, request, self._number, [far, report])
+            self._number += 1
+            async with asyncio.timeout(_BEGIN_TIMEOUT_S):
+                self._proving = await self._loop.sock_recv(line, _WORD_BYTES) == BEGUN
+        except (OSError, TimeoutError, SlotLost):
+            self.end()
+        return self._proving
+
+    async def _ready(self) -> socket.socket:
+        """The line to a process that waits for a job."""
+        if self._line and self._run and not self._run.done() and self._number < MOST_JOBS:
+            return self._line
+        await self.close()
+        self._line, far = pair()
+        self._line.setblocking(False)
+        run = self.slot.run(Request(mode=PROVE_MANY), _LIMITS, peers=[("peer", far.detach())])
+        self._run, self._number = asyncio.ensure_future(run), 0
+        await asyncio.sleep(0)  # the request for the process goes out before its first job
+        return self._line
+
+    async def over(self) -> bool:
+        """Wait until the tests are over; False if they never are. Bounded by `hurry`."""
+        word = b""
+        if self._line:
+            with suppress(OSError):
+                word = await self._loop.sock_recv(self._line, _WORD_BYTES)
+        self._proving = False
+        if self._deadline:
+            self._deadline.cancel()
+        if word != OVER:
+            self.end()
+        return word == OVER
+
+    def hurry(self, timeout_s: float) -> None:
+        """The solution has ended: the tests have this long to see it."""
+        if self._proving:
+            self._deadline = self._loop.call_later(timeout_s, self.end)
+
+    def end(self) -> None:
+        """End the process, and the wait for it; the next grading gets a new one."""
+        self._proving = False
+        if self._line:
+            with suppress(OSError):
+                self._line.shutdown(socket.SHUT_RDWR)
+        if self._run and not self._run.done():
+            self.slot.kill_run()
+
+    async def close(self) -> None:
+        """End the process and wait until its slot is free."""
+        self.end()
+        if self._run:
+            await self.slot.end_run(self._run)
+            with suppress(SlotLost):
+                await self._run
+        if self._line:
+            self._loop.remove_reader(self._line)
+            self._line.close()
+        self._run = self._line = None
+
+
+class Provers:
+    """The provers of one pool of slots."""
+
+    def __init__(self, pool: SlotPool) -> None:
+        self._pool = pool
+        self._provers: dict[Slot, Prover] = {}
+
+    @asynccontextmanager
+    async def take(self) -> AsyncGenerator[Prover]:
+        """Hold a prover for one grading.
+
+        Raises:
+            SlotLost: no slot can be had.
+        """
+        async with self._pool.take() as (slot,):
+            if slot not in self._provers:
+                await self._forget_ended()
+                self._provers[slot] = Prover(slot)
+            prover = self._provers[slot]
+            try:
+                yield prover
+            except BaseException:
+                prover.end()
+                raise
+
+    async def _forget_ended(self) -> None:
+        for slot, prover in list(self._provers.items()):
+            if not slot.alive:
+                del self._provers[slot]
+                await prover.close()
+
+    async def close(self) -> None:
+        """End every process. Idempotent."""
+        while self._provers:
+            _, prover = self._provers.popitem()
+            await prover.close()

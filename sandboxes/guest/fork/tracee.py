@@ -1,0 +1,247 @@
+"""A stopped process in which system calls are made from outside.
+
+Meanwhile the process runs none of its own code, so nothing in it can prevent, notice or forge what
+is done to it: that is why a session can be branched although it is not trusted. Linux on x86-64
+only, like the rest of this package.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from contextlib import suppress
+
+from ..jail import syscalls as sc
+
+_REGISTERS = struct.Struct("<27Q")
+# Indices in struct user_regs_struct.
+_RIP, _RSP, _RAX, _ORIG_RAX, _FS_BASE = 16, 19, 10, 15, 21
+_ARGUMENTS = (14, 13, 12, 7, 9, 8)  # rdi, rsi, rdx, r10, r8, r9
+_NO_SYSCALL = (1 << 64) - 1
+_SYSCALL = b"\x0f\x05"
+_RED_ZONE, _SCRATCH = 512, 4096
+_RESTARTED, _RESTARTED_BLOCK, _NR_RESTART = (-512, -513, -514), -516, 219
+_ANY_CHILD = 0x4000_0000
+_STOP_TIMEOUT_S = 5.0
+_QUICK_TRIES = 100
+_SYSCALL_STOP = 0x85
+
+
+class TraceFault(Exception):
+    """The process cannot be traced, has ended, or a call in the process failed."""
+
+
+class Tracee:
+    """A traced process; stopped from `seize` until `release` or `kill`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        self._saved = list(_REGISTERS.unpack(self._get_registers()))
+        # Below the red zone, where the ABI lets a leaf function keep data, the stack is free to
+        # use.
+        self._scratch = (self._saved[_RSP] - _RED_ZONE - _SCRATCH) & ~0xF
+        self._used = 0
+
+    @classmethod
+    def seize(cls, pid: int) -> Tracee:
+        """Begin to trace a process and stop it. The process dies when the tracer does.
+
+        Raises:
+            TraceFault: the process cannot be traced or does not stop.
+        """
+        options = sc.PTRACE_O_TRACESYSGOOD | sc.PTRACE_O_TRACEFORK | sc.PTRACE_O_EXITKILL
+        try:
+            sc.ptrace(sc.PTRACE_SEIZE, pid, options)
+            sc.ptrace(sc.PTRACE_INTERRUPT, pid)
+            _wait(pid)
+            return cls(pid)
+        except OSError as error:
+            raise TraceFault(str(error)) from error
+
+    def _get_registers(self) -> bytes:
+        return sc.ptrace_read(sc.PTRACE_GETREGS, self.pid, _REGISTERS.size)
+
+    def call(self, number: int, *arguments: int) -> int:
+        """Make a system call in the process and return the result.
+
+        Raises:
+            TraceFault: the call failed, or the process has ended.
+        """
+        result = self._call(number, arguments)
+        if result < 0:
+            raise TraceFault(f"call {number} in the process: {os.strerror(-result)}")
+        return result
+
+    def _call(self, number: int, arguments: tuple[int, ...]) -> int:
+        try:
+            self._enter(number, arguments)
+            self._go_to_syscall_stop()
+            self._go_to_syscall_stop()
+            return _signed(_REGISTERS.unpack(self._get_registers())[_RAX])
+        except OSError as error:
+            raise TraceFault(str(error)) from error
+
+    def _enter(self, number: int, arguments: tuple[int, ...]) -> None:
+        registers = list(self._saved)
+        registers[_RIP], registers[_RAX] = self._instruction(), number
+        registers[_ORIG_RAX] = _NO_SYSCALL
+        for place in _ARGUMENTS:
+            registers[place] = 0
+        for place, argument in zip(_ARGUMENTS, arguments, strict=False):
+            registers[place] = argument & _NO_SYSCALL
+        sc.ptrace_write(sc.PTRACE_SETREGS, self.pid, _REGISTERS.pack(*registers))
+
+    def _instruction(self) -> int:
+        """Return the address of the `syscall` instruction behind which the process is stopped."""
+        place = self._saved[_RIP] - len(_SYSCALL)
+        if os.pread(self._memory, 2, place) != _SYSCALL:
+            raise TraceFault("the process is not stopped at a system call")
+        return int(place)
+
+    def _go_to_syscall_stop(self) -> None:
+        while True:
+            sc.ptrace(sc.PTRACE_SYSCALL, self.pid)
+            if _wait(self.pid) >> 8 == _SYSCALL_STOP:
+                # other stops are signals, which are dropped, or a fork, which is examined later
+                return
+
+    def fork(self) -> Tracee:
+        """Copy the process; the copy is traced and stopped as well.
+
+        Both find their interrupted call as it was, since the saved registers are restored on
+        release.
+        """
+        tid = self._tid_address()
+        flags = 0x0100_0000 | 0x0020_0000 | 17  # CHILD_SETTID, CHILD_CLEARTID, SIGCHLD
+        self._enter(56, (flags, 0, 0, tid))
+        self._go_to_syscall_stop()
+        sc.ptrace(sc.PTRACE_SYSCALL, self.pid)
+        if _wait(self.pid) >> 16 != sc.PTRACE_EVENT_FORK:
+            raise TraceFault("the process cannot be copied: it may have no more processes")
+        (child,) = struct.unpack("<Q", sc.ptrace_read(sc.PTRACE_GETEVENTMSG, self.pid, 8))
+        self._go_to_syscall_stop()
+        _wait(child)
+        copy = Tracee(child)
+        copy._saved = list(self._saved)
+        return copy
+
+    def _tid_address(self) -> int:
+        """Return where the C library keeps its copy of the thread's number."""
+        base = self._saved[_FS_BASE]
+        block = os.pread(self._memory, 0x400, base)
+        own = own_number(self.pid)
+        for place in range(0x200, len(block) - 4, 4):
+            if struct.unpack_from("<i", block, place)[0] == own:
+                return int(base + place)
+        # the offset of `tid` in glibc's struct pthread
+        return int(base + 0x2D0)
+
+    def put(self, data: bytes) -> int:
+        """Write `data` below the stack; return the address. `forget` makes room again."""
+        address = self._scratch + self._used
+        self._used += (len(data) + 15) & ~0xF
+        if self._used > _SCRATCH:
+            raise TraceFault("too much data for one call")
+        os.pwrite(self._memory, data, address)
+        return int(address)
+
+    def take(self, address: int, size: int) -> bytes:
+        """Read the memory of the process."""
+        return os.pread(self._memory, size, address)
+
+    def forget(self) -> None:
+        """Reuse the room of all data written by `put`."""
+        self._used = 0
+
+    def release(self) -> None:
+        """Let the process go on from the stop, and end the tracing.
+
+        Raises:
+            TraceFault: the process has ended.
+        """
+        registers = list(self._saved)
+        interrupted, number = _signed(registers[_RAX]), _signed(registers[_ORIG_RAX])
+        if number >= 0 and interrupted in (*_RESTARTED, _RESTARTED_BLOCK):
+            # Do what the kernel does to restart an interrupted call: step back to the instruction.
+            registers[_RAX] = _NR_RESTART if interrupted == _RESTARTED_BLOCK else number
+            registers[_RIP] -= len(_SYSCALL)
+        registers[_ORIG_RAX] = _NO_SYSCALL
+        try:
+            sc.ptrace_write(sc.PTRACE_SETREGS, self.pid, _REGISTERS.pack(*registers))
+            sc.ptrace(sc.PTRACE_DETACH, self.pid)
+        except OSError as error:
+            raise TraceFault(str(error)) from error
+        finally:
+            self._close()
+
+    def kill(self) -> None:
+        """Kill the process, and reap: a parent sees the end only after the tracer has."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, 9)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while not self.has_ended() and time.monotonic() < deadline:
+            time.sleep(0.0002)
+        self._close()
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended; an ended process is reaped by this call."""
+        try:
+            found, status = os.waitpid(self.pid, os.WNOHANG | _ANY_CHILD)
+            ended = bool(found) and not os.WIFSTOPPED(status)
+        except ChildProcessError:
+            ended = True
+        if ended:
+            self._close()
+        return ended
+
+    def _close(self) -> None:
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1
+
+
+def await_stop(pid: int) -> None:
+    """Wait until a process has stopped itself.
+
+    Raises:
+        TraceFault: the process does not stop.
+        OSError: the process is gone.
+    """
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # a process's name need not be text
+            if stat.read().rpartition(b")")[2].split()[0] == b"T":
+                return
+        time.sleep(0.0002)
+    raise TraceFault("the process has not stopped itself")
+
+
+def own_number(pid: int) -> int:
+    """Return the pid that a process has in the innermost pid namespace."""
+    with open(f"/proc/{pid}/status", "rb") as status:
+        line = next(line for line in status if line.startswith(b"NSpid:"))
+    return int(line.split()[-1])
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _wait(pid: int) -> int:
+    """Wait until the process stops; return the wait status.
+
+    Raises:
+        TraceFault: the process ended instead, or does not stop.
+    """
+    deadline, tries = time.monotonic() + _STOP_TIMEOUT_S, 0
+    while time.monotonic() < deadline:
+        tries += 1
+        found, status = os.waitpid(pid, os.WNOHANG | _ANY_CHILD)
+        if found and os.WIFSTOPPED(status):
+            return status
+        if found:
+            raise TraceFault("the process has ended")
+        os.sched_yield() if tries < _QUICK_TRIES else time.sleep(0.0001)
+    raise TraceFault("the process does not stop")

@@ -1,0 +1,42 @@
+"""The first process of a container: the slot itself, since the engine has made the namespaces.
+
+No supervisor stands above it, and none is needed: the slot ends when the driver's end of its
+control socket closes, and since the slot is process 1, everything else in the container ends as
+well.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+
+from .plan import JailPlan
+
+
+def main(path: str) -> None:
+    """Connect to the driver's socket twice, for control and for requests, and serve for ever."""
+    control, requests = _connect(path), _connect(path)
+    try:
+        plan = JailPlan.decode(control.recv(1 << 18))
+        # imported late, so that the driver is told what the image's Python cannot import
+        from . import launch
+
+        launch.be_slot(_with_what_there_is(plan), control, requests)
+    except BaseException as error:
+        control.send(f"failed:{type(error).__name__}: {error}".encode()[:2000])
+    finally:
+        os._exit(1)
+
+
+def _connect(path: str) -> socket.socket:
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(path)
+    return line
+
+
+def _with_what_there_is(plan: JailPlan) -> JailPlan:
+    """Drop the modules to preload that the image lacks."""
+    if not plan.own_packages:
+        return plan
+    return plan._replace(preload=[name for name in plan.preload if importlib.util.find_spec(name)])

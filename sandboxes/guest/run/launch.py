@@ -1,0 +1,133 @@
+"""The process that the driver starts for a slot: enters the namespaces, forks the slot, supervises.
+
+The supervisor stays outside the slot's pid namespace. When the driver dies, however it dies, the
+supervisor kills the slot; when the supervisor dies, the kernel kills the slot (which asked for
+SIGKILL at its parent's death).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import os
+import select
+import signal
+import socket
+import sys
+
+from ..jail import namespaces
+from . import deferred_modules, program, rehearsal
+from .plan import UNSAFE, JailPlan
+from .slot import GuestSlot
+
+
+def main(control_descriptor: int, requests_descriptor: int) -> None:
+    """Supervise a slot with the given control socket and request socket; never returns normally."""
+    driver = os.pidfd_open(os.getppid())
+    control = socket.socket(fileno=control_descriptor)
+    requests = socket.socket(fileno=requests_descriptor)
+    plan = JailPlan.decode(control.recv(1 << 18))
+    try:
+        namespaces.enter_namespaces(plan)
+    except OSError as error:
+        _refuse(control, error)
+    guardian = os.pidfd_open(os.getpid())
+    slot = os.fork()
+    if slot == 0:
+        os.close(driver)
+        be_slot(plan, control, requests, guardian)
+    os.close(guardian)
+    control.close()
+    requests.close()
+    _guard(driver, slot)
+
+
+def _guard(driver: int, slot: int) -> None:
+    ended = os.pidfd_open(slot)
+    watch = select.poll()
+    watch.register(driver, select.POLLIN)
+    watch.register(ended, select.POLLIN)
+    watch.poll()
+    os.kill(slot, signal.SIGKILL)  # safe: the pid cannot be reused before we have waited
+    os.waitpid(slot, 0)
+    os._exit(0)
+
+
+def be_slot(
+    plan: JailPlan, control: socket.socket, requests: socket.socket, guardian: int = -1
+) -> None:
+    """Isolate this process and serve as a slot; never returns.
+
+    Args:
+        plan: what the driver says about the slot.
+        control: the socket to the driver.
+        requests: the socket on which children receive requests.
+        guardian: a pidfd of the parent, to be closed here; -1 where the parent's end is no concern.
+    """
+    code = 1
+    try:
+        program.redirect_nothing()
+        weight = _own_weight() if plan.tier != UNSAFE else -1
+        deferred_modules.keep()
+        namespaces.build(plan)
+        if guardian >= 0:
+            _end_with(guardian)
+        _warm_up(plan)
+        GuestSlot(plan, control, requests, weight).serve()
+    except BaseException as error:
+        _refuse(control, error)
+    finally:
+        os._exit(code)
+
+
+def _end_with(guardian: int) -> None:
+    """Exit if the supervisor ended before the kernel was asked to signal that end."""
+    watch = select.poll()
+    watch.register(guardian, select.POLLIN)
+    if watch.poll(0):
+        os._exit(1)
+    os.close(guardian)
+
+
+def _own_weight() -> int:
+    return os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+
+
+def _refuse(control: socket.socket, error: BaseException) -> None:
+    """Tell the driver why this slot cannot serve, and exit."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_name}:{place.tb_lineno}" if place else "?"
+    control.send(b"failed:" + f"{type(error).__name__} in {where}: {error}".encode()[:2000])
+    os._exit(1)
+
+
+def _warm_up(plan: JailPlan) -> None:
+    """Load what programs usually import and touch the pages of a run, for sharing."""
+    if plan.work:
+        os.environ.update(HOME=plan.work, TMPDIR=plan.work)
+    sys.path += namespaces.package_folders(plan)
+    for name in plan.preload:
+        importlib.import_module(name)
+    if numbers := sys.modules.get("numpy.random"):
+        # the module `random` does the same by itself
+        os.register_at_fork(after_in_child=numbers.seed)
+    sys.stdin = _standard(0, "r")
+    sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _standard(2, "w")  # type: ignore[misc]
+    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    gc.collect()
+    gc.freeze()
+    rehearsal.run()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    sys.path.insert(0, "")  # last, so that no import cache remembers the present work directory
+
+
+def _standard(number: int, mode: str) -> io.TextIOWrapper:
+    raw = io.FileIO(number, mode, closefd=False)
+    buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+    return io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape")

@@ -1,0 +1,132 @@
+"""Runs a Python program as `python main.py` would, in an interpreter that is already warm."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import linecache
+import marshal
+import os
+import sys
+import traceback
+from types import ModuleType
+
+from .request import MARSHAL_VERSION, PYTHON, Request
+
+NAME = "main.py"
+"""The file name that a program sees in its tracebacks."""
+
+
+def run(request: Request) -> int:
+    """Run `blobs[0]` as `__main__`; return the exit code."""
+    source = request.blobs[0]
+    arguments: list[str] = request.options.get("argv", [])  # type: ignore[assignment]
+    sys.argv = [NAME, *arguments]
+    gc.enable()
+    give_full_depth()
+    return finish(execute(source, fresh_main().__dict__))
+
+
+def give_full_depth() -> None:
+    """Raise the recursion limit by the frames of ours below the program, which must not count."""
+    ours, frame = 0, sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None:
+        ours, frame = ours + 1, frame.f_back
+    sys.setrecursionlimit(_RECURSION_LIMIT + ours)
+
+
+_RECURSION_LIMIT = sys.getrecursionlimit()
+
+
+def touch() -> None:
+    """Write to the pages that every run writes to, before the request comes.
+
+    The kernel then copies them while nobody waits, and a parked child starts faster.
+    """
+    marshal.loads(_SAMPLE_REQUEST)
+    execute(_SAMPLE, fresh_main().__dict__)
+    print(end="", flush=True)  # noqa: T201 - nothing, and into /dev/null: no request is here yet
+    give_full_depth()
+
+
+_SAMPLE = b"import sys\nx = [1, 'a', 2.5, {'k': (1,)}]\ndef f(n):\n    return n + 1\ny = f(1)\n"
+_SAMPLE_REQUEST = marshal.dumps((0, PYTHON, [_SAMPLE], {}, {}, ["out", "err"]), MARSHAL_VERSION)
+
+
+def fresh_main() -> ModuleType:
+    """Make a new, empty `__main__` module."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=NAME, __builtins__=sys.modules["builtins"])
+    sys.modules["__main__"] = module
+    return module
+
+
+def execute(source: bytes, namespace: dict[str, object]) -> int:
+    """Execute `source`; print an uncaught exception as Python does. Return the exit code."""
+    try:
+        exec(compile(source, NAME, "exec", dont_inherit=True), namespace)
+    except SystemExit as stop:
+        return _exit_status(stop)
+    except BaseException as error:
+        report(error, source)
+        return 1
+    return 0
+
+
+def report(error: BaseException, source: bytes) -> None:
+    """Print `error` with the lines of the program, without the frames of this package."""
+    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache[NAME] = (len(source), None, lines, NAME)
+    frames = error.__traceback__
+    hidden = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package `guest`
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(hidden):
+        frames = frames.tb_next
+    error.__traceback__ = frames
+    flush(sys.stdout)
+    traceback.print_exception(error)
+
+
+def _exit_status(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)  # noqa: T201 - this is what sys.exit("text") does
+    return 1
+
+
+def finish(code: int) -> int:
+    """Do what the interpreter does at the end, then return `code`.
+
+    That is: wait for threads, run exit handlers, clear globals, and flush.
+    """
+    try:
+        if threading := sys.modules.get("threading"):
+            threading._shutdown()
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+        flush(sys.stdout)
+        # Files that the program left open are flushed when its globals are cleared.
+        sys.modules["__main__"].__dict__.clear()
+        gc.collect()
+    except BaseException as error:
+        traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        flush(stream)
+    return code
+
+
+def flush(stream: object) -> None:
+    """Flush `stream`, if the program has left a stream to flush."""
+    try:
+        stream.flush()  # type: ignore[attr-defined]
+    except BaseException:
+        return  # the program closed or replaced the stream
+
+
+def redirect_nothing() -> None:
+    """Open /dev/null as standard input, output and error."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    if null > 2:
+        os.close(null)

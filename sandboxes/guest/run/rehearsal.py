@@ -1,0 +1,83 @@
+"""Does in the slot beforehand what each child will do.
+
+On the first calls the interpreter specialises its bytecode, fills its caches and touches its pages.
+If this is done once here, the children share the result; otherwise each would copy those pages
+again (about half the cost of a run).
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import sys
+
+from ..jail import syscalls as sc
+from ..testing import harness as testing, run_tests, solution_server, value_wire
+from . import children, program, uploads
+from .request import PYTHON, Request, encode, receive
+
+_TIMES = 40
+_PROGRAM = b"""
+import sys
+x = [1, 'a', 2.5, {'k': (1,)}]
+def f(n):
+    return n + 1
+print('warm', f(1), x)
+"""
+
+
+def run() -> None:
+    """Rehearse runs and gradings; standard output must be /dev/null."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in range(_TIMES):
+        _rehearse(near, far, null, number)
+        _rehearse_grading()
+    sys.modules.pop("solution", None)
+    os.close(null)
+    near.close()
+    far.close()
+
+
+def _rehearse(near: socket.socket, far: socket.socket, null: int, number: int) -> None:
+    sc.prctl(sc.PR_SET_DUMPABLE, 0)
+    request = Request(mode=PYTHON, blobs=[_PROGRAM], streams=["out", "err"])
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null, null]))]
+    near.sendmsg([encode(request, number)], rights)
+    received, streams = receive(far, number)
+    children.place(streams)
+    for descriptor in streams.values():
+        os.close(descriptor)
+    uploads.write_files(received.files)
+    program.run(received)
+
+
+def _rehearse_grading() -> None:
+    """Play both ends of a grading, with each answer written before the question."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    server = solution_server.SolutionServer(near.detach())
+    server.line.tell_core(_NOWHERE)
+    server.load(_SOLUTION)
+    bench = testing.TestHarness(far.detach())
+    tests = run_tests.compile_tests(_JOB)
+    server.line.send(["!", *_tokens({"f": ("function", "h0")})])
+    tests = bench.prepare(tests, _JOB)
+    server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
+    with open(os.devnull, "w") as report:
+        run_tests.write_rows(report, bench.results(tests, stop_early=True))
+    server.line.answer_one()
+    server.line.answer_one()
+    bench.line.close()
+    server.line.close()
+
+
+_NOWHERE = 0xFFFF_FFFF
+_SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
+_JOB: testing.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}
+
+
+def _tokens(value: object) -> list[value_wire.Token]:
+    encoder = value_wire.Encoder(lambda _: "h0")
+    encoder.add(value)
+    return encoder.tokens

@@ -1,0 +1,201 @@
+"""An end of the line between the solution's process and the tests'.
+
+The line carries requests, answers, and callbacks in between. Both ends are alike in form and unlike
+in trust: the tests' end hands out nothing but callables that the tests themselves passed as
+arguments, and it never evaluates, compares or formats anything on the solution's side.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable
+
+from . import value_wire, values
+
+_LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
+_DEEPEST = 64
+"""The deepest nesting of calls back and forth."""
+
+
+class Gone(BaseException):
+    """The other end has closed. Not an Exception, so that no handler swallows the end."""
+
+
+class Answer(Exception):
+    """The other end raised an exception, which is rebuilt in `error` with a class of this side."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+Serve = Callable[[str, list[object]], object]
+"""Carries out a request of the other end: (verb, arguments) -> value."""
+
+
+class Peer:
+    """Sends requests, and serves the requests that arrive while waiting.
+
+    Args:
+        descriptor: the socket to the other end.
+        serve: carries out a request of the other end.
+        name: gives the handle token of an object that is not plain data.
+        find: gives the object or proxy of a handle token.
+        returns_changes: whether an answer carries the changes that a call made to its arguments.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        serve: Serve,
+        name: value_wire.Name,
+        find: value_wire.Find,
+        *,
+        returns_changes: bool,
+    ) -> None:
+        self._line = socket.socket(fileno=descriptor)
+        self._unread = b""
+        self._serve, self._name, self._find = serve, name, find
+        self._returns_changes = returns_changes
+        self._depth = 0
+
+    def request(self, verb: str, *arguments: object) -> object:
+        """Send a request and wait for the answer; serve requests of the other end meanwhile.
+
+        Raises:
+            Answer: the other end raised an exception.
+            Gone: the other end closed.
+            wire.Malformed: the other end does not keep to the protocol.
+        """
+        encoder = value_wire.Encoder(self._name, tokens=["?", verb])
+        for argument in arguments:
+            encoder.add(argument)
+        self.send(encoder.tokens)
+        while True:
+            kind, tokens = self._receive()
+            if kind == "?":
+                self._answer(tokens)
+            elif kind == "!":
+                return self._value(tokens, encoder.containers)
+            else:
+                self._raise(tokens)
+
+    def tell_core(self, core: int) -> None:
+        """Send the core of this process, before anything else."""
+        self._line.sendall(_LENGTH.pack(core))
+
+    def hear_core(self) -> int:
+        """Receive the core of the other end's process."""
+        (core,) = _LENGTH.unpack(self._take(_LENGTH.size))
+        return int(core)
+
+    def serve_forever(self) -> None:
+        """Answer requests until the other end closes."""
+        while True:
+            self.answer_one()
+
+    def answer_one(self) -> None:
+        """Wait for the next request and answer."""
+        kind, tokens = self._receive()
+        if kind == "?":
+            self._answer(tokens)
+
+    def close(self) -> None:
+        """Close this end of the line."""
+        self._line.close()
+
+    def _value(self, tokens: list[value_wire.Token], known: list[object]) -> object:
+        # only the tests' arguments may be changed by an answer, never what the tests' end holds
+        # otherwise
+        found = list(value_wire.Decoder(self._find, known).values(tokens))
+        if len(found) != 1:
+            raise value_wire.Malformed("an answer is one value")
+        return found[0]
+
+    def _raise(self, tokens: list[value_wire.Token]) -> None:
+        found = list(value_wire.Decoder(self._find).values(tokens))
+        if len(found) != 1 or not isinstance(found[0], BaseException):
+            raise value_wire.Malformed("an answer that is no exception")
+        raise Answer(found[0])
+
+    def _answer(self, tokens: list[value_wire.Token]) -> None:
+        verb, *rest = tokens
+        decoder = value_wire.Decoder(self._find)
+        arguments = list(decoder.values(rest))
+        before = list(map(values.content, decoder.containers)) if self._returns_changes else []
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise RecursionError("calls back and forth are nested too deeply")
+            result = self._serve(str(verb), arguments)
+            answer = self._encode_answer(result, decoder.containers, before)
+        except Gone:
+            raise
+        except BaseException as error:
+            answer = self._encode_error(error)
+        finally:
+            self._depth -= 1
+        self.send(answer)
+
+    def _encode_answer(
+        self, result: object, known: list[object], before: list[object]
+    ) -> list[value_wire.Token]:
+        encoder = value_wire.Encoder(self._name, known, ["!"])
+        for number, old in enumerate(before):
+            if old is not None and values.changed(known[number], old):
+                encoder.update(number)
+        encoder.add(result)
+        return encoder.tokens
+
+    def _encode_error(self, error: BaseException) -> list[value_wire.Token]:
+        encoder = value_wire.Encoder(_describe, tokens=["~"])
+        try:
+            encoder.add(error)
+        except BaseException:
+            return self._encode_error(RuntimeError("an exception whose arguments cannot be sent"))
+        return encoder.tokens
+
+    def send(self, tokens: list[value_wire.Token]) -> None:
+        """Send a message: the kind, then the tokens."""
+        data = value_wire.dumps(tokens)
+        try:
+            self._line.sendall(_LENGTH.pack(len(data)) + data)
+        except OSError as error:
+            raise Gone(str(error)) from error
+
+    def _receive(self) -> tuple[str, list[value_wire.Token]]:
+        (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
+        if length > value_wire.MAX_BYTES:
+            raise value_wire.Malformed(f"a message of {length} bytes")
+        tokens = value_wire.loads(self._take(length))
+        kind = tokens[0] if tokens else None
+        if type(kind) is not str or kind not in ("?", "!", "~"):
+            raise value_wire.Malformed("a message of no known kind")
+        if kind == "?" and (len(tokens) < 2 or type(tokens[1]) is not str):
+            raise value_wire.Malformed("a request without a verb")
+        return kind, tokens[1:]
+
+    def _take(self, size: int) -> bytes:
+        """Receive the next `size` bytes; surplus bytes are kept for later."""
+        parts, missing = [self._unread], size - len(self._unread)
+        while missing > 0:
+            parts.append(self._read())
+            missing -= len(parts[-1])
+        data = b"".join(parts)
+        self._unread = data[size:]
+        return data[:size]
+
+    def _read(self) -> bytes:
+        try:
+            part = self._line.recv(_READ_BYTES)
+        except OSError as error:
+            raise Gone(str(error)) from error
+        if not part:
+            raise Gone("closed")
+        return part
+
+
+def _describe(item: object) -> str:
+    return f"s<{type(item).__name__}>"

@@ -1,0 +1,102 @@
+"""Iterators, generators and coroutines of the solution, as seen by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, Protocol
+
+from . import value_wire
+
+MAX_ITEMS = 1_000_000
+"""The most items of an iterator, so that an endless iterator of the solution is stopped."""
+
+
+class IteratorLine(Protocol):
+    """What the iterators need of the connection."""
+
+    def ask(self, verb: str, *arguments: object) -> object:
+        """Send a request to the solution; re-raise what the solution raised."""
+        ...
+
+
+class RemoteIterator(Iterator[object]):
+    """An iterator of the solution that is drawn lazily: first a single item, then more at a
+    time.
+    """
+
+    def __init__(self, line: IteratorLine, token: str) -> None:
+        self._line, self.number = line, int(token[1:])
+        self._items: list[object] = []
+        self._more, self._count, self._drawn = True, 1, 0
+
+    def __iter__(self) -> Iterator[object]:
+        return self
+
+    def __next__(self) -> object:
+        if not self._items and self._more:
+            self._draw()
+        if not self._items:
+            raise StopIteration
+        return self._items.pop()
+
+    def _draw(self) -> None:
+        answer = self._line.ask("advance", self.number, self._count)
+        if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
+            raise value_wire.Malformed("items of an iterator")
+        items: list[object] = answer[0]
+        self._more = answer[1] is True and bool(items)
+        self._drawn += len(items)
+        self._count = min(64, self._count * 2)
+        if self._drawn > MAX_ITEMS:
+            raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
+        self._items = items[::-1]
+
+
+class RemoteAsyncIterator:
+    """An asynchronous iterator of the solution."""
+
+    def __init__(self, line: IteratorLine, token: str) -> None:
+        self._line, self.number, self._drawn = line, int(token[1:]), 0
+
+    def __aiter__(self) -> RemoteAsyncIterator:
+        return self
+
+    async def __anext__(self) -> object:
+        answer = self._line.ask("anext", self.number)
+        if type(answer) is not tuple or len(answer) > 1:
+            raise value_wire.Malformed("an item of an asynchronous iterator")
+        self._drawn += 1
+        if not answer or self._drawn > MAX_ITEMS:
+            raise StopAsyncIteration
+        return answer[0]
+
+
+def generate(line: IteratorLine, token: str, *, ahead: bool) -> Generator[object, object, object]:
+    """Represent a generator of the solution by a generator on this side.
+
+    `ahead`: items may be drawn before they are wanted, since nothing is sent or thrown into the
+    generator.
+    """
+    if ahead:
+        yield from RemoteIterator(line, token)
+        return None
+    number, sent = int(token[1:]), None
+    verb: str = "send"
+    while True:
+        answer: Any = line.ask(verb, number, sent)
+        if type(answer) is not tuple or len(answer) != 2:
+            raise value_wire.Malformed("an item of a generator")
+        if answer[1] is not True:
+            return answer[0]
+        try:
+            sent, verb = (yield answer[0]), "send"
+        except GeneratorExit:
+            line.ask("close", number)
+            raise
+        except Exception as error:
+            sent, verb = error, "throw"
+
+
+async def awaited(line: IteratorLine, token: str) -> object:
+    """Wait for a coroutine of the solution and return the result."""
+    return line.ask("await", int(token[1:]))

@@ -1,0 +1,86 @@
+"""The tests' side of many gradings in the same process, for tests that leave no trace.
+
+For each job the driver receives a word when it is known what kind of tests they are, and, if they
+are started here, a second word when they are over. Names, objects and the line to the solution
+belong to a single job.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from types import CodeType
+
+from ..run.request import Request, receive
+from .run_tests import PEER, Job, TestHarness, write_rows
+from .traceless import leave_no_trace
+
+BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
+"""The words to the driver: the tests run here; they need a fresh process; they are over."""
+
+MOST_JOBS = 1000
+_MOST_GROWN_KIB = 128 << 10
+"""After `MOST_JOBS` jobs, or when memory has grown by so many KiB, the process ends: a new process
+is cheap.
+"""
+
+
+def run(request: Request) -> int:
+    """Take jobs from the driver's socket until the driver closes."""
+    line = socket.socket(fileno=PEER)
+    gc.enable()
+    before = _peak_kib()
+    for number in range(MOST_JOBS):
+        job, streams = receive(line, number)
+        _do(job.options, streams, line)
+        if _peak_kib() - before > _MOST_GROWN_KIB:
+            break
+    return 0
+
+
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _do(job: Job, streams: dict[str, int], line: socket.socket) -> None:
+    with os.fdopen(streams["report"], "w") as report, socket.socket(fileno=streams["peer"]) as far:
+        tests = _traceless(job)
+        if tests is None:
+            line.send(FRESH)
+            return
+        line.send(BEGUN)
+        write_rows(report, _rows(tests, job, far))
+    line.send(OVER)
+
+
+def _traceless(job: Job) -> list[CodeType] | None:
+    """Return the compiled tests; None for tests that need a fresh process or are not Python."""
+    import ast  # a large module, which only the children that grade many times load
+
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    try:
+        trees = list(map(ast.parse, sources))
+        if job["prelude"] or not leave_no_trace(trees) or _may_be_uncalled(sources):
+            return None
+        return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _may_be_uncalled(sources: list[str]) -> bool:
+    """Return whether the tests define functions that nobody may call; `prove` checks such tests."""
+    return any(
+        ("def check" in source and "\ncheck(" not in source) or "def test" in source
+        for source in sources
+    )
+
+
+def _rows(tests: list[CodeType], job: Job, far: socket.socket) -> Iterator[dict[str, object]]:
+    bench = TestHarness(far.detach())
+    try:
+        yield from bench.results(bench.prepare(tests, job), stop_early=bool(job["stop_early"]))
+    finally:
+        bench.close()

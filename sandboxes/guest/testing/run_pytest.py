@@ -1,0 +1,157 @@
+"""Runs a hidden pytest file against proxies: `import solution` is the line to the other process.
+
+pytest itself runs here, without any plugin, ini file or conftest but ours. What the solution raises
+arrives as a built-in exception, so it cannot skip a test.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ..run.request import Request
+from . import failures, needs
+from .harness import BrokenTests, Job, TestHarness, all_names
+from .run_tests import PEER, REPORT, write_rows
+
+_MODULE = "test_hidden"
+_FILE = f"{_MODULE}.py"
+_DETAIL_LETTERS = 300
+
+
+class _Results:
+    """A pytest plugin that collects a result per test: that of the worst phase."""
+
+    def __init__(self, bench: TestHarness) -> None:
+        self._bench = bench
+        self.unusable = ""
+        self.found: dict[str, tuple[bool, str, float]] = {}
+        self.problem = ""
+        self.skipped: set[str] = set()
+        self._collected: list[str] = []
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self._collected = [item.nodeid for item in session.items]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.problem = str(report.longrepr)[-_DETAIL_LETTERS:]
+
+    def pytest_configure(self, config: Any) -> None:
+        config.addinivalue_line("markers", "asyncio: run by this plugin")
+        config.addinivalue_line("markers", "anyio: run by this plugin")
+
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool | None:
+        """Run a test that is a coroutine function."""
+        from .cases import run_async
+
+        given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        return run_async(pyfuncitem.obj, given) or None
+
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        """Examine the exception of a test before pytest makes a text."""
+        if call.excinfo is not None:
+            try:
+                self._bench.check_error(call.excinfo.value)
+            except BrokenTests as error:
+                self.unusable = str(error)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        try:
+            wrong = self._bench.problem() if report.when != "teardown" else ""
+        except BrokenTests as error:
+            wrong = self.unusable = str(error)
+        if report.skipped and not wrong:
+            self.skipped.add(report.nodeid)
+            return
+        passed, detail, seconds = self.found.get(report.nodeid, (False, "", 0.0))
+        if report.when == "call":
+            passed = report.passed
+        if wrong:
+            passed, detail = False, wrong[:_DETAIL_LETTERS]
+        elif report.failed:
+            passed, detail = False, str(report.longrepr)[-_DETAIL_LETTERS:]
+        self.found[report.nodeid] = passed, detail, seconds + report.duration
+
+    def all(self) -> Iterator[tuple[bool, str, float]]:
+        """Yield a result for every test that was not skipped, even if never run."""
+        for name in dict.fromkeys([*self._collected, *self.found]):
+            if name not in self.skipped:
+                yield self.found.get(name, (False, "it did not run", 0.0))
+
+
+def run(request: Request) -> int:
+    """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
+    with os.fdopen(REPORT, "w") as report:
+        write_rows(report, _rows(request.options))
+    return 0
+
+
+def _run_pytest(source: str, job: Job, bench: TestHarness) -> _Results:
+    with open(_FILE, "w") as stream:
+        stream.write(source)
+    results = _Results(bench)
+    arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
+    arguments += ["-x"] if job["stop_early"] else []
+    try:
+        import pytest  # a large module, which only these children load
+    except ImportError:
+        raise BrokenTests(needs.not_installed(["pytest"])) from None
+
+    pytest.main([*arguments, _FILE], plugins=[results])
+    if results.unusable:
+        raise BrokenTests(results.unusable)
+    return results
+
+
+def _rows(job: Job) -> Iterator[dict[str, object]]:
+    bench = TestHarness(PEER)
+    failures.own_module = _MODULE
+    results = _run_pytest(_prepared(job, bench), job, bench)
+    _check_modules(job, results)
+    number = 0
+    for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
+        yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
+    if results.problem or not number:
+        detail = results.problem or "no test ran"
+        yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}
+
+
+def _prepared(job: Job, bench: TestHarness) -> str:
+    """Return the file to run, with marks where objects under test are meant.
+
+    Raises:
+        UnusableTests: the file does not compile, or cannot be judged.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    source = "\n\n".join(sources)
+    try:
+        words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
+    except (SyntaxError, ValueError) as error:
+        raise BrokenTests(f"the tests do not compile: {error}") from error
+    bench.begin({**job, "tests": [source]}, {*words, str(job["module"])})
+    if not bench.interface.classes:
+        return source
+    import ast
+
+    from .rewriting import rewritten
+
+    bench.mark(builtins.__dict__)
+    (tree,) = bench.trees()
+    return ast.unparse(rewritten(tree, bench.interface))
+
+
+def _check_modules(job: Job, results: _Results) -> None:
+    """Check whether tests failed because a module is missing here, by the tests' own fault.
+
+    Raises:
+        UnusableTests: a module is missing.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    said = [results.problem, *(detail for _, detail, _ in results.found.values())]
+    if any("ModuleNotFoundError" in text for text in said) and (
+        lacking := needs.missing_modules(sources)
+    ):
+        raise BrokenTests(needs.not_installed(lacking))

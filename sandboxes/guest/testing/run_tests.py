@@ -1,0 +1,86 @@
+"""The tests' side of a grading: runs each test against proxies of the solution, and reports.
+
+The solution is another process in another slot. All it can send is data; what is accepted is
+decided here. The report goes to a descriptor that the solution cannot reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from types import CodeType
+from typing import TextIO
+
+from ..run.request import Request
+from .harness import PLAIN, BrokenTests, Job, TestHarness, describe
+
+__all__ = ["PEER", "PLAIN", "REPORT", "BrokenTests", "Job", "TestHarness", "describe", "run"]
+
+PEER, REPORT = 3, 4
+"""The descriptors of the line to the solution, and of the file for results."""
+
+
+def run(request: Request) -> int:
+    """Run the tests in `request.options`: tests, prelude, stop_early."""
+    with os.fdopen(REPORT, "w") as report:
+        write_rows(report, _rows(request.options))
+    return 0
+
+
+def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
+    """Write each row as a line at once, then a line that says how the tests ended.
+
+    `{"done": true}`: all rows are there. `{"unusable": reason}`: the tests cannot be used.
+    `{"fault": reason}`: this side broke, which is our fault or the tests'.
+    """
+    try:
+        for row in rows:
+            report.write(json.dumps(row) + "\n")
+            report.flush()
+    except BrokenTests as error:
+        report.write(json.dumps({"unusable": str(error)}) + "\n")
+    except BaseException as error:
+        report.write(json.dumps({"fault": f"{type(error).__name__}: {error}"}) + "\n")
+    else:
+        report.write('{"done": true}\n')
+
+
+def _rows(job: Job) -> Iterator[dict[str, object]]:
+    tests = compile_tests(job)
+    # Everything the tests do not define comes from the solution's process, by this line.
+    bench = TestHarness(PEER)
+    _check_calls(job)
+    yield from bench.results(bench.prepare(tests, job), stop_early=bool(job["stop_early"]))
+
+
+def _check_calls(job: Job) -> None:
+    """Check that every test function is called; tests that nobody calls would pass any solution.
+
+    Raises:
+        UnusableTests: a test function is never called.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    if any("def check" in source or "def test" in source for source in sources):
+        import ast
+
+        from .idioms import uncalled
+
+        if problem := uncalled(list(map(ast.parse, sources))):
+            raise BrokenTests(problem)
+
+
+def compile_tests(job: Job) -> list[CodeType]:
+    """Compile the tests.
+
+    Raises:
+        UnusableTests: a test does not compile.
+    """
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    tests: list[CodeType] = []
+    for number, source in enumerate(sources):
+        try:
+            tests.append(compile(source, "tests", "exec", dont_inherit=True))
+        except (SyntaxError, ValueError) as error:
+            raise BrokenTests(f"test {number} does not compile: {error}") from error
+    return tests

@@ -1,0 +1,385 @@
+"""The solution's side of a grading: loads the solution, then answers calls.
+
+It receives function names and arguments, and nothing else: no test, no expected value, no other
+descriptor.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import operator
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from types import CoroutineType, GeneratorType, MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..run import one_core, program
+from ..run.request import Request
+from . import failures, peer, rare_values, value_wire
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .surroundings import Printed
+
+PEER = 3
+"""The descriptor of the line to the tests."""
+
+_MOST_ITEMS = 64
+"""The most items of an iterator in a single answer."""
+
+
+def run(request: Request) -> int:
+    """Load `blobs[0]` and answer requests until the tests' side closes."""
+    server = SolutionServer(PEER)
+    failures.own_module = "solution"
+    server.line.tell_core(one_core.stay())
+    server.load(request.blobs[0])
+    rare_values.own_names = server.names
+    try:
+        server.line.serve_forever()
+    except BaseException:
+        return 0  # the tests are over, or the solution has broken its own side
+    return 0
+
+
+class SolutionServer:
+    """The loaded solution, and the objects that the tests hold."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._objects: list[object] = []
+        self._callbacks: dict[int, object] = {}
+        self._numbers: dict[int, int] = {}
+        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
+        self._failure: BaseException | None = None
+        self.names: dict[str, object] = {}
+        self._classes: set[type] = set()
+        """Classes under test: their objects stay here, even if they derive from a plain type."""
+        self._printed: Printed | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def load(self, source: bytes) -> None:
+        """Run the solution's source; an exception is kept and raised when names are asked for."""
+        main = program.fresh_main()
+        # code under `if __name__ == "__main__"` must not run in a grading
+        main.__name__ = "solution"
+        sys.modules["solution"] = main
+        self.names = main.__dict__
+        gc.enable()
+        try:
+            exec(compile(source, program.NAME, "exec", dont_inherit=True), self.names)
+        except BaseException as error:
+            self._failure = error
+
+    def _name(self, item: object) -> str:
+        known = self._numbers.get(id(item))
+        if known is None:
+            known = self._numbers[id(item)] = len(self._objects)
+            self._objects.append(item)
+        return f"{self._kind_of(item)}{known}"
+
+    def _kind_of(self, item: object) -> str:
+        """Return the letter by which the tests' side knows the uses of an object
+        (`value_wire.HANDLES`).
+        """
+        kind = type(item)
+        if kind is GeneratorType:
+            return "g"
+        asyncio: Any = sys.modules.get("asyncio")
+        if kind is CoroutineType or (asyncio and isinstance(item, asyncio.Future)):
+            return "w"
+        if isinstance(item, type):
+            return "f"
+        if not self._classes.isdisjoint(kind.__mro__):
+            return "o"
+        if isinstance(item, Iterator):
+            return "j"
+        return "y" if isinstance(item, AsyncIterator) else "h"
+
+    def _find(self, token: str) -> object:
+        number = int(token[1:])
+        if token[0] in "ho":
+            return self._objects[number]
+        if token[0] == "j":
+            return self._draw(number)
+        if number in self._callbacks:
+            return self._callbacks[number]
+
+        def callback(*arguments: object, **named: object) -> object:
+            return self._ask("callback", number, arguments, named)
+
+        about: Any = self._ask("about", number)
+        name, text = about
+        callback.__name__ = callback.__qualname__ = str(name)
+        callback.__doc__ = text
+        self._callbacks[number] = callback
+        return callback
+
+    def _draw(self, number: int) -> Iterator[object]:
+        """Yield the items of an iterator that the tests passed."""
+        while True:
+            try:
+                answer = self._ask("next", number)
+            except StopIteration:
+                return
+            yield answer[0]  # type: ignore[index]
+
+    def _ask(self, verb: str, *arguments: object) -> object:
+        """Send a request to the tests' side; re-raise what that side raised."""
+        try:
+            return self.line.request(verb, *arguments)
+        except peer.Answer as answer:
+            raise answer.error from None
+
+    def _serve(self, verb: str, arguments: list[object]) -> object:
+        return _VERBS[verb](self, *arguments)
+
+    def resolve(self, names: list[str]) -> object:
+        """Return what each name is: (kind, detail)."""
+        if self._failure is not None:
+            raise self._failure
+        found = {name: self._kind(self.names[name]) for name in names if name in self.names}
+        for name in names:
+            if name not in found and (method := self._method_of_solution(name)):
+                found[name] = "function", self._name(method)
+        return found
+
+    def _method_of_solution(self, name: str) -> Callable[..., object] | None:
+        """Return a method of `class Solution`, where a function of that name is asked for.
+
+        Each call has a new object of the class.
+        """
+        kind: Any = self.names.get("Solution")
+        if name.startswith("__") or not isinstance(kind, type):
+            return None
+        if not callable(getattr(kind, name, None)) or name in dir(object):
+            return None
+
+        def method(*arguments: object, **named: object) -> object:
+            return getattr(kind(), name)(*arguments, **named)
+
+        return method
+
+    def _kind(self, item: object) -> tuple[object, ...]:
+        if isinstance(item, ModuleType):
+            return "module", item.__name__
+        if isinstance(item, type) and issubclass(item, BaseException):
+            return "exception", *failures.bases_of(item), self._name(item)
+        if callable(item):
+            return "class" if isinstance(item, type) else "function", self._name(item)
+        return "value", item
+
+    def declare(self, item: object) -> bool:
+        """Register a class, or the class of an object, as under test; False for library classes."""
+        kind = item if isinstance(item, type) else type(item)
+        if kind.__module__ in ("builtins", *sys.stdlib_module_names):
+            return False
+        self._classes.add(kind)
+        return True
+
+    def call(
+        self,
+        target: object,
+        arguments: tuple[object, ...],
+        named: Mapping[str, object] = MappingProxyType({}),
+    ) -> object:
+        """Call an object that the tests hold."""
+        program.give_full_depth()
+        made = target(*arguments, **named)  # type: ignore[operator]
+        made_here = isinstance(target, type) and target in self._classes
+        if made_here and type(made) in self._classes:
+            return made if hasattr(made, "_fields") else value_wire.Ready(self._name(made))
+        return made
+
+    def operate(self, name: str, operands: tuple[object, ...]) -> object:
+        """Apply an operator or built-in function."""
+        return _OPERATIONS[name](*operands)
+
+    def attribute(self, target: object, name: str) -> object:
+        """Return the value of an attribute; for a method, the tests get a handle."""
+        return getattr(target, name)
+
+    def reflect(self, target: object, name: str) -> object:
+        """Return what a function or class says about itself, such as `__name__`."""
+        return getattr(target, name)
+
+    def assign(self, target: object, name: str, value: object) -> None:
+        """Set an attribute of an object."""
+        setattr(target, name, value)
+
+    def unassign(self, target: object, name: str) -> None:
+        """Delete an attribute of an object."""
+        delattr(target, name)
+
+    def enter(self, target: Any) -> object:
+        """Enter a context manager of the solution."""
+        return type(target).__enter__(target)
+
+    def exit(self, target: Any) -> None:
+        """Leave a context manager of the solution; the return value is ignored."""
+        type(target).__exit__(target, None, None, None)
+
+    def owns(self, target: object, name: str) -> bool:
+        """Return whether the object's class defines a special method and does not use the
+        default.
+        """
+        kind: Any = target if isinstance(target, type) else type(target)
+        enum = sys.modules.get("enum")
+        usual: list[object] = [getattr(object, name)]
+        usual += [getattr(enum.Enum, name)] if enum else []
+        return getattr(kind, name) not in usual if not isinstance(target, type) else False
+
+    def kind(self, target: object) -> str:
+        """Return the name of an object's class, for messages."""
+        kind = type(target)
+        return f"{kind.__name__} (a class)" if isinstance(target, type) else kind.__name__
+
+    def class_(self, target: object) -> object:
+        """Return a handle of an object's class."""
+        return value_wire.Ready(self._name(type(target)))
+
+    def isinstance_(self, target: object, kind: type) -> bool:
+        """Return whether an object is an instance of a class."""
+        return kind in type(target).__mro__ or isinstance(target, kind)
+
+    def issubclass_(self, target: type, kind: type) -> bool:
+        """Return whether a class is a subclass of another."""
+        return issubclass(target, kind)
+
+    def signature(self, target: Callable[..., object]) -> object:
+        """Return the parameters of a function: (name, kind, default or nothing)."""
+        import inspect
+
+        return [
+            (part.name, part.kind.name, () if part.default is part.empty else (part.default,))
+            for part in inspect.signature(target).parameters.values()
+        ]
+
+    # --- iterators, coroutines --------------------------------------------------
+
+    def advance(self, number: int, count: int) -> object:
+        """Return up to `count` items of an iterator: (items, whether more may come)."""
+        iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
+        items: list[object] = []
+        # A group of `groupby` is empty once the next group is drawn.
+        most = 1 if type(iterator) is itertools.groupby else min(count, _MOST_ITEMS)
+        for item in iterator:
+            items.append(item)
+            if len(items) >= most:
+                return items, True
+        return items, False
+
+    def send(self, number: int, value: object) -> object:
+        """Send a value to a generator; return (item or result, whether more may come)."""
+        return self._step(number, lambda generator: generator.send(value))
+
+    def throw(self, number: int, error: BaseException) -> object:
+        """Throw an exception into a generator; return (item or result, whether more may come)."""
+        return self._step(number, lambda generator: generator.throw(error))
+
+    def _step(self, number: int, act: Callable[[Any], object]) -> object:
+        try:
+            return act(self._objects[number]), True
+        except StopIteration as stop:
+            return stop.value, False
+
+    def close(self, number: int) -> None:
+        """Close a generator of the solution."""
+        generator: Any = self._objects[number]
+        generator.close()
+
+    def await_(self, number: int) -> object:
+        """Wait for a coroutine and return the result."""
+        return self._complete(self._objects[number])
+
+    def anext(self, number: int) -> object:
+        """Return the next item of an asynchronous iterator in a tuple, which is empty at the
+        end.
+        """
+        iterator: Any = self._objects[number]
+        try:
+            return (self._complete(iterator.__anext__()),)
+        except StopAsyncIteration:
+            return ()
+
+    def aenter(self, target: Any) -> object:
+        """Enter an asynchronous context manager."""
+        return self._complete(type(target).__aenter__(target))
+
+    def aexit(self, target: Any) -> None:
+        """Leave an asynchronous context manager."""
+        self._complete(type(target).__aexit__(target, None, None, None))
+
+    def _complete(self, awaitable: Any) -> object:
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+
+        async def complete() -> object:
+            return await awaitable
+
+        return self._loop.run_until_complete(complete())
+
+    # --- what is shared with the tests' process ---------------------------------
+
+    def capture(self) -> None:
+        """Keep what is printed from now on, for the tests."""
+        from .surroundings import Printed
+
+        self._printed = Printed()
+
+    def printed(self) -> object:
+        """Return what was printed to both streams since the last time."""
+        return self._printed.take() if self._printed else None
+
+    def lend(self, module: str, name: str, function: Callable[..., object]) -> None:
+        """Replace a function of a module by the tests' function."""
+        from .surroundings import lend
+
+        lend(module, name, function)
+
+    def lend_stdin(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
+        """Read standard input on the tests' side from now on."""
+        from .surroundings import LentInput
+
+        sys.stdin = LentInput(line, rest)
+
+    def set_chance(self, state: Any) -> None:
+        """Set the state of the random generator to that of the tests."""
+        import random
+
+        random.setstate(state)
+
+
+def _add_to(item: Any, zero: int) -> Any:
+    return zero + item
+
+
+def _operations() -> dict[str, Callable[..., object]]:
+    import copy
+
+    names = """
+        add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift lt le gt ge neg pos
+        abs invert getitem setitem delitem index iadd isub imul itruediv ifloordiv imod ipow
+        imatmul iand ior ixor ilshift irshift contains truth
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+    return {
+        **{name: getattr(operator, name) for name in names},
+        "len": len, "iter": iter, "next": next, "reversed": reversed, "round": round, "int": int,
+        "float": float, "complex": complex, "bytes": bytes, "str": str, "repr": repr,
+        "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
+        "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
+        "radd": _add_to,
+    }  # fmt: skip
+
+
+_OPERATIONS = _operations()
+
+_VERBS: dict[str, Callable[..., object]] = {
+    name.rstrip("_"): function
+    for name, function in vars(SolutionServer).items()
+    if callable(function) and not name.startswith("_") and name not in ("load",)
+}

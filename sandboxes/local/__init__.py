@@ -1,0 +1,1 @@
+"""Sandboxes on this machine: slots, their supervisors, and the bounds on their resources."""

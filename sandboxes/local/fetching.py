@@ -1,0 +1,49 @@
+"""Files of a run read back by a second child: unprivileged, and after every process of the run is
+gone.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ..guest.run.request import FETCH, Request
+from ..protocol import ExecutionStatus, Limits
+from .slots import Slot, SlotLost
+
+
+async def fetch_back(
+    slot: Slot, paths: list[str], limits: Limits
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files a run left at `paths`, and why others are refused.
+
+    Raises:
+        SlotLost: they could not be read back.
+    """
+    room = limits.output_bytes
+    request = Request(mode=FETCH, options={"paths": paths, "limit_bytes": room})
+    overhead = sum(6 * len(path) + 256 for path in paths)
+    reading = Limits(
+        timeout_s=30,
+        cpu_s=30,
+        memory_bytes=limits.memory_bytes + 2 * room,
+        output_bytes=room + overhead,
+    )
+    outcome = await slot.run(request, reading)
+    if outcome.status is not ExecutionStatus.OK:
+        raise SlotLost(
+            f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}"
+        )
+    return _parse_files(outcome.stdout)
+
+
+def _parse_files(data: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
+    files: dict[str, bytes] = {}
+    refused: dict[str, str] = {}
+    while data:
+        line, _, data = data.partition(b"\n")
+        answer = json.loads(line)
+        if "refused" in answer:
+            refused[answer["path"]] = answer["refused"]
+        else:
+            files[answer["path"]], data = data[: answer["size"]], data[answer["size"] :]
+    return files, refused

@@ -1,0 +1,130 @@
+"""What the kernel holds for the processes of one slot, where no control group counts it.
+
+Sockets, pipes, watches, locks and mappings are memory of the kernel's that no limit of a process
+covers. Each is charged at what one can hold at most, by its number, read from /proc by the driver.
+(What could grow without a number to read is not allowed there: `guest.jail.policy`.)
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from ..guest.jail.policy import DESCRIPTORS_UNCOUNTED
+
+PIPE_BYTES = 64 << 10
+"""One pipe, full; larger ones are not allowed."""
+WATCH_BYTES = 256
+"""One descriptor watched by an epoll."""
+LOCK_BYTES = 256
+"""One lock of a range of a file."""
+MAPPING_BYTES = 256
+"""One mapping of a process's memory."""
+
+_WATCHES_READ_BYTES = 64 << 10
+_MOST_WATCHES = DESCRIPTORS_UNCOUNTED**2
+"""Numbers a file was watched under stay watched while it is open under another."""
+_LOCKS_READ_BYTES = 8 << 20
+_FEW_MAPPINGS_BYTES = 32 << 20
+"""While the mappings cannot come to more than this, they are not counted one by one."""
+
+
+def held_by(pids: list[int]) -> int:
+    """Bytes of the kernel's that `pids` hold at most."""
+    total = hidden = 0
+    buffers: dict[str, int] = {}
+    for pid in pids:
+        try:
+            total += _look_at_descriptors(pid, buffers)
+        except PermissionError:  # it made itself unreadable
+            hidden += DESCRIPTORS_UNCOUNTED
+        except OSError:
+            continue
+    total += sum(buffers.values()) + hidden * _socket_bytes()
+    return total + _locks(pids) * LOCK_BYTES + _mappings(pids) * MAPPING_BYTES
+
+
+def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
+    """Note the sockets and pipes of a process in `buffers`, each once; returns what its watches
+    hold.
+    """
+    watches = 0
+    folder = f"/proc/{pid}/fd"
+    for number in os.listdir(folder):
+        try:
+            target = os.readlink(f"{folder}/{number}")
+            if target.startswith("socket:"):
+                buffers[target] = _socket_bytes()
+            elif target.startswith("pipe:"):
+                buffers[target] = PIPE_BYTES
+            elif target == "anon_inode:[eventpoll]":
+                watches += _watches(f"/proc/{pid}/fdinfo/{number}")
+        except FileNotFoundError:
+            continue
+    return watches * WATCH_BYTES
+
+
+def _watches(path: str) -> int:
+    with open(path, "rb") as stream:
+        told = stream.read(_WATCHES_READ_BYTES)
+    return _MOST_WATCHES if len(told) == _WATCHES_READ_BYTES else told.count(b"tfd:")
+
+
+@cache
+def _socket_bytes() -> int:
+    try:
+        return int(Path("/proc/sys/net/core/wmem_default").read_text())
+    except OSError:
+        return 212_992  # the kernel's own default
+
+
+def _locks(pids: list[int]) -> int:
+    """How many locks of file ranges they hold."""
+    try:
+        with open("/proc/locks", "rb") as stream:
+            lines = stream.read(_LOCKS_READ_BYTES).splitlines()
+    except OSError:
+        return 0
+    wanted = {b"%d" % pid for pid in pids}
+    return sum(_owner(line) in wanted for line in lines)
+
+
+def _owner(line: bytes) -> bytes:
+    """Of `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0`, or of one who waits: `1: -> POSIX ...`."""
+    words = line.split()
+    place = 5 if words[1:2] == [b"->"] else 4
+    return words[place] if len(words) > place else b""
+
+
+def _mappings(pids: list[int]) -> int:
+    """How many mappings they have, exactly where there may be many: each is at least a page."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        try:
+            pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[0])
+        except (OSError, IndexError):
+            continue
+        sizes[pid] = pages
+    if sum(min(pages, _most_mappings()) for pages in sizes.values()) * MAPPING_BYTES <= (
+        _FEW_MAPPINGS_BYTES
+    ):
+        return 0
+    return sum(_counted(pid) for pid in sizes)
+
+
+def _counted(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}/maps").read_bytes().count(b"\n")
+    except PermissionError:
+        return _most_mappings()
+    except OSError:
+        return 0
+
+
+@cache
+def _most_mappings() -> int:
+    try:
+        return int(Path("/proc/sys/vm/max_map_count").read_text())
+    except OSError:
+        return 65_530  # the kernel's own default

@@ -1,0 +1,31 @@
+"""Whose fault it is that a command could not be run: the program's, or that of a machine without
+it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..guest.run.command import NOT_FOUND
+from ..protocol import Execution, ExecutionStatus, Sandbox
+
+_PACKAGES = {"gcc": "gcc", "g++": "g++", "iverilog": "iverilog", "vvp": "iverilog", "bash": "bash"}
+"""tool -> the Debian package it is in."""
+
+_ABSENT = 9
+_LOOK = f"import shutil, sys\nsys.exit(0 if shutil.which(sys.argv[1]) else {_ABSENT})"
+
+
+async def blame_missing_tool(sandbox: Sandbox, tool: str, done: Execution) -> Execution:
+    """`done`, or an infra error that says what to install if `tool` is not where programs run.
+
+    A program may end with the same exit code, so the tool is looked for in a run of its own.
+    """
+    if done.exit_code != NOT_FOUND or tool.startswith("./"):
+        return done
+    looked = await sandbox.execute(_LOOK, argv=[tool])
+    if looked.exit_code != _ABSENT:
+        return done
+    package = _PACKAGES.get(tool, tool)
+    reason = f"{tool} is not installed where programs run: apt-get install {package}"
+    return msgspec.structs.replace(done, status=ExecutionStatus.INFRA_ERROR, detail=reason)

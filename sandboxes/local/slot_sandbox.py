@@ -1,0 +1,401 @@
+"""Runs code in slots: the sandbox behind the tiers `slots-root`, `slots-userns`, `slots-landlock`
+and `unsafe`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+from ..grading.test_runners import Provers
+from ..guest.jail import syscalls
+from ..guest.run import emptying
+from ..guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, JailPlan
+from ..guest.run.request import COMMAND, PYTHON, Request
+from ..languages import Language, find_language
+from ..network import EgressProxy, NetworkNotAllowed, NetworkPolicy
+from ..paths import check_fetch, check_files
+from ..protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
+from ..repl.snapshot_client import SnapshotClient
+from .control_groups import ControlGroup, ControlGroups
+from .fetching import fetch_back
+from .missing_tools import blame_missing_tool
+from .mounts import certificate_places, package_folders, readable_places
+from .slot_pool import SlotPool, default_size
+from .slots import RunOutcome, Slot, SlotLost
+
+SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
+
+LIGHT, NUMERIC, NETWORK, PROVING, SESSION = "light", "numeric", "network", "proving", "session"
+"""Kinds of slot: with the usual standard-library modules loaded; with numpy as well (a dearer
+fork); with a way out to a network; for the tests' side of gradings; for sessions.
+"""
+
+_POOLS = (LIGHT, NUMERIC, NETWORK, PROVING, SESSION)
+
+NETWORK_TIERS = (ROOT, USERNS, DOCKER)
+"""Those whose slots have a network of their own, which can be given one way out."""
+
+DEFAULT_PACKAGES = (
+    "numpy",
+    "pytest",
+    "_pytest",
+    "pluggy",
+    "iniconfig",
+    "packaging",
+    "pygments",
+    "py",
+)
+"""What programs and tests may import besides the standard library, where installed: numpy, pytest
+with what it needs.
+"""
+
+_PRELOAD = """
+    re collections functools itertools math random json traceback typing heapq string bisect
+    datetime operator copy
+""".split()  # noqa: SIM905 - a list literal would take a line a name
+_WANTS_NUMPY = re.compile(rb"\b(numpy|scipy|pandas)\b")
+_COMPILE_LIMITS = Limits(memory_bytes=1024 * MIB, output_bytes=16 * MIB)
+_COMPILED_KEPT = 64
+_TRIES = 2
+
+
+class SlotSandbox:
+    """A pool of slots of one tier.
+
+    Args:
+        tier: one of `SLOT_TIERS`.
+        size: slots of each kind; twice the cores if left out.
+        packages: site-packages a program may import.
+        disk_bytes: room in a run's work directory. processes: how many a run may have at once.
+        network: what runs with `network=True` may reach; without it there are none.
+    """
+
+    _numbers_taken: ClassVar[int] = 0
+    """Slot numbers given out in this process: two sandboxes share no identity."""
+
+    def __init__(
+        self,
+        tier: str = ROOT,
+        *,
+        size: int | None = None,
+        packages: Sequence[str] = DEFAULT_PACKAGES,
+        disk_bytes: int = 64 * MIB,
+        processes: int = 64,
+        max_sessions: int = 32,
+        network: NetworkPolicy | None = None,
+    ) -> None:
+        if tier not in (*SLOT_TIERS, DOCKER):
+            raise ConfigError(f"no slot tier named {tier!r}; known: {', '.join(SLOT_TIERS)}")
+        if not syscalls.supported():
+            raise ConfigError(
+                "slots need Linux on x86-64; use the docker or remote sandbox elsewhere"
+            )
+        if tier == USERNS and os.getuid() == 0:
+            raise ConfigError("slots-userns is for ordinary users; root has slots-root")
+        if network and tier not in NETWORK_TIERS:
+            raise NetworkNotAllowed.by_tier(tier, NETWORK_TIERS)
+        self._tier = tier
+        self._disk_bytes, self._processes = disk_bytes, processes
+        self._packages = [folder for name in packages for folder in package_folders(name)]
+        self._has_numpy = "numpy" in packages and bool(package_folders("numpy"))
+        groups = ControlGroups.find() if tier in (ROOT, LANDLOCK, USERNS) else ""
+        self.groups: ControlGroups | None = None if isinstance(groups, str) else groups
+        self.no_groups = groups if isinstance(groups, str) else ""
+        self._egress = EgressProxy(network) if network else None
+        self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
+        self._size = size or default_size()
+        self._max_sessions = max_sessions
+        self._first = SlotSandbox._numbers_taken
+        SlotSandbox._numbers_taken += len(_POOLS) * self._size + max_sessions
+        self._pools: dict[str, SlotPool] = {}
+        self._provers: Provers | None = None
+        self.warden = SnapshotClient()
+        self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
+
+    @property
+    def tier(self) -> str:
+        """The name of its isolation."""
+        return self._tier
+
+    @property
+    def offers_network(self) -> bool:
+        """Whether its operator allows runs with a network."""
+        return self._egress is not None
+
+    @property
+    def notes(self) -> list[str]:
+        """What its operator should know of how it holds."""
+        return [self.no_groups + "; using resource limits and a watcher"] if self.no_groups else []
+
+    def pool(self, kind: str = LIGHT) -> SlotPool:
+        """The slots of one kind, started as they are needed."""
+        if kind not in self._pools:
+            first = self._first + _POOLS.index(kind) * self._size
+            size = self._max_sessions if kind == SESSION else self._size
+            self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), size)
+        return self._pools[kind]
+
+    @property
+    def provers(self) -> Provers:
+        """The tests' sides of gradings, started as they are needed."""
+        if self._provers is None:
+            self._provers = Provers(self.pool(PROVING))
+        return self._provers
+
+    def kind_for(self, *sources: bytes) -> str:
+        """The kind of slot that suits these programs."""
+        return NUMERIC if self._has_numpy and any(map(_WANTS_NUMPY.search, sources)) else LIGHT
+
+    async def execute(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        argv: Sequence[str] = (),
+        network: bool = False,
+    ) -> Execution:
+        """Run `code`.
+
+        Raises:
+            ConfigError: a file path, the code or an argument cannot be passed on.
+            UnknownLanguage: no such language. NetworkNotAllowed: `network` without the operator's
+                leave.
+        """
+        self._check_network(network)
+        name, how = find_language(language)
+        source = _encode(code, "code")
+        uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2) if files else {}
+        paths = check_fetch(fetch_files) if fetch_files else []
+        data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
+        if name == "python":
+            request = Request(
+                mode=PYTHON,
+                blobs=[source],
+                files=uploads,
+                options={"argv": list(argv)} if argv else {},
+            )
+            kind = NETWORK if network else self.kind_for(source, *uploads.values())
+            return await self._run(request, limits, data, paths, kind)
+        if how.compile:
+            built = await self._compile(how, source, uploads, limits.compile_s)
+            if isinstance(built, Execution):
+                return built
+            uploads = {**uploads, how.product: built}
+        else:
+            uploads = {**uploads, how.source: source}
+        request = Request(mode=COMMAND, files=uploads, options={"steps": [[*how.run, *argv]]})
+        done = await self._run(request, limits, data, paths, NETWORK if network else LIGHT)
+        return await blame_missing_tool(self, how.run[0], done)
+
+    async def run_command(
+        self,
+        command: Sequence[str],
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        network: bool = False,
+    ) -> Execution:
+        """Run any command the sandbox has (a container has its image's) in the work directory;
+        `files` are written first.
+
+        Raises:
+            ConfigError: as `execute`; the command is empty.
+        """
+        self._check_network(network)
+        if not command:
+            raise ConfigError("the command is empty; give a program and its arguments")
+        words = [_encode(word, "command").decode() for word in command]
+        uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2)
+        data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
+        request = Request(mode=COMMAND, files=uploads, options={"steps": [words]})
+        kind = NETWORK if network else LIGHT
+        return await self._run(request, limits, data, check_fetch(fetch_files), kind)
+
+    def _check_network(self, network: bool) -> None:
+        if network and not self._egress:
+            raise NetworkNotAllowed.by_operator(self._tier, NETWORK_TIERS)
+
+    async def _compile(
+        self, how: Language, source: bytes, files: dict[str, bytes], seconds: float
+    ) -> bytes | Execution:
+        """The program, from the cache or from a compiler run in a slot; what the compiler said if
+        it refused.
+
+        The cache is keyed by content and written here, outside, so that no run can put a program
+        into it.
+        """
+        files = {name: data for name, data in files.items() if name != how.product}
+        key = hashlib.sha256(repr((how, source, sorted(files.items()))).encode()).digest()
+        if key in self._compiled:
+            self._compiled.move_to_end(key)
+            return self._compiled[key]
+        request = Request(
+            mode=COMMAND,
+            files={**files, how.source: source},
+            options={"steps": [list(how.compile)]},
+        )
+        limits = msgspec.structs.replace(_COMPILE_LIMITS, timeout_s=seconds, cpu_s=seconds)
+        done = await self._run(request, limits, b"", [how.product], LIGHT)
+        done = await blame_missing_tool(self, how.compile[0], done)
+        if not done.ok or how.product not in done.files:
+            status = ExecutionStatus.ERROR if done.ok else done.status
+            missing = done.refused.get(how.product, "") if done.ok else done.detail
+            return msgspec.structs.replace(
+                done, status=status, compiled=False, detail=f"not compiled; {missing}".rstrip("; ")
+            )
+        self._compiled[key] = done.files[how.product]
+        while len(self._compiled) > _COMPILED_KEPT:
+            self._compiled.popitem(last=False)
+        return self._compiled[key]
+
+    async def _run(
+        self, request: Request, limits: Limits, stdin: bytes, fetch: list[str], kind: str
+    ) -> Execution:
+        asked = time.monotonic()
+        problem = ""
+        for _ in range(_TRIES):
+            try:
+                async with self.pool(kind).take() as (slot,):
+                    waited = time.monotonic() - asked
+                    async with self._ways_out(kind) as peers:
+                        outcome = await slot.run(
+                            request, limits, stdin=stdin, peers=peers, preserve=bool(fetch)
+                        )
+                    fetched = await fetch_back(slot, fetch, limits) if fetch else ({}, {})
+                return _execution(self._tier, outcome, waited, *fetched)
+            except SlotLost as error:
+                problem = str(error)
+        return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem, tier=self._tier)
+
+    @asynccontextmanager
+    async def _ways_out(self, kind: str) -> AsyncGenerator[list[tuple[str, int]]]:
+        """The descriptors a run of this kind is given to reach a network by."""
+        if kind != NETWORK or not self._egress:
+            yield []
+            return
+        async with self._egress.open() as line:
+            yield [line]
+
+    def _make(self, kind: str, number: int) -> Slot:
+        group = (
+            self.groups.make(f"slot-{number}", processes=self._processes + 1)
+            if self.groups
+            else None
+        )
+        return Slot(self._plan(kind, number, group), group)
+
+    def _plan(self, kind: str, number: int, group: ControlGroup | None) -> JailPlan:
+        uid = _uid(number) if os.getuid() == 0 and self._tier != UNSAFE else os.getuid()
+        gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
+        return JailPlan(
+            tier=self._tier,
+            work=self._work_folder(number, gid),
+            uid=uid,
+            gid=gid,
+            readable=self._readable(kind),
+            packages=self._packages,
+            preload=self._preload(kind),
+            scoped_signals=uid == os.getuid()
+            and self._tier != UNSAFE
+            and syscalls.landlock_version() >= 6,
+            cgroup_procs=group.procs_files if group else [],
+            disk_bytes=self._disk_bytes,
+            # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user
+            # namespace does
+            processes=self._processes
+            if not group and (uid != os.getuid() or self._tier == USERNS)
+            else 0,
+            address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
+            network=kind == NETWORK,
+            strangers=kind == SESSION,
+        )
+
+    def _readable(self, kind: str) -> list[str]:
+        return readable_places() + (certificate_places() if kind == NETWORK else [])
+
+    def _preload(self, kind: str) -> list[str]:
+        numeric = kind in (NUMERIC, SESSION) and self._has_numpy
+        return [*_PRELOAD, *(("numpy",) if numeric else ())]
+
+    def _work_folder(self, number: int, gid: int) -> str:
+        if self._work is None:
+            return ""
+        self._work.chmod(0o711)
+        folder = self._work / f"slot-{number}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if os.getuid() == 0:  # not the program's own: it could lock it, or leave attributes on it
+            os.chown(folder, 0, gid)
+            folder.chmod(0o1770)
+        return str(folder)
+
+    async def close(self) -> None:
+        """End every slot and remove what they used. Idempotent."""
+        if self._provers:
+            await self._provers.close()
+        self.warden.close()
+        for pool in self._pools.values():
+            await pool.close()
+        if self._egress:
+            self._egress.close()
+        if self.groups:
+            self.groups.remove()
+        if self._work:
+            emptying.empty(str(self._work))
+            self._work.rmdir()
+            self._work = None
+
+
+def _uid(number: int) -> int:
+    """An identity nothing else on this machine has, where the whole range is ours to use."""
+    with open("/proc/self/uid_map") as stream:
+        count = sum(int(line.split()[2]) for line in stream)
+    return (
+        1_000_000_000 + os.getpid() * 512 + number % 512
+        if count > 4_000_000_000
+        else 50_000 + number % 512
+    )
+
+
+def _execution(
+    tier: str, outcome: RunOutcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
+) -> Execution:
+    used = outcome.usage
+    return Execution(
+        status=outcome.status,
+        stdout=outcome.stdout.decode("utf-8", "replace"),
+        stderr=outcome.stderr.decode("utf-8", "replace"),
+        exit_code=outcome.exit_code,
+        usage=Usage(
+            wall_s=used.wall_s, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes, queue_s=queue_s
+        ),
+        files=files,
+        refused=refused,
+        detail=outcome.detail,
+        tier=tier,
+    )
+
+
+def _encode(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} is not valid Unicode: {error}") from error

@@ -1,0 +1,218 @@
+"""The only way out of a sandbox with a network: an HTTP proxy in the driver process.
+
+The run hands over a listening socket in its own, otherwise empty network namespace
+(`guest/jail/egress.py`). The driver accepts the connections of that socket, reads each as a proxy's
+request, decides, and passes the data on. Nothing the program does can go another way, and the end
+of the run ends all its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from ..guest.jail.egress import NAME
+from .policy import EgressDecision, EgressRefused, NetworkPolicy
+from .requests import BadRequest, Wanted, parse
+from .resolver import Resolver, SystemResolver
+
+_log = logging.getLogger(__name__)
+
+_HEAD_BYTES = 32 << 10
+_HEAD_TIMEOUT_S = 30.0
+_READ_BYTES = 1 << 16
+_FLUSH_TIMEOUT_S = 1.0
+_LOOKUPS = 4
+"""How many names a run may look up at the same time."""
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class EgressProxy:
+    """Opens a network connection for each run.
+
+    Args:
+        policy: what programs may reach.
+        resolve: looks names up; by default the system's resolver.
+    """
+
+    def __init__(self, policy: NetworkPolicy, *, resolve: Resolver | None = None) -> None:
+        self._policy = policy
+        self._system = SystemResolver()
+        self._decision = EgressDecision(policy, resolve or self._system)
+
+    def close(self) -> None:
+        """Release what is held between runs. Idempotent."""
+        self._system.close()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[tuple[str, int]]:
+        """Serve a run for as long as the context is open; at the end all connections are cut.
+
+        Yields a name and the descriptor to hand to the run; whoever takes the descriptor closes it.
+        """
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.setblocking(False)
+        serving = asyncio.ensure_future(_Way(self._decision, self._policy).serve(here))
+        try:
+            yield NAME, there.detach()
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
+            here.close()
+
+
+class _Way:
+    """The connections of a run."""
+
+    def __init__(self, decision: EgressDecision, policy: NetworkPolicy) -> None:
+        self._decision = decision
+        self._policy = policy
+        self._left = policy.total_bytes
+        self._going: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Semaphore(policy.connections)
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
+
+    async def serve(self, line: socket.socket) -> None:
+        """Answer the run's connections until this task is cancelled."""
+        try:
+            if listener := await _receive_listener(line):
+                with listener:
+                    await self._accept(listener)
+        except OSError:  # the run goes on without a network; its program sees failing sockets
+            _log.exception("a run's way out failed")
+        finally:
+            for task in self._going:
+                task.cancel()
+            await asyncio.gather(*self._going, return_exceptions=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            await self._free.acquire()  # further connections wait in the socket's own queue
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+            task = asyncio.ensure_future(self._answer(connection))
+            self._going.add(task)
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._free.release()
+        self._going.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.error("a proxied connection failed", exc_info=error)
+
+    async def _answer(self, connection: socket.socket) -> None:
+        program = await asyncio.open_connection(sock=connection, limit=_HEAD_BYTES)
+        with suppress(OSError, EOFError, asyncio.LimitOverrunError):  # either end has hung up
+            async with _closing(program):
+                await self._pass_on(program)
+
+    async def _pass_on(self, program: _Streams) -> None:
+        reader, writer = program
+        async with asyncio.timeout(_HEAD_TIMEOUT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            wanted = parse(head)
+            host = await self._connect(wanted)
+        except (BadRequest, EgressRefused, OSError) as error:
+            writer.write(_answer_of(error))
+            await writer.drain()
+            return
+        async with _closing(host):
+            (writer if wanted.is_tunnel else host[1]).write(wanted.opening or _ESTABLISHED)
+            await self._join(program, host)
+
+    async def _connect(self, wanted: Wanted) -> _Streams:
+        """Connect to the host.
+
+        Raises:
+            Refused: the host may not be reached.
+            OSError: no connection could be made, or not in time.
+        """
+        async with self._lookups:
+            addresses = await self._decision.addresses(wanted.host, wanted.port)
+        failure: OSError = OSError(f"{wanted.host!r} has no address")
+        for address in addresses:
+            try:
+                async with asyncio.timeout(self._policy.connect_timeout_s):
+                    return await asyncio.open_connection(address, wanted.port)
+            except OSError as error:  # the next address may work
+                failure = error
+        raise failure
+
+    async def _join(self, program: _Streams, host: _Streams) -> None:
+        """Carry bytes in both directions until both ends have finished, or either fails."""
+        ways = [(program[0], host[1]), (host[0], program[1])]
+        carrying = [asyncio.ensure_future(self._carry(*way)) for way in ways]
+        try:
+            await asyncio.wait(carrying, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in carrying:
+                task.cancel()
+            await asyncio.gather(*carrying, return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(_READ_BYTES):
+            self._left -= len(data)
+            if self._left < 0:
+                raise ConnectionAbortedError("the run has used up the bytes it may move")
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+_STATUS: Sequence[tuple[type[Exception], str]] = (
+    (BadRequest, "400 Bad Request"),
+    (EgressRefused, "403 Forbidden"),
+    (TimeoutError, "504 Gateway Timeout"),
+    (OSError, "502 Bad Gateway"),
+)
+
+
+def _answer_of(error: Exception) -> bytes:
+    """Return the HTTP response that tells the program why the connection was refused."""
+    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    body = f"{error or 'no answer in time'}\n".encode("utf-8", "replace")
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+async def _receive_listener(line: socket.socket) -> socket.socket | None:
+    """Receive the listening socket that the run sends before its program starts, or None."""
+    await _readable(line)
+    data, descriptors, _, _ = socket.recv_fds(line, 16, 1)
+    if not data or not descriptors:
+        return None
+    os.set_inheritable(descriptors[0], False)
+    listener = socket.socket(fileno=descriptors[0])
+    listener.setblocking(False)
+    return listener
+
+
+async def _readable(line: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(line, ready.set)
+    try:
+        await ready.wait()  # at the latest, the end of the run cancels this
+    finally:
+        loop.remove_reader(line)
+
+
+@asynccontextmanager
+async def _closing(streams: _Streams) -> AsyncGenerator[None]:
+    """Close the streams at the end, after written data has gone out; on failure abort."""
+    writer = streams[1]
+    try:
+        yield
+        writer.close()
+        async with asyncio.timeout(_FLUSH_TIMEOUT_S):
+            await writer.wait_closed()
+    except BaseException:
+        writer.transport.abort()
+        raise

@@ -1,0 +1,262 @@
+"""The tiers of isolation, strongest first: which of them hold on this machine is found out by
+doing.
+
+A probe does what an attacker would do (read a file of the host, open a socket, signal its keeper,
+mount) and must fail; or does what a program needs and must succeed. A tier that fails one probe is
+not offered.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, field, replace
+
+from ludus.errors import ConfigError, LudusError, MissingExtra
+
+from .docker import DockerSandbox
+from .guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
+from .local.slot_sandbox import SLOT_TIERS, SlotSandbox
+from .network import NetworkPolicy
+from .protocol import ExecutionStatus, Limits, Sandbox
+from .settings import DEFAULTS, SandboxSettings
+
+TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
+"""All tiers, in the order they are tried. `unsafe` is no isolation at all and is never chosen."""
+
+REMOTE = "remote"
+"""On a server: holds what the tier over there holds, and is never chosen, only named by address."""
+
+_LIMITS = Limits(timeout_s=10, cpu_s=5)
+
+_PROBE_PROGRAM = """
+import ctypes, os, socket, sys
+witness = sys.argv[1]
+def refused(name, action):
+    try:
+        action()
+    except OSError:
+        return
+    print("open:", name)
+libc = ctypes.CDLL(None, use_errno=True)
+def call(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), "refused")
+refused("a file of the host can be read", lambda: open(witness))
+refused("a file can be made in /usr", lambda: open("/usr/bin/ludus-probe", "w"))
+refused("an internet socket can be opened", lambda: socket.socket(socket.AF_INET))
+refused("its keeper can be signalled", lambda: os.kill(os.getppid() or 1, 0))
+refused("a namespace can be made", lambda: call(libc.unshare(0x10000000)))
+refused("a file system can be mounted", lambda: call(libc.mount(b"x", b".", b"tmpfs", 0, None)))
+refused("another process can be traced", lambda: call(libc.ptrace(16, os.getppid(), 0, 0)))
+refused("it can become root", lambda: os.setuid(0))
+open("own", "w").write("x")
+print("done", os.getuid())
+"""
+
+_LIBRARY_PROGRAM = "import colorsys, plistlib, wave"
+"""Modules no slot has loaded beforehand."""
+
+_LEFTOVER_PROGRAM = (
+    "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')"
+)
+
+
+_BOUND_PROGRAMS = {
+    "memory is not bounded": "x = [bytearray(1 << 20) for _ in range(256)]",
+    "disk is not bounded": "f = open('big', 'wb')\nfor _ in range(100): f.write(bytes(1 << 20))",
+    "processes are not bounded": """
+import os, time
+for _ in range(80):
+    if os.fork() == 0:
+        time.sleep(30)
+""",
+}
+"""Where somebody else keeps the bounds: what must not end well."""
+
+_BOUND_LIMITS = Limits(timeout_s=10, cpu_s=5, memory_bytes=192 << 20)
+
+_PROXY_PROGRAM = """
+import os, socket
+host, _, port = os.environ["https_proxy"].removeprefix("http://").partition(":")
+way = socket.create_connection((host, int(port)), 5)
+way.sendall(b"CONNECT 127.0.0.1:22 HTTP/1.1\\r\\n\\r\\n")
+print(way.recv(99).split(b"\\r\\n")[0].decode())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TierFinding:
+    """What the probes say about one tier."""
+
+    tier: str
+    problems: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def holds(self) -> bool:
+        """Whether the tier may be used."""
+        return not self.problems
+
+
+async def probe(sandbox: SlotSandbox) -> TierFinding:
+    """Try the walls of a sandbox from inside."""
+    with tempfile.NamedTemporaryFile(prefix="ludus-witness-") as witness:
+        os.chmod(witness.name, 0o644)
+        tried = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
+    problems = [
+        line.removeprefix("open: ")
+        for line in tried.stdout.splitlines()
+        if line.startswith("open:")
+    ]
+    if "done" not in tried.stdout:
+        problems.append(f"a program does not run: {tried.detail or tried.stderr[-300:]}")
+    else:
+        problems += await _probe_library(sandbox)
+        problems += await _probe_leftovers(sandbox)
+        problems += await _probe_bounds(sandbox) if sandbox.tier == DOCKER else []
+        problems += await _probe_network(sandbox) if sandbox.offers_network else []
+    return TierFinding(sandbox.tier, problems, sandbox.notes)
+
+
+async def _probe_library(sandbox: SlotSandbox) -> list[str]:
+    """Where the root file system is the host's, a folder above Python may be closed to others."""
+    tried = await sandbox.execute(_LIBRARY_PROGRAM, limits=_LIMITS)
+    if tried.ok:
+        return []
+    said = tried.detail or tried.stderr.strip().rpartition("\n")[2][-200:]
+    return [
+        f"programs cannot import the standard library: {said}; is a folder above "
+        f"{sys.base_prefix} closed to other users? Use a Python that all may read"
+    ]
+
+
+async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:
+    left = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
+    again = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
+    if left.ok and again.stdout == "[]\n":
+        return []
+    return [f"a run does not start clean: {left.detail} {again.stdout!r} {again.stderr[-200:]}"]
+
+
+async def _probe_bounds(sandbox: SlotSandbox) -> list[str]:
+    problems: list[str] = []
+    for problem, program in _BOUND_PROGRAMS.items():
+        done = await sandbox.execute(program, limits=_BOUND_LIMITS)
+        if done.ok or done.status is ExecutionStatus.INFRA_ERROR:
+            problems.append(f"{problem} {done.detail}".rstrip())
+    return problems
+
+
+async def _probe_network(sandbox: SlotSandbox) -> list[str]:
+    """The way out must be there, and must not lead to this machine."""
+    tried = await sandbox.execute(_PROXY_PROGRAM, limits=_LIMITS, network=True)
+    if " 403 " in tried.stdout:
+        return []
+    said = tried.stdout or tried.detail or tried.stderr[-200:]
+    return [f"a run with a network is not refused this machine's loopback: {said!r}"]
+
+
+async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFinding:
+    """Start one slot of `tier`, probe it, end it; or run a program on the server it names."""
+    if is_address(tier):
+        from .remote import examine_remote
+
+        return TierFinding(REMOTE, *await examine_remote(tier))
+    if tier == UNSAFE:
+        return TierFinding(
+            tier, notes=["no isolation at all; not probed, since the probes would succeed"]
+        )
+    try:
+        sandbox = await _make(tier, replace(settings, size=1))
+    except LudusError as error:
+        return TierFinding(tier, [str(error)])
+    try:
+        return await probe(sandbox)
+    finally:
+        await sandbox.close()
+
+
+def is_address(tier: str) -> bool:
+    """Whether a tier is named by the address of a server.
+
+    >>> is_address("remote:http://10.0.0.7:8765"), is_address("slots-root")
+    (True, False)
+    """
+    return tier.startswith((f"{REMOTE}:", "http://", "https://"))
+
+
+async def open_sandbox(
+    tier: str | None = None,
+    *,
+    size: int | None = None,
+    image: str | None = None,
+    runtime: str | None = None,
+    network: NetworkPolicy | None = None,
+) -> Sandbox:
+    """The strongest sandbox that holds here, or the one named: a tier, or the address of a server
+    (`remote:http://host:port`).
+
+    Args:
+        size: slots of each kind; twice the cores if left out.
+        image, runtime: for the tier `docker`, which it then is: an image the engine has, an OCI
+            runtime it knows (gVisor's "runsc").
+        network: what runs with `network=True` may reach; without it there are none.
+
+    Raises:
+        ConfigError: the tier is unknown or fails a probe; with no tier named, none holds. `unsafe`
+            only by name.
+        MissingExtra: the tier named needs a package that is not installed.
+    """
+    return await open_with(tier, SandboxSettings(size, image, runtime, network))
+
+
+async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
+    """`open_sandbox` with the settings in one piece."""
+    if tier is None and settings.are_for_docker:
+        tier = DOCKER
+    if tier is not None and is_address(tier):
+        if settings.are_for_docker or settings.network:
+            raise ConfigError(
+                "image, runtime and network are settings of the server, not of its clients"
+            )
+        from .remote import open_remote  # dear: an HTTP client
+
+        return await open_remote(tier)
+    if tier is not None:
+        return await _open(tier, settings)
+    reasons: list[str] = []
+    for candidate in TIERS[:-1]:
+        try:
+            return await _open(candidate, settings)
+        except (ConfigError, MissingExtra) as error:
+            reasons.append(f"  {candidate}: {error}")
+    raise ConfigError(
+        "no sandbox tier holds here ('unsafe' runs without isolation, by name only):\n"
+        + "\n".join(reasons)
+    )
+
+
+async def _open(tier: str, settings: SandboxSettings) -> Sandbox:
+    sandbox = await _make(tier, settings)
+    finding = await probe(sandbox) if tier != UNSAFE else TierFinding(tier)
+    if not finding.holds:
+        await sandbox.close()
+        raise ConfigError("; ".join(finding.problems))
+    return sandbox
+
+
+async def _make(tier: str, settings: SandboxSettings) -> SlotSandbox:
+    if tier == DOCKER:
+        return await DockerSandbox.open(
+            image=settings.image,
+            runtime=settings.runtime,
+            size=settings.size,
+            network=settings.network,
+        )
+    if tier not in SLOT_TIERS:
+        raise ConfigError(f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}")
+    if settings.are_for_docker:
+        raise ConfigError(f"an image and a runtime are for the tier 'docker', not {tier!r}")
+    return SlotSandbox(tier, size=settings.size, network=settings.network)

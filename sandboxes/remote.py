@@ -1,0 +1,164 @@
+"""The tier `remote`: programs run on another machine, by a ludus server or a SandboxFusion server.
+
+    sandbox = await open_sandbox("remote:http://10.0.0.7:8765")      # token: LUDUS_TOKEN
+
+The isolation is that of the server's tier; a SandboxFusion server does not tell. What keeps the
+server from answering is an `infra_error`: nothing is known about the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ludus.errors import ConfigError, LudusError, RequestRejected
+from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import Client
+from ludus.wire.codec import Format
+
+from .fusion.fusion_sandbox import FusionSandbox, pings
+from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
+from .open import REMOTE
+from .over_http.client import Answer, SandboxCalls, execute_body, given_token
+from .over_http.remote_repl import RemoteRepl
+from .over_http.sandbox_wire import ExecuteBody, GradeBody, SandboxCard
+from .protocol import DEFAULT_LIMITS, Execution, Limits, Sandbox
+
+
+class RemoteSandbox:
+    """A sandbox on a ludus server.
+
+    Args:
+        url: the server's address, `http://host:port`.
+        token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
+        timeout_s: for how many seconds after the first failure a call is tried again.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:
+        self._transport = AsyncTransport()
+        client = Client(url, self._transport, token=given_token(token), format=Format.MSGPACK)
+        self.url = client.url
+        self._calls = SandboxCalls(client, timeout_s=timeout_s)
+
+    @property
+    def tier(self) -> str:
+        """The name of the tier, `remote`."""
+        return REMOTE
+
+    async def card(self) -> SandboxCard:
+        """Return the server's tier, languages and bounds.
+
+        Raises:
+            RemoteError: the server gives no answer.
+        """
+        return await self._calls.card()
+
+    async def execute(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        stdin: str | bytes = "",
+        files: Mapping[str, bytes | str] | None = None,
+        fetch_files: Sequence[str] = (),
+        argv: Sequence[str] = (),
+        network: bool = False,
+    ) -> Execution:
+        """Run `code` on the server; see `Sandbox.execute`.
+
+        Raises:
+            ConfigError, UnknownLanguage: the server cannot run the program.
+            Unauthorized: the token is wrong.
+        """
+        body = execute_body(
+            code,
+            language,
+            limits=limits,
+            stdin=stdin,
+            files=files,
+            fetch_files=fetch_files,
+            argv=argv,
+            network=network,
+        )
+        return await self._calls.execute(body)
+
+    async def execute_batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
+        """Run many programs in a single request; see `SandboxCalls.execute_batch`."""
+        return await self._calls.execute_batch(bodies)
+
+    async def grade_in_detail(
+        self,
+        solution: str,
+        tests: Sequence[object],
+        *,
+        kind: str = "assert",
+        options: GradeOptions = DEFAULT_OPTIONS,
+    ) -> Grading:
+        """Grade `solution` on the server; see `ludus.sandboxes.grade_in_detail`."""
+        body = GradeBody(solution=solution, tests=list(tests), kind=kind, options=options)
+        return await self._calls.grade(body)
+
+    async def open_repl(
+        self,
+        *,
+        name: str = "",
+        cpu_s: float = 3600.0,
+        memory_bytes: int | None = None,
+        output_bytes: int | None = None,
+        idle_ttl_s: float | None = None,
+    ) -> RemoteRepl:
+        """Start a REPL on the server; see `RemoteRepl.open`."""
+        return await RemoteRepl.open(
+            self._calls,
+            name=name,
+            cpu_s=cpu_s,
+            memory_bytes=memory_bytes,
+            output_bytes=output_bytes,
+            idle_ttl_s=idle_ttl_s,
+        )
+
+    async def close(self) -> None:
+        """Close all connections to the server. Idempotent."""
+        await self._transport.close()
+
+
+async def open_remote(address: str, *, token: str | None = None) -> Sandbox:
+    """Return the sandbox at `address`, `http://...` or `remote:http://...`, of either kind.
+
+    Raises:
+        ConfigError: no sandbox server answers; the message has the answer that came.
+    """
+    url = address.removeprefix(f"{REMOTE}:")
+    sandbox = RemoteSandbox(url, token=token)
+    try:
+        await sandbox.card()
+    except LudusError as error:
+        await sandbox.close()
+        if isinstance(error, RequestRejected) and await pings(url):
+            return FusionSandbox(url)
+        raise ConfigError(f"no sandbox server at {url}: {error}") from error
+    return sandbox
+
+
+async def examine_remote(address: str) -> tuple[list[str], list[str]]:
+    """Run a program at `address`; return the problems, and notes about the server."""
+    try:
+        sandbox = await open_remote(address)
+    except ConfigError as error:
+        return [str(error)], []
+    try:
+        done = await sandbox.execute("print(6 * 7)")
+        problems = [] if done.stdout == "42\n" else [f"a program does not run: {done}"]
+        return problems, [await _described(sandbox)]
+    except LudusError as error:
+        return [str(error)], []
+    finally:
+        await sandbox.close()
+
+
+async def _described(sandbox: Sandbox) -> str:
+    if isinstance(sandbox, RemoteSandbox):
+        card = await sandbox.card()
+        return f"a ludus server at {sandbox.url}: tier {card.tier}, {card.slots} slots"
+    url = sandbox.url if isinstance(sandbox, FusionSandbox) else ""
+    return f"a SandboxFusion server at {url}: how it isolates is not told"

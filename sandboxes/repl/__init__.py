@@ -1,0 +1,1 @@
+"""Stateful Python sessions in a sandbox, and snapshots of them."""

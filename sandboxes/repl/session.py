@@ -1,0 +1,376 @@
+"""Sessions: a Python prompt that keeps its state, for agents that work over several turns.
+
+    async with await Session.open(sandbox) as session:
+        await session.run("x = 6")
+        (await session.run("x * 7")).stdout          # "42\\n"
+        async with await session.snapshot() as snapshot:
+            branches = [await snapshot.restore() for _ in range(8)]
+
+A session holds one slot from `open` to `close`, with its own files and limits. It ends by itself
+when it is idle for too long, and with the process behind it, whoever ended that: `SessionGone`.
+
+A snapshot keeps a session's memory and files as they are, stopped; restoring it gives a session
+that goes on from there, as often as asked. Branches share nothing and cannot reach each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Self
+
+from ludus.errors import SessionGone
+
+from ..guest.run.repl import LENGTH
+from ..local.slot_sandbox import SESSION, SlotSandbox
+from ..paths import check_files, check_path
+from ..protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from .session_processes import Family, FirstResident, FrozenSnapshot, Resident, copyable, others_in
+from .snapshot_client import NotSnapshotable
+
+INTERRUPT_GRACE_S = 1.0
+"""How long an interrupted cell may take to stop before the session is ended."""
+
+_MOST_ANSWER_BYTES = 48 * MIB
+_READ_BYTES = 1 << 16
+_ANSWER_TIMEOUT_S = 30.0
+
+SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
+
+
+class _Output:
+    """One output pipe of the session; keeps at most `limit` bytes of each cell."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.limit = self.size = 0
+        self._parts: list[bytes] = []
+        os.set_blocking(descriptor, False)
+
+    def drain(self) -> None:
+        """Read what is there; what is beyond the limit is dropped."""
+        with suppress(BlockingIOError):
+            while data := os.read(self.descriptor, _READ_BYTES):
+                self._parts.append(data[: max(0, self.limit - self.size)])
+                self.size += len(data)
+                if self.size > 64 * self.limit:
+                    return  # a flood: back to the loop, which will interrupt it
+
+    def start(self, limit: int) -> None:
+        """Forget what was said between cells."""
+        self.limit = limit
+        self.drain()
+        self.size, self._parts = 0, []
+
+    def text(self) -> str:
+        """What the cell wrote."""
+        return b"".join(self._parts).decode("utf-8", "replace")
+
+
+class Session:
+    """A running session; make one with `open`. Calls are taken one at a time."""
+
+    def __init__(
+        self,
+        resident: Resident,
+        line: socket.socket,
+        outputs: Sequence[int],
+        limits: Limits,
+        idle_ttl_s: float,
+    ) -> None:
+        self._limits, self._idle_ttl_s = limits, idle_ttl_s
+        self._resident = resident
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._reason = "it was closed"
+        self._expired = False
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._line = line
+        self._line.setblocking(False)
+        self._outputs = [_Output(reader) for reader in outputs]
+        self._rest()
+
+    @classmethod
+    async def open(
+        cls,
+        sandbox: SlotSandbox,
+        *,
+        limits: Limits = SESSION_LIMITS,
+        idle_ttl_s: float = 600.0,
+    ) -> Self:
+        """Start a session.
+
+        Args:
+            limits: of the whole session; `output_bytes` of each cell and each file read.
+            idle_ttl_s: ends the session after this long without a call.
+        """
+        held = AsyncExitStack()
+        (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
+        line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
+        for writer in writers:
+            os.fchmod(writer, 0o622)
+        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
+        family = Family(slot, held, sandbox.groups, sandbox.warden)
+        return cls(FirstResident(family, limits, peers), line, readers, limits, idle_ttl_s)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the sandbox or waiting too long ended it, not what ran in it."""
+        ended = self._resident.ended
+        if self._expired or not ended.done() or ended.cancelled():
+            return self._expired
+        if ended.exception() is not None:
+            return True
+        return ended.result().status is ExecutionStatus.INFRA_ERROR
+
+    def _why(self) -> str:
+        """Why there is no session any more."""
+        ended = self._resident.ended
+        if ended.done() and not ended.cancelled() and not ended.exception():
+            outcome = ended.result()
+            return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
+        return self._reason
+
+    async def snapshot(self, *, idle_ttl_s: float = 600.0) -> Snapshot:
+        """Keep this session as it is now; it goes on itself.
+
+        Args:
+            idle_ttl_s: ends the snapshot after this long without a `restore`.
+
+        Raises:
+            NotSnapshotable: it has threads, children, open files, sockets or shared memory, or this
+                tier offers none; `reason` says which. SessionGone: the session has ended.
+        """
+        async with self._turn:
+            self._check()
+            copyable(self._resident)
+            answer = await self._ask_in_time({"do": "snapshot"})
+            copies = others_in(self._resident)
+            if answer.get("ok") is not True or len(copies) != 1:
+                reason = str(answer.get("reason") or "it did not leave one copy of itself")[:200]
+                for copy in copies:
+                    os.kill(copy, signal.SIGKILL)
+                raise NotSnapshotable("fault", reason)
+            self._resident.outlived()
+            holder = await FrozenSnapshot.of(self._resident, copies[0], self._limits.memory_bytes)
+        return Snapshot(holder, self._limits, idle_ttl_s)
+
+    async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
+        """Run one cell; a last expression is shown as at the prompt.
+
+        A cell that is late or says too much is interrupted (`KeyboardInterrupt`), and the session
+        lives on; if it does not stop then, the session is ended.
+
+        Raises:
+            SessionGone: the session has ended, or ends with this cell.
+        """
+        async with self._turn:
+            self._busy()
+            for output in self._outputs:
+                output.start(self._limits.output_bytes)
+                self._loop.add_reader(output.descriptor, output.drain)
+            started = time.monotonic()
+            try:
+                answer, status = await self._cell(code, timeout_s)
+            finally:
+                for output in self._outputs:
+                    self._loop.remove_reader(output.descriptor)
+            for output in self._outputs:
+                output.drain()
+            if status is ExecutionStatus.OK:
+                status = self._status(answer)
+            out, err = (output.text() for output in self._outputs)
+            used = Usage(wall_s=time.monotonic() - started)
+            tier = self._resident.family.slot.plan.tier
+            return Execution(status=status, stdout=out, stderr=err, usage=used, tier=tier)
+
+    def _status(self, answer: dict[str, Any]) -> ExecutionStatus:
+        if any(output.size > output.limit for output in self._outputs):
+            return ExecutionStatus.OUTPUT_LIMIT
+        return ExecutionStatus.OK if answer.get("ok") is True else ExecutionStatus.ERROR
+
+    async def _cell(self, code: str, timeout_s: float) -> tuple[dict[str, Any], ExecutionStatus]:
+        asking = asyncio.ensure_future(self._ask({"do": "cell", "code": code}))
+        deadline = time.monotonic() + timeout_s
+        verdict = ExecutionStatus.OK
+        while not asking.done() and verdict is ExecutionStatus.OK:
+            await asyncio.wait([asking], timeout=min(0.1, max(0.0, deadline - time.monotonic())))
+            if self._line.fileno() < 0:
+                asking.cancel()  # it was closed meanwhile: nothing will answer
+                self._check()
+            if any(output.size > output.limit for output in self._outputs):
+                verdict = ExecutionStatus.OUTPUT_LIMIT
+            elif time.monotonic() >= deadline:
+                verdict = ExecutionStatus.TIMEOUT
+        if asking.done():
+            return await asking, ExecutionStatus.OK
+        self._resident.interrupt()
+        await asyncio.wait([asking], timeout=INTERRUPT_GRACE_S)
+        if not asking.done():
+            asking.cancel()
+            self._reason = f"a cell did not stop when it was interrupted ({verdict})"
+            await self.close()
+            raise SessionGone(f"the session has ended: {self._reason}")
+        return await asking, verdict
+
+    async def write(self, files: Mapping[str, bytes | str]) -> None:
+        """Write files into the session's directory.
+
+        Raises:
+            ConfigError: a path is not allowed. SessionGone: the session has ended.
+            OSError: there is no room, or the session has put something else in the way.
+        """
+        data = check_files(files, room_bytes=_MOST_ANSWER_BYTES // 2)
+        encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        async with self._turn:
+            answer = await self._ask_in_time({"do": "write", "files": encoded})
+        if answer.get("ok") is not True:
+            raise OSError(f"the files cannot be written: {str(answer.get('reason'))[:200]}")
+
+    async def read(self, path: str) -> bytes:
+        """Read one regular file of the session.
+
+        Raises:
+            ConfigError: the path is not allowed. SessionGone: the session has ended.
+            OSError: it is no regular file, or larger than the output limit.
+        """
+        room = self._limits.output_bytes
+        async with self._turn:
+            request = {"do": "read", "path": check_path(path), "limit_bytes": room}
+            answer = await self._ask_in_time(request)
+        try:
+            data = base64.b64decode(answer["data"], validate=True)
+        except (KeyError, ValueError, TypeError) as error:
+            raise OSError(f"{path!r} {str(answer.get('reason'))[:200]}") from error
+        return data[:room]
+
+    async def _ask_in_time(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A request that takes the session no time of its own; ends a session that does not
+        answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                return await self._ask(message)
+        except TimeoutError as error:
+            self._reason = "it did not answer"
+            await self.close()
+            raise SessionGone(f"the session has ended: {self._reason}") from error
+
+    async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """One request and its answer, which untrusted code gives: bounded, and JSON at most."""
+        self._busy()
+        body = json.dumps(message).encode()
+        try:
+            await self._loop.sock_sendall(self._line, LENGTH.pack(len(body)) + body)
+            (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
+            answer = json.loads(await self._exactly(min(length, _MOST_ANSWER_BYTES)))
+        except (OSError, EOFError, ValueError, RecursionError) as error:
+            await asyncio.wait([self._resident.ended], timeout=0.5)
+            self._reason = self._why()
+            await self.close()
+            raise SessionGone(f"the session has ended: {self._reason}") from error
+        self._rest()
+        return answer if isinstance(answer, dict) else {}
+
+    async def _exactly(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            part = await self._loop.sock_recv(self._line, min(size, _READ_BYTES))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _busy(self) -> None:
+        if self._idle:
+            self._idle.cancel()
+        self._check()
+
+    def _check(self) -> None:
+        if self._line.fileno() < 0:
+            raise SessionGone(f"the session has ended: {self._reason}")
+
+    def _rest(self) -> None:
+        self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._reason = f"it was idle for {self._idle_ttl_s:g} s"
+        self._ending = self._loop.create_task(self.close())
+
+    async def close(self) -> None:
+        """End the session and give its slot back. Idempotent."""
+        if self._idle:
+            self._idle.cancel()
+        if self._line.fileno() < 0:
+            return
+        self._loop.remove_reader(self._line)  # or it would be taken for the descriptor's next use
+        self._loop.remove_writer(self._line)
+        self._line.close()
+        for output in self._outputs:
+            self._loop.remove_reader(output.descriptor)
+            os.close(output.descriptor)
+        await self._resident.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Snapshot:
+    """A session as it was at one moment; make one with `Session.snapshot`."""
+
+    def __init__(self, holder: FrozenSnapshot, limits: Limits, idle_ttl_s: float) -> None:
+        self._holder, self._limits, self._idle_ttl_s = holder, limits, idle_ttl_s
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Task[None] | None = None
+        self._gone = ""
+        self._idle = self._loop.call_later(idle_ttl_s, self._expire)
+
+    async def restore(self, *, limits: Limits | None = None, idle_ttl_s: float = 600.0) -> Session:
+        """A new session that goes on from here, with files, limits and chance of its own.
+
+        Raises:
+            SessionGone: the snapshot has ended. NotSnapshotable: the sandbox failed.
+        """
+        if self._gone:
+            raise SessionGone(f"the snapshot has ended: {self._gone}")
+        self._idle.cancel()
+        self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
+        chosen = limits or self._limits
+        try:
+            resident, (line, *outputs) = await self._holder.branch(chosen)
+        except NotSnapshotable as error:
+            if error.reason != "gone":
+                raise
+            self._gone = error.text
+            raise SessionGone(f"the snapshot has ended: {self._gone}") from error
+        return Session(resident, socket.socket(fileno=line), outputs, chosen, idle_ttl_s)
+
+    def _expire(self) -> None:
+        self._gone = f"it was idle for {self._idle_ttl_s:g} s"
+        self._ending = self._loop.create_task(self._holder.close())
+
+    async def close(self) -> None:
+        """Forget it; sessions restored from it go on. Idempotent."""
+        self._idle.cancel()
+        self._gone = self._gone or "it was closed"
+        await self._holder.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

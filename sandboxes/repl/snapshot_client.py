@@ -1,0 +1,122 @@
+"""The driver's line to the warden, the process that holds snapshots and copies them."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import json
+import os
+import socket
+import subprocess
+from typing import Any
+
+from ludus.errors import LudusError
+
+from ..local import supervisor
+
+_TIMEOUT_S = 60.0
+_DESCRIPTORS = 4
+_ANSWER_BYTES = 1 << 16
+_KILL_TIMEOUT_S = 5.0
+
+_Answer = tuple[dict[str, Any], list[int]]
+
+
+class NotSnapshotable(LudusError, RuntimeError):
+    """A session cannot be copied.
+
+    Attributes:
+        reason: `threads`, `children`, `sockets`, `files` (open or mapped), `shared_memory`, `tier`,
+            `gone`, or `fault` (the sandbox's own).
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(reason, text)
+        self.reason = reason
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"the session cannot be copied ({self.reason}): {self.text}"
+
+
+class SnapshotClient:
+    """Starts the process with the first request, and again if it has ended; one request at a
+    time.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 while there is none."""
+        return self._process.pid if self._process and self._process.poll() is None else 0
+
+    async def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        """The answer to one request, and the descriptors that came with it.
+
+        Raises:
+            NotSnapshotable: it cannot be done; `reason` says why.
+        """
+        asking = asyncio.ensure_future(self._ask(json.dumps(request).encode()))
+        try:
+            answer, descriptors = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(_discard)  # the next request must not read its answer
+            raise
+        if "reason" in answer:
+            raise NotSnapshotable(str(answer["reason"]), str(answer["text"]))
+        return answer, descriptors
+
+    async def _ask(self, data: bytes) -> _Answer:
+        async with self._turn:
+            try:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    return await self._exchange(data)
+            except (OSError, ValueError, TimeoutError) as error:
+                self.close()
+                return {"reason": "fault", "text": f"the warden does not answer: {error}"}, []
+
+    async def _exchange(self, data: bytes) -> _Answer:
+        line = self._started()
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(line, data)
+        readable = asyncio.Event()
+        loop.add_reader(line, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(line)
+        answer, ancillary, _, _ = line.recvmsg(_ANSWER_BYTES, socket.CMSG_SPACE(4 * _DESCRIPTORS))
+        descriptors = array.array("i")
+        for _, _, rights in ancillary:
+            descriptors.frombytes(rights)
+        return json.loads(answer), list(descriptors)
+
+    def _started(self) -> socket.socket:
+        if self._line is None or not self.pid:
+            self.close()
+            self._line, there = supervisor.pair()
+            self._line.setblocking(False)
+            with there:
+                self._process = supervisor.start("fork.snapshot_server", there)
+        return self._line
+
+    def close(self) -> None:
+        """End the process, and all it holds. Idempotent."""
+        if self._line:
+            self._line.close()
+            self._line = None
+        if self._process:
+            self._process.kill()
+            self._process.wait(_KILL_TIMEOUT_S)
+            self._process = None
+
+
+def _discard(asked: asyncio.Future[_Answer]) -> None:
+    """Nobody wants the answer any more; a branch ends when its line closes."""
+    if not asked.cancelled():
+        for descriptor in asked.result()[1]:
+            os.close(descriptor)

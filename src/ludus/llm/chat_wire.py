@@ -1,0 +1,232 @@
+"""The OpenAI chat format: messages and tools out, an answer back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import (
+    LudusError,
+    Overloaded,
+    RequestRejected,
+    ServerFault,
+    Unauthorized,
+)
+from ludus.messages import ImagePart, Message, Part, Role, TextPart, ToolCall
+
+from .budget import TokenUsage
+from .json_text import CUT, read_arguments
+
+UNREADABLE = "unreadable_call"
+"""The name under which a model is shown a call of its own that had none."""
+
+
+class ContextTooLong(RequestRejected):
+    """The conversation does not fit the model's context window."""
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer."""
+
+    message: Message
+    finish: str
+    """stop, length, tool_calls or content_filter, as the server said."""
+    usage: TokenUsage | None = None
+    """None where the server does not count."""
+    cached: bool = False
+    first_token: dict[str, float] | None = None
+    """Log-probability of each candidate for the first token, where the request asked for
+    `top_logprobs` and the server tells them.
+    """
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """A message as the chat format writes it."""
+    row: dict[str, Any] = {"role": str(message.role), "content": _content(message.content)}
+    if message.tool_calls:
+        row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
+    if message.role is Role.TOOL:
+        row["tool_call_id"] = message.tool_call_id
+    elif message.name:
+        row["name"] = message.name
+    return row
+
+
+def _content(content: str | list[Part]) -> str | list[dict[str, Any]]:
+    return content if isinstance(content, str) else [_part(part) for part in content]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    return {"type": "image_url", "image_url": {"url": part.url or _data_url(part)}}
+
+
+def _data_url(image: ImagePart) -> str:
+    kind = "png"
+    if image.data.startswith(b"\xff\xd8\xff"):
+        kind = "jpeg"
+    elif image.data[8:12] == b"WEBP":
+        kind = "webp"
+    return f"data:image/{kind};base64,{base64.b64encode(image.data).decode()}"
+
+
+def _call_row(call: ToolCall) -> dict[str, Any]:
+    """A call as it was made. One that could not be read has no name, which servers refuse."""
+    arguments = msgspec.json.encode(call.arguments).decode()
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name or UNREADABLE, "arguments": arguments},
+    }
+
+
+class _Function(msgspec.Struct):
+    name: str | None = ""
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str | None = ""
+
+
+class _Answer(msgspec.Struct):
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Candidate(msgspec.Struct):
+    token: str
+    logprob: float
+
+
+class _Token(msgspec.Struct):
+    top_logprobs: list[_Candidate] | None = None
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Token] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Answer
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+    usage: TokenUsage | None = None
+
+
+def read_reply(body: bytes) -> Completion:
+    """Read an answer.
+
+    Raises:
+        ServerFault: it is not a chat completion.
+    """
+    try:
+        reply = msgspec.json.decode(body, type=_Reply)
+        choice = reply.choices[0]
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+        raise ServerFault(f"not a chat completion: {error}: {body[:120]!r}") from None
+    answer, cut = choice.message, choice.finish_reason == "length"
+    message = Message(
+        role=Role.ASSISTANT,
+        content=_text_of(answer.content),
+        tool_calls=_read_calls(answer, cut=cut),
+        reasoning=answer.reasoning_content or answer.reasoning or "",
+    )
+    return Completion(
+        message=message,
+        finish=choice.finish_reason or "stop",
+        usage=reply.usage,
+        first_token=_first_token(choice.logprobs),
+    )
+
+
+def _first_token(logprobs: _Logprobs | None) -> dict[str, float] | None:
+    if logprobs is None or not logprobs.content or not logprobs.content[0].top_logprobs:
+        return None
+    return {candidate.token: candidate.logprob for candidate in logprobs.content[0].top_logprobs}
+
+
+def _text_of(content: str | list[dict[str, Any]] | None) -> str:
+    """The text of an answer; some servers write it in parts."""
+    if not isinstance(content, list):
+        return content or ""
+    return "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def read_models(body: bytes) -> list[str]:
+    """The models a server lists; none where it answers in another form."""
+    try:
+        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
+def _read_calls(answer: _Answer, *, cut: bool) -> list[ToolCall]:
+    """The calls of an answer, in order. One whose arguments are no JSON object carries an error and
+    is never executed; nor is the last one of an answer that was `cut`, however whole it looks.
+    """
+    rows = answer.tool_calls or []
+    if answer.function_call is not None:  # as older servers write the only call
+        rows = [*rows, _Call(function=answer.function_call)]
+    calls = [_read_call(row, index) for index, row in enumerate(rows)]
+    if calls and cut:
+        calls[-1] = ToolCall(name=calls[-1].name, id=calls[-1].id, error=CUT)
+    return calls
+
+
+def _read_call(call: _Call, index: int) -> ToolCall:
+    arguments, fault = read_arguments(call.function.arguments)
+    identity = call.id or f"call_{index}"
+    return ToolCall(name=call.function.name or "", arguments=arguments, id=identity, error=fault)
+
+
+def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:
+    """The typed error of a reply that is not a success."""
+    said = f"HTTP {status}: {_said(body)}"
+    if status in (401, 403):
+        return Unauthorized(f"{said}; hand in the server's API key")
+    if status == 429:
+        return Overloaded(said, 1.0 if retry_after_s is None else retry_after_s)
+    if status >= 500 or status == 408:
+        return ServerFault(said)
+    if "context_length" in said or "context length" in said:
+        return ContextTooLong(said)
+    return RequestRejected(said)
+
+
+def _said(body: bytes) -> str:
+    """The message of an error reply; servers disagree about its shape."""
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        decoded = None
+    if isinstance(decoded, dict):
+        error = decoded.get("error", decoded)
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))[:400]
+    return body[:200].decode("utf-8", "replace").strip() or "no body"
+
+
+def messages_row(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """A conversation as the chat format writes it."""
+    return [row_of(message) for message in messages]

@@ -1,0 +1,307 @@
+"""The model that learns, and its optimizer.
+
+A loss is a pure function that returns (sum, weight) for one forward pass. Sums are back-propagated
+as they are and the gradient is divided once by the total weight, so how rows are split into passes
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.errors import UpdateRefused
+
+from ..config import TrainerConfig
+from ..engines.models import CausalLM
+from .batch import Batch, passes, units
+from .guard import broken_units, is_finite, told
+from .logits import LOGITS_AT_ONCE, Reading, read_logits
+from .precision import at_least_float32
+from .schedule import learning_rate
+
+
+class Predicted(NamedTuple):
+    """What the model says of the trained tokens; 0 elsewhere."""
+
+    logp: Tensor
+    """[B, T], in nats."""
+    entropy: Tensor | None
+    """[B, T], in nats; None where it was not asked for."""
+    values: Tensor | None = None
+    """[B, T], of the state before each token; None without a value head."""
+
+
+Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
+"""(one pass, what the model says of it) to (sum, weight)."""
+
+
+class Learner:
+    """Holds the weights being trained.
+
+    Args:
+        model: trained in place.
+        config: of the optimizer.
+        temperature: that the policy is sampled at; log-probabilities are of the same.
+        values: whether to train a value head on the last hidden state; it starts at 0 everywhere.
+        autocast: compute in this type, with float32 weights; None computes in the weights' own.
+        planned_updates: of the run, which `config.lr_decay` falls over; 0 is unknown.
+        logits_at_once: most logits held at a time; any number gives the same gradient.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        config: TrainerConfig,
+        *,
+        temperature: float = 1.0,
+        values: bool = False,
+        autocast: torch.dtype | None = None,
+        planned_updates: int = 0,
+        logits_at_once: int = LOGITS_AT_ONCE,
+    ) -> None:
+        self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
+        self.config = config
+        self.temperature = temperature
+        self.autocast = autocast
+        self.planned_updates = planned_updates
+        self.logits_at_once = logits_at_once
+        self.updates = 0
+        self.value_head = _value_head(model) if values else None
+        self.optimizer = torch.optim.AdamW(
+            self._parameters(),
+            lr=config.lr,
+            betas=(config.beta1, config.beta2),
+            weight_decay=config.weight_decay,
+        )
+
+    def update(
+        self,
+        batch: Batch,
+        rows: Tensor,
+        loss: Loss,
+        *,
+        idle: Tensor | None = None,
+        together: Tensor | None = None,
+        entropy: bool = False,
+    ) -> dict[str, float]:
+        """One optimizer update.
+
+        Args:
+            batch: the whole batch.
+            rows: [R] int, those of this update.
+            loss: called once a pass.
+            idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, the
+                model is not run on them.
+            together: [B] int, rows with the same number share a pass, however long it gets: for
+                losses that compare them.
+            entropy: whether the loss reads entropies.
+
+        Returns:
+            `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
+            weight no update is made.
+
+        Raises:
+            UpdateRefused: the loss or the gradient is not finite; weights and optimizer are as
+                before, and the error names the rows.
+        """
+        idle = torch.zeros(len(batch), dtype=torch.bool) if idle is None else idle
+        left = rows[~idle[rows]]
+
+        def backward(those: Tensor) -> tuple[float, float]:
+            """Leave the gradient of `those` rows in the parameters; the sum and the weight."""
+            self.optimizer.zero_grad(set_to_none=True)
+            total, weight = 0.0, 0.0
+            for part in passes(batch.lengths, those, self.config.tokens_per_pass, together):
+                one = batch.take(part).to(self.model.device)
+                part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
+                if part_sum.requires_grad:
+                    part_sum.backward()
+                total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+            return total, weight
+
+        resting, resting_weight = self._resting(batch, rows[idle[rows]], loss)
+        total, weight = backward(left)
+        total, weight = total + resting, weight + resting_weight
+        made = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
+        if weight == 0:
+            return {"loss": 0.0, "grad_norm": 0.0, **made}
+        norm = self._clipped_norm(weight)
+        if fault := told(total / weight, norm):
+
+            def breaks(those: list[int]) -> bool:
+                loss_sum, _ = backward(torch.tensor(those))
+                return not (math.isfinite(loss_sum) and is_finite(self._parameters()))
+
+            found = broken_units(units(batch.lengths, left, together), breaks)
+            self.optimizer.zero_grad(set_to_none=True)
+            raise UpdateRefused(fault, found)
+        self._step()
+        return {"loss": total / weight, "grad_norm": norm, **made}
+
+    def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
+        """Log-probabilities, and entropies if asked for, of the trained tokens; only their
+        logits are computed.
+        """
+        hidden = self._hidden(batch)
+        read = self._read(batch, hidden, _logp_and_entropy if entropy else _logp)
+        values = (
+            None
+            if self.value_head is None
+            else self.value_head(at_least_float32(hidden)).squeeze(-1)
+        )
+        return Predicted(
+            _scatter(read[:, 0], batch),
+            _scatter(read[:, 1], batch) if entropy else None,
+            None if values is None else _scatter(values, batch),
+        )
+
+    def score(self, batch: Batch) -> Tensor:
+        """Log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        return self._over(batch, lambda part: self.predict(part).logp)
+
+    def score_values(self, batch: Batch) -> Tensor:
+        """Values [B, T] of the state before each trained token, without gradient, on the CPU."""
+
+        def values(part: Batch) -> Tensor:
+            found = self.predict(part).values
+            assert found is not None, "made without a value head"
+            return found
+
+        return self._over(batch, values)
+
+    def score_entropy(self, batch: Batch) -> Tensor:
+        """Entropies [B, T], nats, at each trained token, without gradient, on the CPU."""
+
+        def entropy(part: Batch) -> Tensor:
+            found = self.predict(part, entropy=True).entropy
+            assert found is not None, "asked for"
+            return found
+
+        return self._over(batch, entropy)
+
+    def score_norms(self, batch: Batch) -> Tensor:
+        """Squared norm [B, T] of each trained token's score with respect to its logits, on the CPU:
+        `1 - 2 p(token) + sum_v p(v)^2`. What an optimal token baseline weighs returns by.
+        """
+
+        def norms(part: Batch) -> Tensor:
+            return _scatter(self._read(part, self._hidden(part), _score_norm)[:, 0], part)
+
+        return self._over(batch, norms)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next update."""
+        return learning_rate(
+            self.updates,
+            peak=self.config.lr,
+            warmup=self.config.warmup_steps,
+            decay=self.config.lr_decay,
+            total=self.planned_updates,
+        )
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """The parameters by name, not copied."""
+        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides the model."""
+        head = {} if self.value_head is None else self.value_head.state_dict()
+        optimizer = self.optimizer.state_dict()
+        return {"optimizer": optimizer, "updates": self.updates, "value_head": head}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.updates = int(state["updates"])
+        if self.value_head is not None:
+            self.value_head.load_state_dict(state["value_head"])
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        head = [] if self.value_head is None else list(self.value_head.parameters())
+        return [*self.model.parameters(), *head]
+
+    @torch.no_grad()
+    def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
+        """What `of` says of every row, pass by pass, on the CPU."""
+        found = torch.zeros_like(batch.mask)
+        every = torch.arange(len(batch))
+        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
+            values = of(batch.take(part).to(self.model.device)).cpu()
+            found[part, : values.shape[1]] = values
+        return found
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        """Last hidden states [N, D] before the trained tokens."""
+        with self._precision():
+            hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
+        trained: Tensor = hidden[:, :-1][batch.mask[:, 1:].bool()]
+        return trained
+
+    def _precision(self) -> torch.autocast:
+        kind = torch.device(self.model.device).type
+        return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
+
+    def _read(self, batch: Batch, hidden: Tensor, reading: Reading) -> Tensor:
+        """`reading` of each trained token, [N, K]."""
+
+        def head(states: Tensor) -> Tensor:
+            with self._precision():
+                return at_least_float32(self.model.lm_head(states)) / self.temperature
+
+        tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
+        return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
+
+    def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
+        """The sum and weight of rows the model is not run on."""
+        if not len(rows):
+            return 0.0, 0.0
+        one = batch.take(rows).to(self.model.device)
+        zero = torch.zeros_like(one.mask)
+        part_sum, part_weight = loss(one, Predicted(zero, zero))
+        return float(part_sum), float(part_weight)
+
+    def _clipped_norm(self, weight: float) -> float:
+        """Divide the gradient by `weight` and clip it; its norm before that."""
+        parameters = self._parameters()
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad /= weight
+        return float(torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm))
+
+    def _step(self) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
+        self.optimizer.step()
+        self.updates += 1
+
+
+def _logp(every: Tensor, chosen: Tensor) -> Tensor:
+    return chosen.unsqueeze(1)
+
+
+def _logp_and_entropy(every: Tensor, chosen: Tensor) -> Tensor:
+    return torch.stack([chosen, -(every.exp() * every).sum(-1)], dim=1)
+
+
+def _score_norm(every: Tensor, chosen: Tensor) -> Tensor:
+    return (1 - 2 * chosen.exp() + (2 * every).exp().sum(-1)).unsqueeze(1)
+
+
+def _value_head(model: CausalLM) -> torch.nn.Linear:
+    head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    return head
+
+
+def _scatter(values: Tensor, batch: Batch) -> Tensor:
+    """Values of the trained tokens back into [B, T]."""
+    trained = batch.mask[:, 1:].bool()
+    spread = torch.zeros_like(batch.mask[:, 1:]).masked_scatter(trained, values)
+    return torch.nn.functional.pad(spread, (1, 0))

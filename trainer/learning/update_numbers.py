@@ -1,0 +1,73 @@
+"""The numbers of a step's updates: what was kept from the loss, what has a signal, what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..algorithms import RatioStatistics
+from .batch import Batch
+from .experience import Experience
+
+
+def dropped_shares(
+    experience: Experience, kept: Tensor, ready: Batch, *, overlong_in_loss: bool
+) -> dict[str, float]:
+    """Shares of the sampled tokens that are not trained, each by the first reason there is:
+    `dropped_filter`, `dropped_excluded`, `dropped_overlong`, `dropped_correction`.
+
+    Args:
+        experience: of the step.
+        kept: [N] bool, the rollouts that pass the recipe's filter of groups.
+        ready: the batch whose mask and weights are those of the loss.
+        overlong_in_loss: whether rollouts that a limit cut short are trained.
+    """
+    every, rollouts = experience.batch.mask.sum(1), experience.rollouts
+    reasons = {"filter": ~kept, "excluded": experience.excluded}
+    if not overlong_in_loss:
+        reasons["overlong"] = experience.truncated
+    left, shares = torch.ones_like(kept), dict[str, float]()
+    for name, out in reasons.items():
+        shares[name] = float(every[(left & out)[rollouts]].sum() / every.sum())
+        left = left & ~out
+    weights = ready.extra.get("weights", ready.mask)
+    counted = (ready.mask * (weights > 0)).sum()
+    shares["correction"] = float((every[left[rollouts]].sum() - counted) / every.sum())
+    return {f"dropped_{name}": share for name, share in shares.items() if share}
+
+
+def signal_shares(batch: Batch) -> dict[str, float]:
+    """`signal`: the share of the trained tokens that have an advantage; `positive`: of these, the
+    share with a positive one. Empty where nothing is trained or has one.
+    """
+    credited = batch.extra["advantages"][batch.mask.bool()]
+    if not len(credited):
+        return {}
+    some = credited[credited != 0]
+    found = {"signal": len(some) / len(credited)}
+    return found | ({"positive": float((some > 0).float().mean())} if len(some) else {})
+
+
+def sampler_gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
+    """`old_sampler_gap`: the mean distance in nats between learner and sampler, where the learner's
+    log-probabilities [B, T] are known.
+    """
+    if old_logp is None:
+        return {}
+    gap = ((old_logp - batch.sampler_logp).abs() * batch.mask).sum() / batch.mask.sum()
+    return {"old_sampler_gap": float(gap)}
+
+
+def movement_numbers(moves: Sequence[RatioStatistics]) -> dict[str, float]:
+    """Ratio and clip statistics over the passes of a step: means, and the extremes."""
+    if not moves:
+        return {}
+    numbers = {
+        name: sum(float(getattr(move, name)) for move in moves) / len(moves)
+        for name in ("ratio_mean", "clip_low", "clip_high", "kl")
+    }
+    numbers["ratio_min"] = min(float(move.ratio_min) for move in moves)
+    numbers["ratio_max"] = max(float(move.ratio_max) for move in moves)
+    return numbers

@@ -1,0 +1,45 @@
+"""The context windows of a run: how long rows may get, and whether the manager can work at all."""
+
+from __future__ import annotations
+
+from ludus.agent import TokenPolicy, opening_of
+from ludus.agent.context.summarize import INSTRUCTION
+
+from ..config import TrainConfig
+from . import Collector
+
+INSTRUCTION_MARKS = 64
+"""Tokens the chat template may put around an instruction."""
+
+
+def row_length(config: TrainConfig) -> int | None:
+    """Most tokens of a row: the window, and where summaries are written, room for one past it.
+
+    None is whatever the model takes.
+    """
+    window, context = config.rollout.window, config.context
+    if not window or context.manager != "summarize":
+        return window or None
+    instruction = (
+        len((context.instruction or INSTRUCTION).encode()) + INSTRUCTION_MARKS
+    )  # a token has a byte or more
+    return window + context.summary_tokens + instruction
+
+
+async def check_context(config: TrainConfig, collector: Collector) -> None:
+    """Refuse a context manager that could not get past the first task's prompt.
+
+    Raises:
+        ConfigError: with the lengths, and what to change.
+    """
+    if config.context.manager == "none":
+        return  # a prompt that does not fit ends its episode at once
+    source, policy = collector.source, collector.policy
+    assert isinstance(policy, TokenPolicy)
+    task = (await source.tasks(config.split, [0]))[0]
+    session = await source.open()
+    try:
+        observation, info = await session.reset(seed=0, options={"task": task.id})
+    finally:
+        await source.release(session)
+    policy.check(opening_of(info["briefing"], observation), info["briefing"].tools)

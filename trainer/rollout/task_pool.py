@@ -1,0 +1,102 @@
+"""A pool of tasks drawn by what a success tracker knows of them: single-stream SPO's curriculum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+
+from ludus.envs import Task
+from ludus.envs.tasks import order
+
+from ..algorithms import prioritised_sample
+from . import EnvSource, Group
+from .tracker import SuccessTracker
+
+
+class TaskPool:
+    """Draws tasks without replacement, the uncertain ones first; interchangeable with `TaskStream`.
+
+    Draws, success rates and last responses are part of a checkpoint, so a resumed run draws what
+    the run would have drawn.
+
+    Args:
+        source: has the tasks.
+        split: of them.
+        seed: of the pool of a finite split, and of the draws.
+        tracker: knows how uncertain each is.
+        prioritise: False draws every task alike.
+    """
+
+    def __init__(
+        self,
+        source: EnvSource,
+        split: str,
+        seed: int,
+        tracker: SuccessTracker,
+        *,
+        prioritise: bool = True,
+    ) -> None:
+        self.tracker = tracker
+        self._source = source
+        self._split = split
+        self._seed = seed
+        self._prioritise = prioritise
+        self._draws = 0
+        self._retired: set[str] = set()
+        self._members: Sequence[Task] = ()
+
+    async def members(self) -> Sequence[Task]:
+        """Every task of the pool."""
+        if not self._members:
+            size = await self._source.size(self._split)
+            pool = self.tracker.settings.pool
+            count = pool if size is None else min(pool, size)
+            indices = list(islice(order(size, self._seed), count))
+            self._members = await self._source.tasks(self._split, indices)
+        return self._members
+
+    def begin(self, groups: Sequence[Group]) -> None:
+        """Start from rollouts of the pool's tasks; failed ones do not count."""
+        for group in groups:
+            verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
+            rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
+            self.tracker.begin(group.task.id, sum(rewards), len(rewards))
+
+    async def take(self, count: int) -> list[Task]:
+        """Draw `count` tasks; more than there are come round again. Retired ones are passed over,
+        unless nothing else is left.
+        """
+        members = await self.members()
+        if all(task.id in self._retired for task in members):
+            self._retired.clear()
+        left = [task for task in members if task.id not in self._retired]
+        taken: list[Task] = []
+        while len(taken) < count:
+            taken += self._draw(left, min(count - len(taken), len(left)))
+        return taken
+
+    def retire(self, tasks: Iterable[str]) -> None:
+        """Draw these tasks no more."""
+        self._retired.update(tasks)
+
+    def state(self) -> dict[str, Any]:
+        """Where the pool stands."""
+        retired = sorted(self._retired)
+        return {"draws": self._draws, "retired": retired, "tracker": self.tracker.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self._draws = int(state["draws"])
+        self._retired = set(state["retired"])
+        self.tracker.restore(state["tracker"])
+
+    def _draw(self, tasks: Sequence[Task], count: int) -> list[Task]:
+        weights = torch.ones(len(tasks))
+        if self._prioritise:
+            weights = self.tracker.weights([task.id for task in tasks])
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._draws)
+        self._draws += 1
+        return [tasks[i] for i in prioritised_sample(weights, count, generator=generator).tolist()]

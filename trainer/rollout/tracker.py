@@ -1,0 +1,155 @@
+"""What single-stream SPO remembers of each task: how often it was solved, forgetting the faster the
+more the policy has moved.
+
+    values = tracker.counts(tasks)                       # before the update
+    drift = tracker.drift(tasks, learner.score)
+    tracker.remember(tasks, rewards, drift, responses)
+
+Not thread-safe; one run has one. A task's memory is replaced, never changed in place, so `state()`
+is a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.errors import TrainingFailed
+
+from ..algorithms import (
+    single_stream_spo_memory,
+    single_stream_spo_prior,
+    single_stream_spo_sampling_weights,
+    single_stream_spo_update,
+)
+from ..learning.batch import Batch, Row, pad
+from ..recipes import TrackerSettings
+
+Score = Callable[[Batch], Tensor]
+"""A batch to log-probabilities [B, T] of its trained tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMemory:
+    """Of one task: a Beta posterior, and the last response with its log-probabilities then."""
+
+    alpha: float
+    beta: float
+    rows: tuple[Row, ...] = ()
+    """One a segment; `logprobs` are the learner's, of when it was sampled."""
+
+
+class SuccessTracker:
+    """Success rates of tasks, by id.
+
+    Args:
+        settings: of the recipe.
+    """
+
+    def __init__(self, settings: TrackerSettings) -> None:
+        self.settings = settings
+        self._memories: dict[str, TaskMemory] = {}
+        self._unknown = self._prior(0.0, 0)
+
+    def begin(self, task: str, successes: float, attempts: int) -> None:
+        """Start a task from rollouts played before training.
+
+        Raises:
+            TrainingFailed: successes are outside of [0, attempts].
+        """
+        if not 0 <= successes <= attempts:
+            raise TrainingFailed(_not_a_rate(task, successes / max(attempts, 1)))
+        self._memories[task] = self._prior(successes, attempts)
+
+    def counts(self, tasks: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """(alpha, beta), [N] each."""
+        found = [self._memories.get(task, self._unknown) for task in tasks]
+        return torch.tensor([one.alpha for one in found]), torch.tensor([one.beta for one in found])
+
+    def rates(self, tasks: Sequence[str]) -> Tensor:
+        """Tracked success rates, [N]."""
+        alpha, beta = self.counts(tasks)
+        return alpha / (alpha + beta)
+
+    def weights(self, tasks: Sequence[str]) -> Tensor:
+        """How much to prefer each task, [N]: the uncertain ones."""
+        return single_stream_spo_sampling_weights(*self.counts(tasks), floor=self.settings.floor)
+
+    def drift(self, tasks: Sequence[str], score: Score) -> Tensor:
+        """How far the policy has moved on each task's last response, [N]: mean over its tokens of
+        |log-probability then - now|; 0 without one.
+        """
+        rows = [(n, row) for n, task in enumerate(tasks) for row in self._rows(task)]
+        moved, tokens = torch.zeros(len(tasks)), torch.zeros(len(tasks))
+        if rows:
+            batch = pad([row for _, row in rows])
+            owners = torch.tensor([n for n, _ in rows])
+            gap = ((score(batch) - batch.sampler_logp).abs() * batch.mask).sum(1)
+            moved = moved.index_add(0, owners, gap)
+            tokens = tokens.index_add(0, owners, batch.mask.sum(1))
+        return moved / tokens.clamp(min=1)
+
+    def remember(
+        self,
+        tasks: Sequence[str],
+        rewards: Tensor,
+        drift: Tensor,
+        responses: Sequence[Sequence[Row]],
+    ) -> None:
+        """Count a rollout of each task; of a task that comes twice, the last counts.
+
+        Args:
+            tasks: N ids.
+            rewards: [N] in [0, 1].
+            drift: [N], of `drift`.
+            responses: N times the rows of the rollout, with the learner's log-probabilities.
+
+        Raises:
+            TrainingFailed: a reward is no success rate.
+        """
+        for task, reward in zip(tasks, rewards.tolist(), strict=True):
+            if not 0 <= reward <= 1:
+                raise TrainingFailed(_not_a_rate(task, reward))
+        chosen = self.settings
+        rho = single_stream_spo_memory(
+            drift, half_life=chosen.half_life, low=chosen.rho_low, high=chosen.rho_high
+        )
+        alpha, beta = single_stream_spo_update(rewards, *self.counts(tasks), rho)
+        found = zip(tasks, alpha.tolist(), beta.tolist(), responses, strict=True)
+        self._memories |= {task: TaskMemory(a, b, tuple(rows)) for task, a, b, rows in found}
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: plain lists."""
+        return {task: _as_lists(memory) for task, memory in self._memories.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self._memories = {
+            task: TaskMemory(alpha, beta, tuple(Row(*row) for row in rows))
+            for task, (alpha, beta, rows) in state.items()
+        }
+
+    def _rows(self, task: str) -> tuple[Row, ...]:
+        return self._memories.get(task, self._unknown).rows
+
+    def _prior(self, successes: float, attempts: int) -> TaskMemory:
+        alpha, beta = single_stream_spo_prior(
+            torch.tensor(successes), attempts, rho_min=self.settings.rho_low
+        )
+        return TaskMemory(float(alpha), float(beta))
+
+
+def _as_lists(memory: TaskMemory) -> list[Any]:
+    rows = [[row.ids, row.mask, row.logprobs] for row in memory.rows]
+    return [memory.alpha, memory.beta, rows]
+
+
+def _not_a_rate(task: str, reward: float) -> str:
+    return (
+        f"task {task!r} was rewarded {reward:g}, but single-stream SPO tracks success rates; scale "
+        "rewards into [0, 1], or use another recipe"
+    )

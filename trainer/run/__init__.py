@@ -1,0 +1,1 @@
+"""What a training run leaves behind: folder, checkpoints, metrics, notices and report."""

@@ -1,0 +1,98 @@
+"""Checkpoints: a folder `from_pretrained` loads, with what the trainer needs to go on beside it.
+
+    checkpoints/step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
+
+A checkpoint is written under another name and renamed when whole, so a crash never leaves half of
+one.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ludus.errors import ConfigError, UpdateRefused
+
+from ..engines.models import CausalLM, save_model
+
+_NAME = re.compile(r"step-(\d{6,})")
+STATE_FILE = "trainer.pt"
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    model: CausalLM,
+    tokenizer: object,
+    state: Mapping[str, Any],
+    *,
+    keep: int,
+) -> Path:
+    """Write the checkpoint of `step`, and remove all but the newest `keep`.
+
+    Raises:
+        UpdateRefused: the weights are not finite; nothing is written, and nothing removed.
+    """
+    broken = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
+    if broken:
+        raise UpdateRefused(
+            f"the weights of step {step} are not finite ({', '.join(broken[:3])}"
+            f"{', ...' if len(broken) > 3 else ''}): no checkpoint is written, the older ones stay"
+        )
+    target = folder / f"step-{step:06d}"
+    partial = folder / f".partial-{step:06d}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_model(model, tokenizer, partial)
+    torch.save(dict(state), partial / STATE_FILE)
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+    for old in checkpoints(folder)[:-keep]:
+        shutil.rmtree(old)
+    return target
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The whole checkpoints of a run, oldest first."""
+    found = [path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=step_of)
+
+
+def newest_checkpoint(folder: Path) -> Path:
+    """The one a run goes on from.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = checkpoints(folder)
+    if not found:
+        raise ConfigError(
+            f"nothing to resume: {str(folder)!r} holds no checkpoint; leave out --run.resume"
+        )
+    return found[-1]
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step a checkpoint was written after."""
+    match = _NAME.fullmatch(checkpoint.name)
+    if match is None:
+        raise ConfigError(f"{str(checkpoint)!r} is not a checkpoint; those are named step-000050")
+    return int(match[1])
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """What `save_checkpoint` kept beside the model.
+
+    Raises:
+        ConfigError: the folder holds no trainer state.
+    """
+    path = checkpoint / STATE_FILE
+    if not path.is_file():
+        raise ConfigError(f"{str(checkpoint)!r} holds no {STATE_FILE}; it cannot be resumed")
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return state

@@ -1,0 +1,178 @@
+"""A training run is a folder: everything that looks at a run reads these files.
+
+config.toml       the settings, whole
+metrics.jsonl     one line a step
+notices.jsonl     what a person was told; see `notices.py`
+episodes/         whole episodes, one a line
+refused/          the rows of updates that were not made
+checkpoints/      see `checkpoint.py`
+tensorboard/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import torch
+
+from ludus.agent import Episode
+from ludus.config import as_table, to_toml
+from ludus.errors import ConfigError
+from ludus.metrics import MetricsLog, cut_back
+from ludus.secret import Secret
+
+from ..learning.guard import Refusal
+from .notice_board import FILE as NOTICES
+
+
+class _Writer(Protocol):
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> object: ...
+
+    def close(self) -> object: ...
+
+
+class RunFolder:
+    """Writes the files of one run.
+
+    Args:
+        folder: made if missing.
+        config: written to `config.toml`, its secrets as `env:NAME`.
+        resume_at: the step to go on from; what an earlier process wrote of later steps, which no
+            checkpoint has, is taken back. None starts a run.
+        tensorboard: whether to write for it, where it is installed.
+
+    Raises:
+        ConfigError: the folder cannot be written, or holds another run that was not asked to go on.
+    """
+
+    def __init__(
+        self, folder: Path, config: object, *, resume_at: int | None = None, tensorboard: bool
+    ) -> None:
+        self.path = folder
+        self.checkpoints = folder / "checkpoints"
+        self.episodes = folder / "episodes"
+        self.refused = folder / "refused"
+        _claim(folder, resume=resume_at is not None)
+        try:
+            self.episodes.mkdir(parents=True, exist_ok=True)
+            (folder / "config.toml").write_text(to_toml(referring(config)), encoding="utf-8")
+            if resume_at is not None:
+                self._take_back(resume_at)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another "
+                "with --run.folder"
+            ) from None
+        self._metrics = MetricsLog(folder / "metrics.jsonl")
+        self._board = _tensorboard(folder / "tensorboard", resume_at) if tensorboard else None
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Keep the numbers of a step."""
+        self._metrics.write(step, numbers)
+        if self._board is not None:
+            for name, value in numbers.items():
+                self._board.add_scalar(name, value, step)
+
+    def keep_episodes(self, name: str, episodes: Iterable[Episode]) -> Path:
+        """Write whole episodes to `episodes/NAME.jsonl`."""
+        path = self.episodes / f"{name}.jsonl"
+        lines = [msgspec.json.encode(episode) for episode in episodes]
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return path
+
+    def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
+        """Write what updates that were not made would have been made from: the rows to
+        `refused/step-NNNNNN.pt`, their episodes to `episodes/refused-NNNNNN.jsonl`.
+        """
+        self.refused.mkdir(exist_ok=True)
+        rows = [
+            {
+                "reason": one.reason,
+                "episodes": one.names,
+                "ids": one.batch.ids,
+                "mask": one.batch.mask,
+                "sampler_logp": one.batch.sampler_logp,
+                "lengths": one.batch.lengths,
+                **one.batch.extra,
+            }
+            for one in refusals
+        ]
+        torch.save(rows, self.refused / f"step-{step:06d}.pt")
+        episodes = [episode for one in refusals for episode in one.episodes]
+        return self.keep_episodes(f"refused-{step:06d}", episodes)
+
+    def has_episodes(self, name: str) -> bool:
+        """Whether `episodes/NAME.jsonl` was written."""
+        return (self.episodes / f"{name}.jsonl").exists()
+
+    def _take_back(self, step: int) -> None:
+        """Remove what belongs to steps after `step`."""
+        cut_back(self.path / "metrics.jsonl", step)
+        cut_back(self.path / NOTICES, step)
+        for path in [*self.episodes.glob("*-*.jsonl"), *self.refused.glob("*-*.pt")]:
+            number = path.stem.rpartition("-")[2]
+            if number.isdigit() and int(number) > step:
+                path.unlink()
+
+    def close(self) -> None:
+        """Flush what is buffered."""
+        if self._board is not None:
+            self._board.close()
+
+
+VARIABLES = {"env_token": "LUDUS_TOKEN", "token": "LUDUS_TOKEN", "api_key": "LUDUS_API_KEY"}
+"""Setting -> the environment variable that is asked for when a run goes on."""
+
+
+def referring(config: object) -> dict[str, Any]:
+    """Settings with each secret as a reference: `env:NAME` as it was given, or the variable that
+    the run asks for when it goes on.
+    """
+    return _referring(as_table(config))
+
+
+def _referring(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _reference(name, value) for name, value in table.items()}
+
+
+def _reference(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _referring(value)
+    if isinstance(value, list):
+        items: list[Any] = value
+        return [_reference("", one) for one in items]
+    given = name in VARIABLES and value and not Secret(value).reference
+    return f"env:{VARIABLES[name]}" if given else value
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """The episodes of a file that `keep_episodes` wrote."""
+    return [msgspec.json.decode(line, type=Episode) for line in path.read_bytes().splitlines()]
+
+
+def _claim(folder: Path, *, resume: bool) -> None:
+    try:
+        present = (folder / "metrics.jsonl").exists()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the run folder {str(folder)!r}: {error.strerror}; "
+            "choose another with --run.folder"
+        ) from None
+    if not resume and present:
+        raise ConfigError(
+            f"{str(folder)!r} holds a run already; go on with it by --run.resume, or name another "
+            "by --run.folder"
+        )
+
+
+def _tensorboard(path: Path, resume_at: int | None) -> _Writer | None:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    purge = None if resume_at is None else resume_at + 1
+    writer: _Writer = SummaryWriter(str(path), purge_step=purge)
+    return writer

@@ -1,0 +1,169 @@
+"""The numbers of a step."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ludus.agent import Finish, Trajectory, TurnKind
+from ludus.metrics import Stopwatch
+from ludus.rewards.pool import fates_of
+
+from ..learning.experience import CUT
+from ..rollout.collect import Group
+
+
+def summarize_step(
+    groups: Sequence[Group],
+    update: Mapping[str, float],
+    watch: Stopwatch,
+    wire: Mapping[str, float],
+) -> dict[str, float]:
+    """One flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary, fold),
+    `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
+    """
+    trajectories = [
+        trajectory
+        for group in groups
+        for episode in group.episodes
+        for trajectory in episode.trajectories
+    ]
+    tokens = sum(trajectory.sampled_tokens for trajectory in trajectories)
+    seconds = sum(watch.seconds.values())
+    return {
+        **_rewards(trajectories),
+        **_episodes(groups, trajectories),
+        **_groups(groups),
+        **_kinds(trajectories),
+        **_context(trajectories),
+        **{f"update/{name}": value for name, value in update.items()},
+        **{f"time/{name}_s": value for name, value in watch.seconds.items()},
+        "tokens_per_s": tokens / seconds if seconds else 0.0,
+        **{f"wire/{name}": value for name, value in wire.items()},
+        **({"wire/steps_per_s": _steps(trajectories) / watch.seconds["generate"]} if wire else {}),
+    }
+
+
+def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
+    """Of rollouts played for a first estimate of success rates: `survey/rollouts`, `survey/tokens`
+    (sampled, in all), `survey/reward`.
+    """
+    played = [one for group in groups for episode in group.episodes for one in episode.trajectories]
+    rewards = [one.verdict.unwrap() for one in played if one.verdict.ok]
+    return {
+        "survey/rollouts": float(len(played)),
+        "survey/tokens": float(sum(one.sampled_tokens for one in played)),
+        "survey/reward": statistics.fmean(rewards),
+    }
+
+
+def _steps(trajectories: Sequence[Trajectory]) -> int:
+    return sum(len(trajectory.turns) for trajectory in trajectories)
+
+
+def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Means over the trajectories that have a reward, and how many have none."""
+    scored = [one.verdict for one in trajectories if one.verdict.ok]
+    rewards = [verdict.unwrap() for verdict in scored]
+    numbers = {"reward/unavailable": float(len(trajectories) - len(scored))}
+    if rewards:
+        numbers["reward/mean"] = statistics.fmean(rewards)
+        numbers["reward/std"] = statistics.pstdev(rewards)
+    parts: dict[str, list[float]] = {}
+    for verdict in scored:
+        for name, (value, _) in verdict.parts.items():
+            parts.setdefault(name, []).append(value)
+    numbers |= {f"reward/part/{name}": statistics.fmean(values) for name, values in parts.items()}
+    fates = Counter(fate for one in trajectories for fate in fates_of(one.verdict))
+    numbers |= {f"reward/pool/{fate}": n / len(trajectories) for fate, n in fates.items()}
+    return numbers
+
+
+def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    count = len(trajectories)
+    numbers = {
+        "episode/count": float(count),
+        "episode/turns": sum(len(one.turns) for one in trajectories) / count,
+        "episode/tokens": sum(one.sampled_tokens for one in trajectories) / count,
+        "episode/segments": sum(len(one.segments) for one in trajectories) / count,
+        "episode/excluded": sum(one.exclude_from_loss for one in trajectories) / count,
+        "episode/retries": float(sum(group.retries for group in groups)),
+    }
+    for reason, times in Counter(one.stop for one in trajectories).items():
+        numbers[f"stop/{reason}"] = times / count
+    totals: Counter[str] = Counter()
+    for one in trajectories:
+        totals.update(one.metrics)
+    return numbers | {f"episode/{name}": total / count for name, total in totals.items()}
+
+
+def _groups(groups: Sequence[Group]) -> dict[str, float]:
+    """How groups are: `group/count`, `group/tasks` (different ones), and shares: `group/lone`
+    (fewer than two rewards), `group/equal` (two or more, all the same), `group/identical` (two or
+    more rollouts, all of the same tokens).
+    """
+    lone, equal, identical = 0, 0, 0
+    for group in groups:
+        played = [one for episode in group.episodes for one in episode.trajectories]
+        rewards = [one.verdict.reward for one in played if one.verdict.reward is not None]
+        said = {tuple(tuple(turn.out_ids) for turn in one.turns) for one in played if one.turns}
+        lone += len(rewards) < 2
+        equal += len(rewards) > 1 and min(rewards) == max(rewards)
+        identical += len(played) > 1 and len(said) == 1
+    count = len(groups)
+    return {
+        "group/count": float(count),
+        "group/tasks": float(len({group.task.id for group in groups})),
+        "group/lone": lone / count,
+        "group/equal": equal / count,
+        "group/identical": identical / count,
+    }
+
+
+def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
+    """Why episodes have no reward, with how many, the commonest first."""
+    verdicts = [
+        one.verdict
+        for group in groups
+        for episode in group.episodes
+        for one in episode.trajectories
+    ]
+    said = (f"{one.status}: {one.detail:.120}" for one in verdicts if not one.ok)
+    return dict(Counter(said).most_common())
+
+
+def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Tokens an episode and entropy by kind of span.
+
+    The entropy is the mean of `-logprob` over sampled tokens, in nats: without bias at the sampling
+    temperature.
+    """
+    acts = [turn for one in trajectories for turn in one.turns if turn.kind is TurnKind.ACT]
+    numbers: dict[str, float] = {}
+    if acts:
+        numbers["turn/cut"] = statistics.fmean(turn.finish is Finish.LENGTH for turn in acts)
+    for kind in TurnKind:
+        spans = [turn for one in trajectories for turn in one.turns if turn.kind is kind]
+        tokens = sum(len(turn.out_ids) for turn in spans)
+        if tokens:
+            numbers[f"kind/{kind}_tokens"] = tokens / len(trajectories)
+            numbers[f"kind/{kind}_entropy"] = -sum(sum(turn.logprobs) for turn in spans) / tokens
+            numbers[f"kind/{kind}_span_tokens"] = tokens / len(spans)
+    return numbers
+
+
+def _context(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """How context summaries go: `p_sum`, the share of episodes with one; `p_success_sum`, the share
+    of those that earned a reward above 0; overlong ends. Empty where none was written.
+    """
+    scored = [one for one in trajectories if one.verdict.ok]
+    summed = [one for one in scored if one.metrics.get("summaries")]
+    if not summed:
+        return {}
+    return {
+        "context/p_sum": len(summed) / len(scored),
+        "context/p_success_sum": statistics.fmean(one.verdict.unwrap() > 0 for one in summed),
+        "context/reward_sum": statistics.fmean(one.verdict.unwrap() for one in summed),
+        "context/overlong": statistics.fmean(one.stop in CUT for one in scored),
+    }

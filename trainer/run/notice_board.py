@@ -1,0 +1,99 @@
+"""When a notice is told: at once, and again ever more seldom while it holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+logger = logging.getLogger(__name__)
+
+FILE = "notices.jsonl"
+PREFIX = "notice/"
+"""In front of a notice's name in the metrics of each step it holds in."""
+
+
+class ToldNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """A notice as it is told."""
+
+    step: int
+    name: str
+    count: int
+    """How many steps of the run it has held in."""
+    text: str
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """A watcher that shows notices."""
+
+    def on_notice(self, told: ToldNotice) -> None:
+        """Something a person should hear."""
+        ...
+
+
+class NoticeBoard:
+    """Tells a notice the first, third, tenth, thirtieth ... time that it holds, and keeps what it
+    told in a file.
+
+    Args:
+        path: of the file, a JSON object a line.
+        watcher: is told, if it listens; else it is logged as a warning.
+        counts: in how many steps each notice held before, where a run goes on.
+    """
+
+    def __init__(self, path: Path, watcher: object, counts: Mapping[str, int]) -> None:
+        self._path = path
+        self._watcher = watcher
+        self._counts = dict(counts)
+
+    def post(self, step: int, found: Mapping[str, str]) -> None:
+        """Count the notices of a step, and tell those that are due."""
+        for name, text in found.items():
+            count = self._counts[name] = self._counts.get(name, 0) + 1
+            if is_told(count):
+                again = f"in {count} steps so far: " if count > 1 else ""
+                self._tell(ToldNotice(step=step, name=name, count=count, text=again + text))
+
+    def _tell(self, told: ToldNotice) -> None:
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(told) + b"\n")
+        if isinstance(self._watcher, Listener):
+            self._watcher.on_notice(told)
+        else:
+            logger.warning("step %d: %s", told.step, told.text)
+
+
+def is_told(count: int) -> bool:
+    """Whether something that held `count` times is told.
+
+    >>> [count for count in range(1, 200) if is_told(count)]
+    [1, 3, 10, 30, 100]
+    """
+    while count % 10 == 0:
+        count //= 10
+    return count in (1, 3)
+
+
+def counts_of(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
+    """In how many steps each notice held, of the lines of `metrics.jsonl`."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        for name in row:
+            if name.startswith(PREFIX):
+                counts[name.removeprefix(PREFIX)] = counts.get(name.removeprefix(PREFIX), 0) + 1
+    return counts
+
+
+def read_notices(folder: Path) -> list[ToldNotice]:
+    """What a run was told, in order; a line that a crash cut short is left out."""
+    path, found = folder / FILE, list[ToldNotice]()
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            found.append(msgspec.json.decode(line, type=ToldNotice))
+        except msgspec.DecodeError:
+            continue
+    return found
