@@ -32,7 +32,7 @@ LETTERS_PER_TOKEN = 3.0
 """Characters per token until a server has reported a count. The value is lower than for most texts,
 so that a window is cut too early rather than too late.
 """
-MOST_LETTERS_PER_TOKEN = 8.0
+MAX_LETTERS_PER_TOKEN = 8.0
 """The largest credible ratio. A server that reports fewer tokens leaves some out, such as cached
 ones.
 """
@@ -81,7 +81,7 @@ class Ruler:
     def learn(self, messages: Sequence[Message], offer: list[dict[str, Any]], tokens: int) -> None:
         """Update the ratio from a request whose token count the server has reported."""
         ratio = _letters_of_request(messages, offer) / tokens
-        self.letters_per_token = min(max(ratio, 0.5), MOST_LETTERS_PER_TOKEN)
+        self.letters_per_token = min(max(ratio, 0.5), MAX_LETTERS_PER_TOKEN)
 
 
 def _letters_of_request(messages: Sequence[Message], offer: list[dict[str, Any]]) -> int:

@@ -13,15 +13,15 @@ from ludus.errors import ConfigError
 from .trajectory import Episode
 
 
-def read_episodes(path: Path, *, most: int | None = None) -> list[Episode]:
-    """Read the first `most` episodes of a file, or all.
+def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episode]:
+    """Read the first `max_episodes` episodes of a file, or all.
 
     An unfinished last line, left by a writer that was killed, is skipped.
 
     Raises:
         ConfigError: the file cannot be read, or a line is not an episode; the message names it.
     """
-    return list(itertools.islice(_episodes(path), most))
+    return list(itertools.islice(_episodes(path), max_episodes))
 
 
 def _episodes(path: Path) -> Iterator[Episode]:

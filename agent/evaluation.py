@@ -126,11 +126,11 @@ async def evaluate(
     jobs = [(task.id, index) for task in chosen for index in range(samples)]
     if on_start:
         on_start(len(jobs))
-    table = _Table(jobs, split, seed, limits, on_episode or (lambda _: None))
+    work_list = _WorkList(jobs, split, seed, limits, on_episode or (lambda _: None))
     async with asyncio.TaskGroup() as group:
         for _ in range(min(concurrency, len(jobs))):
-            group.create_task(table.seat(open_session, policy_for))
-    return [table.played[job] for job in jobs]
+            group.create_task(work_list.work(open_session, policy_for))
+    return [work_list.played[job] for job in jobs]
 
 
 async def _scouted(
@@ -148,7 +148,7 @@ async def _scouted(
         await scout.close()
 
 
-class _Table:
+class _WorkList:
     """The shared work list: each player takes the next job until none is left."""
 
     def __init__(
@@ -164,7 +164,7 @@ class _Table:
         self._split, self._seed, self._limits = split, seed, limits
         self._on_episode = on_episode
 
-    async def seat(
+    async def work(
         self, open_session: Callable[[], Playable], policy_for: Callable[[Playable], Policy]
     ) -> None:
         """Play on a single session until no job is left."""
@@ -229,9 +229,9 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
 def _pass_at(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Estimate]:
     """Return pass@k for k = 1, 2, 4 ... up to the largest number of episodes of a task."""
     passed = [(len(one), sum(value >= passing for value in one)) for one in returns]
-    most = max((n for n, _ in passed), default=0)
+    largest = max((n for n, _ in passed), default=0)
     estimates: dict[int, Estimate] = {}
-    for k in sorted({*(1 << i for i in range(most.bit_length())), most} - {0}):
+    for k in sorted({*(1 << i for i in range(largest.bit_length())), largest} - {0}):
         usable = [(n, c) for n, c in passed if n >= k]
         estimates[k] = _rate([pass_at_k(n, c, k) for n, c in usable])
     return estimates

@@ -36,7 +36,7 @@ from .trajectory import (
 logger = logging.getLogger(__name__)
 
 
-MOST_SPANS = 256
+MAX_SPANS = 256
 """The most sampled spans of an episode that neither the caller nor the environment bounds."""
 
 
@@ -254,7 +254,7 @@ class _Game:
 
 def _spans(briefing: Briefing) -> int:
     """Return the most spans of an episode without an explicit bound."""
-    return MOST_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
+    return MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
 
 
 def _context_counts(made: Trajectory) -> dict[str, float]:

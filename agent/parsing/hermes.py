@@ -19,7 +19,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
 from .json_calls import CUT, after_space, as_call, as_json, decoder
-from .scan import MOST_CALLS, scan
+from .scan import MAX_CALLS, scan
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -62,7 +62,7 @@ def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
     """
     values: list[Any] = []
     position = after_space(text, start)
-    while len(values) <= MOST_CALLS:
+    while len(values) <= MAX_CALLS:
         try:
             decoded, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:

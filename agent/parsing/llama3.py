@@ -18,7 +18,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, after_space, as_call, as_json, decoder, given_arguments
-from .scan import MOST_CALLS, bounded
+from .scan import MAX_CALLS, bounded
 from .whole_turn import PYTHON_TAG, TAG, after_thoughts, announced, body_of
 
 
@@ -105,7 +105,7 @@ def _read_objects(text: str) -> tuple[list[Any], str]:
     """
     objects: list[Any] = []
     position = 0
-    while len(objects) < MOST_CALLS and (
+    while len(objects) < MAX_CALLS and (
         text.startswith(("{", "["), position) or _named(text, position)
     ):
         try:

@@ -17,7 +17,7 @@ from ludus.messages import Message, Role, ToolCall
 
 from .thoughts import closing, opening, past
 
-MOST_CALLS = 128
+MAX_CALLS = 128
 """The most calls of a turn that are read; the remaining calls share one error."""
 INVENTED = ("<tool_response>", "<information>")
 """Tags that environments write around their answers; a policy that writes such a tag invents a
@@ -55,11 +55,11 @@ def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
 
 
 def bounded(calls: list[ToolCall]) -> list[ToolCall]:
-    """Return the calls of a turn, where all past `MOST_CALLS` become a single error."""
-    if len(calls) < MOST_CALLS:
+    """Return the calls of a turn, where all past `MAX_CALLS` become a single error."""
+    if len(calls) < MAX_CALLS:
         return calls
-    error = f"only the first {MOST_CALLS - 1} calls of a turn are read"
-    return [*calls[: MOST_CALLS - 1], ToolCall(name="", id=calls[MOST_CALLS - 1].id, error=error)]
+    error = f"only the first {MAX_CALLS - 1} calls of a turn are read"
+    return [*calls[: MAX_CALLS - 1], ToolCall(name="", id=calls[MAX_CALLS - 1].id, error=error)]
 
 
 class _Next:
@@ -98,7 +98,7 @@ class _Turn:
         call, opened = _Next(self.text, self.find), _Next(self.text, opening)
         closed, stop = _Next(self.text, closing), _Next(self.text, self.stop)
         end = len(self.text)
-        while self.position < end and len(self.calls) < MOST_CALLS:
+        while self.position < end and len(self.calls) < MAX_CALLS:
             at = self.position
             lone = end if self.thought else closed.after(at)
             nearest = min(call.after(at), opened.after(at), lone)

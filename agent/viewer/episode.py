@@ -17,7 +17,7 @@ from ..trajectory import Episode, Finish, Segment, Trajectory, Turn, TurnKind
 from .text import excerpt, markup
 from .tokens import Detokenizer, class_of, strip, token_row
 
-MOST_IMAGE_BYTES = 1 << 20
+MAX_IMAGE_BYTES = 1 << 20
 
 
 def outcome(trajectory: Trajectory) -> str:
@@ -195,7 +195,7 @@ def _image(image: ImagePart) -> str:
     """
     if not image.data:
         return f"<p class=dim>image at {markup(excerpt(image.url, 200))}</p>"
-    if len(image.data) > MOST_IMAGE_BYTES:
+    if len(image.data) > MAX_IMAGE_BYTES:
         return f"<p class=dim>image of {len(image.data):,} bytes, not shown</p>"
     encoded = base64.b64encode(image.data).decode()
     return f'<img alt="image" src="data:{_kind_of(image.data)};base64,{encoded}">'

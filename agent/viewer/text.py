@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-MOST_CHARS = 20_000
+MAX_CHARS = 20_000
 """The most characters shown of one message; a longer message is shown from both ends."""
 
 _INVISIBLE = re.compile(
@@ -41,19 +41,19 @@ def attribute(text: str) -> str:
 
 def clipped(text: str) -> str:
     """Return `text`, or the beginning and end with the number of characters left out."""
-    if len(text) <= MOST_CHARS:
+    if len(text) <= MAX_CHARS:
         return text
-    half = MOST_CHARS // 2
+    half = MAX_CHARS // 2
     left_out = f"{len(text) - 2 * half:,} characters are not shown"
     return f"{text[:half]}\n[... {left_out} ...]\n{text[-half:]}"
 
 
-def excerpt(text: str, most: int = _SURROUNDED) -> str:
+def excerpt(text: str, max_chars: int = _SURROUNDED) -> str:
     r"""Return `text` as a single short line.
 
 
     >>> excerpt("a\n b")
     'a b'
     """
-    line = " ".join(text[: 8 * most].split())
-    return line if len(line) <= most else f"{line[:most]}…"
+    line = " ".join(text[: 8 * max_chars].split())
+    return line if len(line) <= max_chars else f"{line[:max_chars]}…"

@@ -111,9 +111,9 @@ class WorkerPool:
         self.limits = limits or PoolLimits()
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
-        self._lanes: list[threading.Thread] = []
-        self._spares: deque[PoolWorker] = deque()
-        self._template: PoolTemplate | None = None
+        self._threads: list[threading.Thread] = []
+        self._spares: deque[Worker] = deque()
+        self._template: Template | None = None
         self._starting = threading.Lock()
         self._closed = False
         self._owner = os.getpid()
@@ -157,7 +157,7 @@ class WorkerPool:
                 )
                 return future
             self._jobs.append(_Job(packed, cpu_s or self.limits.cpu_s, future, time.monotonic()))
-            self._start_lanes()
+            self._start_thread()
             self._changed.notify()
         return future
 
@@ -176,10 +176,10 @@ class WorkerPool:
             waiting, self._jobs = list(self._jobs), deque()
             self._changed.notify_all()
         for job in waiting:
-            _settle(job, PoolOutcome(Fate.REFUSED, reason="the pool was closed"))
-        for lane in self._lanes:
-            if lane is not threading.current_thread():
-                lane.join(timeout=self.limits.wall_factor * self.limits.cpu_s + 5)
+            _settle(job, Outcome(Fate.REFUSED, reason="the pool was closed"))
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout=self.limits.wall_factor * self.limits.cpu_s + 5)
         with self._starting:
             while self._spares:
                 self._spares.pop().close()
@@ -187,26 +187,26 @@ class WorkerPool:
                 self._template.close()
                 self._template = None
 
-    # --- lanes ---
+    # --- worker threads ---
 
-    def _start_lanes(self) -> None:
-        if len(self._lanes) < min(self.size, len(self._jobs)):
-            lane = threading.Thread(
-                target=self._lane, name=f"pool lane {len(self._lanes)}", daemon=True
+    def _start_thread(self) -> None:
+        if len(self._threads) < min(self.size, len(self._jobs)):
+            thread = threading.Thread(
+                target=self._work, name=f"pool worker thread {len(self._threads)}", daemon=True
             )
-            self._lanes.append(lane)
-            lane.start()
+            self._threads.append(thread)
+            thread.start()
 
-    def _lane(self) -> None:
-        worker: PoolWorker | None = None
+    def _work(self) -> None:
+        worker: Worker | None = None
         while jobs := self._take():
             pending = deque(jobs)
             while pending:
                 try:
                     worker = worker or self._fresh_worker()
                     worker = self._exchange(worker, pending)
-                except Exception as error:  # a boundary: a lost template must not end the lane
-                    logger.warning("pool lane: %s", error)
+                except Exception as error:  # a boundary: a lost template must not end the thread
+                    logger.warning("pool worker thread: %s", error)
                     worker = None
                     self._lose_template()
                     self._fail_or_retry(pending, f"no worker could be started: {error}")

@@ -108,9 +108,9 @@ def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
     return members, [*range(len(groups)), *(index for _, index in others)]
 
 
-def spans(lengths: Sequence[int], most: int) -> Iterator[slice]:
-    """Split `lengths` into slices of neighbours that fit, padded, into `most` tokens; a longer item
-    goes alone.
+def spans(lengths: Sequence[int], max_tokens: int) -> Iterator[slice]:
+    """Split `lengths` into slices of neighbours that fit, padded, into `max_tokens` tokens; a
+    longer item goes alone.
 
 
     >>> [(part.start, part.stop) for part in spans([3, 3, 9, 2, 2], 8)]
@@ -119,7 +119,7 @@ def spans(lengths: Sequence[int], most: int) -> Iterator[slice]:
     start, width = 0, 0
     for index, length in enumerate(lengths):
         wider = max(width, length)
-        if index > start and wider * (index - start + 1) > most:
+        if index > start and wider * (index - start + 1) > max_tokens:
             yield slice(start, index)
             start, wider = index, length
         width = wider

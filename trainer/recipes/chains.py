@@ -107,9 +107,9 @@ class Turns:
 
     def sums(self, values: Tensor) -> Tensor:
         """Convert [N, L] to [N, K]: the sum over the trained tokens of each turn."""
-        most = int(self._numbers.max()) + 1 if self._numbers.numel() else 0
+        count = int(self._numbers.max()) + 1 if self._numbers.numel() else 0
         kept = torch.where(self.mask.bool(), values, values.new_zeros(()))
-        return values.new_zeros(len(values), most).scatter_add(1, self._numbers, kept)
+        return values.new_zeros(len(values), count).scatter_add(1, self._numbers, kept)
 
     def at_starts(self, values: Tensor) -> Tensor:
         """Convert [N, L] to [N, K]: the value at the first trained token of each turn."""

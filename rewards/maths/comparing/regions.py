@@ -59,6 +59,17 @@ def is_regional(node: Node) -> bool:
     return node.op == "sym" and node.note == "set R"
 
 
+def both_regional(gold: Node, answer: Node) -> bool:
+    """Return whether two nodes are to be compared as sets of reals: either plainly is such a set,
+    and the other may be read as one.
+    """
+    if not (is_regional(gold) or is_regional(answer)):
+        return False
+    return all(
+        is_regional(node) or node.op in {"bracket", "set", "list"} for node in (gold, answer)
+    )
+
+
 def to_region(node: Node) -> Region | None:
     """Return the set of reals that `node` describes as sorted, merged pieces, or None for anything
     else.

@@ -8,6 +8,18 @@ from .definitions import is_name
 MAX_SIGNS = 3
 
 
+def is_plural(node: Node) -> bool:
+    """Return whether `node` stands for several values: a list, a set, or any plus-minus sign."""
+    return node.op in {"set", "list", "such"} or has(node, "pm")
+
+
+def operands(node: Node) -> list[Node]:
+    """Return the operands of a symmetric operator, flattened: `(a cup b) cup c` gives a, b, c."""
+    kind = (node.op, node.note)
+    parts = [operands(arg) if (arg.op, arg.note) == kind else [arg] for arg in node.args]
+    return [part for several in parts for part in several]
+
+
 def elements(node: Node) -> list[Node]:
     """Return the values of a list, a set or a plus-minus expression; any other node is its only
     value.

@@ -21,7 +21,7 @@ from ludus.agent.parsing import (
     ToolFormat,
     tool_format,
 )
-from ludus.agent.parsing.scan import MOST_CALLS
+from ludus.agent.parsing.scan import MAX_CALLS
 from ludus.agent.parsing.typed import read_value, types_of
 from ludus.envs import ToolSpec
 from ludus.llm import Completion
@@ -332,7 +332,7 @@ def test_after_the_answer_nothing_is_called_but_a_drafted_answer_is_none() -> No
 @every
 def test_thousands_of_calls_are_read_up_to_a_bound(one: ToolFormat) -> None:
     calls = read(one, made(one, *["x"] * 500)).tool_calls
-    assert 1 <= len(calls) <= MOST_CALLS
+    assert 1 <= len(calls) <= MAX_CALLS
     assert calls[-1].error
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from ludus.agent import Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import page_of
-from ludus.agent.viewer.text import MOST_CHARS, markup
+from ludus.agent.viewer.text import MAX_CHARS, markup
 from ludus.agent.viewer.tokens import token_row
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, Role, ToolCall, assistant, tool_result, user
@@ -102,8 +102,8 @@ def test_what_is_not_seen_is_written_out(text: str, shown: str) -> None:
 def test_ten_megabytes_are_shown_from_both_ends() -> None:
     shown = markup("a" * 10_000_000 + "z")
     assert shown.endswith("aaz")
-    assert f"[... {10_000_001 - MOST_CHARS:,} characters are not shown ...]" in shown
-    assert len(shown) < MOST_CHARS + 100
+    assert f"[... {10_000_001 - MAX_CHARS:,} characters are not shown ...]" in shown
+    assert len(shown) < MAX_CHARS + 100
 
 
 @given(st.text(st.characters(), max_size=60))
@@ -193,7 +193,7 @@ def test_a_file_that_was_cut_while_it_was_written_is_read_up_to_there(tmp_path: 
     line = msgspec.json.encode(episode(Turn(message=assistant("4"), finish=Finish.LENGTH)))
     file.write_bytes(line + b"\n\n" + line + b"\n" + line[:20])
     assert len(read_episodes(file)) == 2
-    assert len(read_episodes(file, most=1)) == 1
+    assert len(read_episodes(file, max_episodes=1)) == 1
 
 
 def test_a_line_that_is_no_episode_is_named(tmp_path: Path) -> None:

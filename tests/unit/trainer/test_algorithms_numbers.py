@@ -443,9 +443,9 @@ def test_dars_budgets() -> None:
 
 
 def test_pools_temperatures_and_penalties_of_rollouts() -> None:
-    assert A.adaptive_pool_size(100, 0.3, most=1000) == 334
-    assert A.adaptive_pool_size(100, 0.05, most=1000) == 1000
-    assert A.adaptive_pool_size(100, 0.0, most=50) == 50
+    assert A.adaptive_pool_size(100, 0.3, max_groups=1000) == 334
+    assert A.adaptive_pool_size(100, 0.05, max_groups=1000) == 1000
+    assert A.adaptive_pool_size(100, 0.0, max_groups=50) == 50
     assert A.aepo_temperature(0.5, target=0.5) == 1.2
     assert A.aepo_temperature(0.6, target=0.5, high=1.5, low=0.5) == 0.5
     # a quarter of the calls failed, and two of three answers are too many in eight turns

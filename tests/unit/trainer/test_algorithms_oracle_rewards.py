@@ -362,6 +362,6 @@ def test_dars_budgets_of_every_accuracy(
             extra = 0 if x >= 0.5 else ceil(round((want - n * s) / s, 9))
             expected.append(min(max(extra, 0), 3 * n))
         found = A.dars_extra_rollouts(
-            t(u), rollouts=n, most=4 * n, schedule=schedule, spread=spread
+            t(u), rollouts=n, max_rollouts=4 * n, schedule=schedule, spread=spread
         )
         assert found.tolist() == expected

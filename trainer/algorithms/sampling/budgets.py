@@ -13,7 +13,7 @@ def dars_extra_rollouts(
     accuracy: Tensor,
     *,
     rollouts: int = 8,
-    most: int = 32,
+    max_rollouts: int = 32,
     schedule: Literal["equal_treatment", "hardness_weighted"] = "equal_treatment",
     spread: Literal["variance", "std"] = "variance",
 ) -> Tensor:
@@ -22,12 +22,12 @@ def dars_extra_rollouts(
     With u the accuracy (0 counts as 0.5 / N), `S = 2 u (1 - u)` and its peak `P = 1 / 2`
     ("variance"), or `S = 2 sqrt(u (1 - u))` and `P = 1` ("std"): equal treatment
     `ceil((P N - N S) / S)`, hardness weighted `ceil((2 (1 - u) P N - N S) / S)`, none for
-    u >= 1/2, at most `most - N`.
+    u >= 1/2, at most `max_rollouts - N`.
 
     Args:
         accuracy: [P], share right among the first N rollouts of each prompt.
         rollouts: N, already made.
-        most: rollouts a prompt in all.
+        max_rollouts: rollouts a prompt in all.
         schedule: which formula.
         spread: what a group is said to weigh.
 
@@ -51,7 +51,7 @@ def dars_extra_rollouts(
     target = peak if schedule == "equal_treatment" else 2 * (1 - u) * peak
     extra = (target - rollouts * weight) / torch.where(weight > 0, weight, 1.0)
     # 8 * 0.375 may miss an integer by an ulp, and ceil would make one rollout of it
-    counted = torch.ceil(extra - 1e-9).clamp(min=0, max=most - rollouts)
+    counted = torch.ceil(extra - 1e-9).clamp(min=0, max=max_rollouts - rollouts)
     return torch.where(u >= 0.5, 0, counted).long()
 
 
@@ -104,17 +104,19 @@ def aepo_temperature(
     return high if entropy <= target else low
 
 
-def adaptive_pool_size(target: int, valid_ratio: float, *, most: int) -> int:
-    """Dynamic sampling's next pool: `ceil(target / valid_ratio)`, at most `most`.
+def adaptive_pool_size(target: int, valid_ratio: float, *, max_groups: int) -> int:
+    """Dynamic sampling's next pool: `ceil(target / valid_ratio)`, at most `max_groups`.
 
     Args:
         target: usable groups wanted.
         valid_ratio: running share of generated groups that were usable.
-        most: groups.
+        max_groups: the largest pool.
 
     Source: CodeV-R1's adaptive DAPO.
 
-    >>> adaptive_pool_size(128, 0.4, most=1000)
+    >>> adaptive_pool_size(128, 0.4, max_groups=1000)
     320
     """
-    return most if valid_ratio <= 0 else min(most, math.ceil(target / valid_ratio - 1e-9))
+    return (
+        max_groups if valid_ratio <= 0 else min(max_groups, math.ceil(target / valid_ratio - 1e-9))
+    )

@@ -1,0 +1,381 @@
+"""The match of two parsed answers: first by structure, then value by value.
+
+Lists, tuples, sets of reals and definitions are taken apart here; single values go to
+`quantities` and from there to the `Judge`, which proves formulas equal or different. The
+functions share a file because they call each other in a circle: a collection holds values, and
+a value may hold collections.
+"""
+
+from __future__ import annotations
+
+from ..proving.judge import EXACT, Judge
+from ..reading.nodes import SCALAR_OPS, Node, has, is_scalar, shape, symbols
+from .constants import apart_by_a_constant, same_constants
+from .definitions import aligned, assigned, is_one_name, true_chain
+from .families import (
+    aligned_family,
+    generated,
+    is_membership,
+    is_vacuous,
+    residue_class,
+    same_kinds,
+    same_parameter,
+    without_membership,
+)
+from .matrices import in_components, same_bold, worked_out
+from .naming import (
+    about_one_variable,
+    branches,
+    by_letter,
+    is_claim,
+    is_curve,
+    may_agree,
+    names_fit,
+    one_residue_name,
+    says_otherwise,
+    spread,
+)
+from .products import in_order
+from .quantities import MARKS, same_number, same_value
+from .regions import both_regional, is_regional, same_region, to_region
+from .relations import FLIPPED, same_relation
+from .several import MAX_SIGNS, elements, is_plural, operands, signs
+from .wording import same_text
+
+MAX_ITEMS = 64
+_SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
+_SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
+"""Words that introduce a condition which an answer may not leave out: without the condition the
+value would be claimed for more cases.
+"""
+
+
+def matches(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Decide whether two parsed answers say the same.
+
+    Raises:
+        NeedsPool: the cheap steps leave the question open.
+    """
+    if gold == answer:
+        return judge.decided("identical", True)
+    if gold.op in EXACT and answer.op in EXACT:
+        return same_value(gold, answer, judge)
+    first, second = shape(gold), shape(answer)
+    if first.ops <= SCALAR_OPS and second.ops <= SCALAR_OPS:
+        if first.names != second.names:
+            if gold.note == f"set {answer.note}":
+                return judge.decided("named set", gold.op == answer.op)
+            answer = same_parameter(gold, same_constants(gold, same_bold(first.names, answer)))
+        gold, answer = in_order(gold, answer, first.names | second.names)
+        apart = apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
+        return same_number(gold, answer, judge) if apart is None else apart
+    if "opaque" in (gold.op, answer.op):
+        return judge.decided("opaque", False, "one side cannot be read, and they are written apart")
+    if "text" in (gold.op, answer.op):
+        return same_text(gold, answer, judge)
+    if "given" in (gold.op, answer.op):
+        return _under_conditions(gold, answer, judge)
+    if not same_kinds(gold, answer):
+        return judge.decided("condition", False, "the parameter is in another set")
+    gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
+    answer = same_parameter(gold, aligned(gold, answer))
+    if is_plural(gold) or is_plural(answer):
+        return _plural(gold, answer, judge)
+    return _singular(gold, answer, judge)
+
+
+def _item(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare two items of collections; a set inside a collection differs from a bare element."""
+    if "set" in (gold.op, answer.op) and gold.op != answer.op:
+        return judge.decided("set", False, "a set is not its element")
+    return matches(gold, answer, judge)
+
+
+def _as_written(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare two nodes of the same kind part by part.
+
+    This is all that can be done for operators without a known meaning: the parts stay in order,
+    unless the operator is symmetric.
+    """
+    kind = (gold.op, gold.note, gold.value)
+    if kind != (answer.op, answer.note, answer.value) or not gold.args:
+        return judge.decided("structure", False, f"a {answer.op} is not a {gold.op}")
+    if gold.op in _SYMMETRIC or gold.note in _SYMMETRIC:
+        return _unordered(operands(gold), operands(answer), judge)
+    if len(gold.args) != len(answer.args):
+        return judge.decided("structure", False, "they have different parts")
+    return _in_order(list(gold.args), list(answer.args), judge)
+
+
+# --- conditions ---
+
+
+def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare the values first and the conditions after.
+
+    The set that a parameter belongs to may be left unsaid, but must not be stated differently.
+    Any other condition in the answer must be in the gold too.
+    """
+    (first, wanted), (second, given) = _split(gold), _split(answer)
+    if not matches(first, second, judge):
+        return False
+    if wanted is not None and given is not None:
+        if is_membership(wanted) and is_membership(given):
+            same = same_kinds(wanted, given)
+            return judge.decided("condition", same, "the parameter is in another set")
+        return matches(wanted, given, judge)
+    if wanted is None and given is None:
+        return True
+    free = is_vacuous(given) if given else gold.note not in _SPLITTING
+    return judge.decided("condition", free, "it holds only under a condition")
+
+
+def _split(node: Node) -> tuple[Node, Node | None]:
+    return (node.args[0], node.args[1]) if node.op == "given" else (node, None)
+
+
+# --- several values ---
+
+
+def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
+    if generated(gold) or generated(answer):
+        return _described(gold, answer, judge)
+    if "list" in (gold.op, answer.op):
+        gold, answer = spread(gold), spread(answer)
+    if both_regional(gold, answer):
+        return _same_regions(gold, answer, judge)
+    if "such" in (gold.op, answer.op):
+        return _described(gold, answer, judge)
+    if signs(gold) > MAX_SIGNS or signs(answer) > MAX_SIGNS:
+        return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
+    first, second = elements(gold), elements(answer)
+    if gold.op == "bracket" and answer.op == "list" and not has(gold, "pm"):
+        return _tuple_as_list(gold, answer, judge)
+    if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
+        return _list_as_tuple(gold, answer, judge)
+    if len(first) > MAX_ITEMS or len(second) > MAX_ITEMS:
+        return judge.decided("too many items", False, f"more than {MAX_ITEMS} items")
+    named = _by_name(gold, answer, judge)
+    if named is not None:
+        return named
+    if {gold.note, answer.note} == {"and", "or"} and not any(map(is_claim, first)):
+        return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
+    if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
+        return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
+    return _unordered(first, second, judge)
+
+
+def _described(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare set-builders by the element that generates the set where possible, else part by
+    part.
+    """
+    first, second = generated(gold), generated(answer)
+    if first and second and len(first[1]) == len(second[1]):
+        named = Node("list", (second[0], *second[1]))
+        named = aligned_family(first[0], second[0], named)
+        return _in_order([first[0], *first[1]], list(named.args), judge)
+    plain = answer if gold.op == "such" else gold
+    if (first or second) and plain.op == "rel":
+        mine, theirs = (first[0] if first else gold), (second[0] if second else answer)
+        return matches(mine, aligned_family(mine, theirs, theirs), judge)
+    same = gold.op == answer.op
+    return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
+        _in_order(list(gold.args), list(answer.args), judge)
+    )
+
+
+def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4)."""
+    if answer.note == "or" or is_regional(gold):
+        return judge.decided("structure", False, "a tuple is wanted")
+    return _in_order(list(gold.args), by_letter(answer, judge), judge)
+
+
+def _list_as_tuple(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`."""
+    if gold.note == "or" or is_regional(answer):
+        return judge.decided("structure", False, "only one side is a tuple")
+    return _in_order(by_letter(gold, judge), list(answer.args), judge)
+
+
+def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:
+    if len(first) != len(second):
+        return judge.decided("length", False, f"{len(second)} values, the gold has {len(first)}")
+    return all(_item(a, b, judge) for a, b in zip(first, second, strict=True))
+
+
+def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
+    """Compare two lists of assignments, such as `a=2, b=3` and `b=3, a=2`; None where neither form
+    applies.
+
+    If both sides name every value, values with the same name are compared. If only the gold has
+    names, the values are compared in order, unless the gold's names differ in an index only.
+    """
+    if gold.op != "list" or answer.op != "list":
+        return None
+    mine = [assigned(item, judge) for item in gold.args]
+    if None in mine:
+        return None
+    first = {pair[0]: pair[1] for pair in mine if pair}
+    theirs = [assigned(item, judge) for item in answer.args]
+    if len(first) != len(mine):
+        return None
+    if not any(theirs) and len({name.note[:1] for name in first}) == len(first):
+        return _in_order(list(first.values()), list(answer.args), judge)
+    second = {pair[0]: pair[1] for pair in theirs if pair}
+    if None in theirs or first.keys() != second.keys() or len(second) != len(theirs):
+        return None
+    return all(matches(first[name], second[name], judge) for name in first)
+
+
+def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
+    if len(first) != len(second):
+        first, second = _distinct(first, judge), _distinct(second, judge)
+    if len(first) != len(second):
+        return judge.decided("set", False, f"{len(second)} values, the gold has {len(first)}")
+    if judge.conventions.ordered_sets or len(first) == 1:
+        return _in_order(first, second, judge)
+    left = list(second)
+    for wanted in first:
+        found = next(
+            (
+                i
+                for i, given in enumerate(left)
+                if may_agree(wanted, given) and _item(wanted, given, judge)
+            ),
+            None,
+        )
+        if found is None:
+            return judge.decided("set", False, "a value of the gold is missing")
+        left.pop(found)
+    return judge.decided("set", True)
+
+
+def _distinct(items: list[Node], judge: Judge) -> list[Node]:
+    kept: list[Node] = []
+    for item in {
+        (item.op in EXACT, item.value) if item.op in EXACT else item: item for item in items
+    }.values():
+        if not any(may_agree(other, item) and _item(other, item, judge) for other in kept):
+            kept.append(item)
+    return kept
+
+
+def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
+    if (
+        not judge.conventions.interval_as_inequality
+        and ("rel" in (gold.op, answer.op))
+        and gold.op != answer.op
+    ):
+        return judge.decided("set of reals", False, "an interval is not an inequality")
+    if gold.op == answer.op == "rel" and len(symbols(gold)) > 1:
+        if len(gold.args) > 2:
+            return _same_chain(gold, answer, judge)
+        return same_relation(gold, answer, judge)
+    if not about_one_variable(gold, answer):
+        return judge.decided("set of reals", False, "it is about another variable")
+    first, second = to_region(gold), to_region(answer)
+    if first is None or second is None:
+        if gold.op == answer.op == "rel":
+            return same_relation(gold, answer, judge)
+        return _as_written(gold, answer, judge)
+    return same_region(first, second, judge)
+
+
+# --- one value ---
+
+
+def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
+    if both_regional(gold, answer):
+        return _same_regions(gold, answer, judge)
+    if "mod" in (gold.op, answer.op) and residue_class(gold) and residue_class(answer):
+        named = one_residue_name(gold, answer)
+        return named and same_value(gold, answer, judge)
+    if answer.op == "mod" and gold.op == "rel":
+        return judge.decided("congruence", False, "a class of numbers where one is wanted")
+    if "rel" in (gold.op, answer.op):
+        return _related(gold, answer, judge)
+    if gold.op in MARKS or answer.op in MARKS:
+        return same_value(gold, answer, judge)
+    if gold.op == answer.op == "bracket":
+        same = gold.note == answer.note or not judge.conventions.brackets
+        return (
+            same or judge.decided("brackets", False, f"{answer.note} is not {gold.note}")
+        ) and _in_order(list(gold.args), list(answer.args), judge)
+    if gold.op == answer.op == "matrix":
+        same = gold.value == answer.value and gold.note == answer.note
+        return (
+            same or judge.decided("matrix", False, "the matrices have different shapes")
+        ) and _in_order(list(gold.args), list(answer.args), judge)
+    if "matrix" in (gold.op, answer.op) and "bracket" in (gold.op, answer.op):
+        return _rows_as_matrix(gold, answer, judge)
+    if "matrix" in (gold.op, answer.op) or "bracket" in (gold.op, answer.op):
+        components = in_components(gold, answer), in_components(answer, gold)
+        if components != (gold, answer):
+            return matches(*components, judge)
+    if gold.op == answer.op == "cases":
+        return _unordered(branches(gold), branches(answer), judge)
+    if is_scalar(gold) and is_scalar(answer):
+        return same_value(gold, answer, judge)
+    return _as_written(gold, answer, judge)
+
+
+def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare a matrix with brackets: `[[1,2],[3,4]]` is a matrix, a flat bracket a column or a
+    row.
+    """
+    matrix, bracket = (gold, answer) if gold.op == "matrix" else (answer, gold)
+    rows = bracket.args
+    if all(row.op == "bracket" for row in rows):
+        cells = [cell for row in rows for cell in row.args]
+        shaped = len({len(row.args) for row in rows}) == 1 and len(rows[0].args) == matrix.value
+    else:
+        cells, shaped = list(rows), matrix.value == 1 or matrix.value == len(matrix.args)
+    if not shaped:
+        return judge.decided("matrix", False, "the shapes differ")
+    pair = (list(matrix.args), cells) if matrix is gold else (cells, list(matrix.args))
+    return _in_order(*pair, judge)
+
+
+def _related(gold: Node, answer: Node, judge: Judge) -> bool:
+    mine, theirs = assigned(gold, judge), assigned(answer, judge)
+    if mine and theirs and matches(mine[1], theirs[1], judge):
+        return names_fit(mine[0], theirs[0], judge)
+    if mine and theirs and not (is_curve(gold) and is_curve(answer)):
+        return False
+    solved = mine is not None and is_one_name(mine[0]) and not symbols(mine[1])
+    if answer.op == "rel" and solved:
+        return judge.decided("relation", False, "an equation that is not solved")
+    if gold.op == answer.op == "rel":
+        if len(gold.args) == 2 and all(map(is_scalar, (*gold.args, *answer.args))):
+            return same_relation(gold, answer, judge)
+        return _same_chain(gold, answer, judge)
+    if not judge.conventions.bare_value:
+        return judge.decided("bare value", False, "only one side names its value")
+    if answer.op == "rel":
+        if theirs and says_otherwise(theirs[0]):
+            return judge.decided("named value", False, "words before it change the value")
+        value = theirs[1] if theirs else true_chain(answer, judge)
+        if value is None:
+            return judge.decided(
+                "relation", False, "an equation or inequality where a value is wanted"
+            )
+        return matches(gold, value, judge)
+    if mine is None or not is_one_name(mine[0]):
+        return judge.decided("relation", False, "a value where an equation or inequality is wanted")
+    return matches(mine[1], answer, judge)
+
+
+def _same_chain(gold: Node, answer: Node, judge: Judge) -> bool:
+    """Compare chains of relations, read from the left or from the right; `a = b = c` in any
+    order.
+    """
+    signs, others = gold.note.split(), answer.note.split()
+    turned = [FLIPPED.get(sign, "") for sign in reversed(signs)]
+    if signs == others and set(signs) == {"="}:
+        return _unordered(list(gold.args), list(answer.args), judge)
+    if signs == others:
+        return _in_order(list(gold.args), list(answer.args), judge)
+    if turned == others:
+        return _in_order(list(gold.args[::-1]), list(answer.args), judge)
+    return judge.decided("relation", False, "they are not relations of one kind")
