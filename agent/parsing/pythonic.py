@@ -20,7 +20,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, fault_of
-from .literals import MAX_PYTHON_CHARS, Unreadable, expression, literal
+from .literals import MAX_PYTHON_CHARS, UnreadableLiteral, expression, literal
 from .scan import MAX_CALLS
 from .whole_turn import TAG, Body, after_thoughts, announced, body_of
 
@@ -110,9 +110,9 @@ def _read_list(body: str) -> list[ToolCall]:
     except UnreadableLiteral as error:
         raise UnreadableLiteral(f"not a Python list of calls: {error}") from None
     if not isinstance(tree, ast.List):
-        raise Unreadable("not a Python list of calls")
+        raise UnreadableLiteral("not a Python list of calls")
     if len(tree.elts) > MAX_CALLS:
-        raise Unreadable(f"{len(tree.elts)} calls; at most {MAX_CALLS} are read")
+        raise UnreadableLiteral(f"{len(tree.elts)} calls; at most {MAX_CALLS} are read")
     return [_read_call(node, f"call_{index}", names) for index, node in enumerate(tree.elts)]
 
 
