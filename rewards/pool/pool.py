@@ -112,8 +112,8 @@ class WorkerPool:
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._threads: list[threading.Thread] = []
-        self._spares: deque[Worker] = deque()
-        self._template: Template | None = None
+        self._spares: deque[PoolWorker] = deque()
+        self._template: PoolTemplate | None = None
         self._starting = threading.Lock()
         self._closed = False
         self._owner = os.getpid()
@@ -176,7 +176,7 @@ class WorkerPool:
             waiting, self._jobs = list(self._jobs), deque()
             self._changed.notify_all()
         for job in waiting:
-            _settle(job, Outcome(Fate.REFUSED, reason="the pool was closed"))
+            _settle(job, PoolOutcome(Fate.REFUSED, reason="the pool was closed"))
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(timeout=self.limits.wall_factor * self.limits.cpu_s + 5)
@@ -198,7 +198,7 @@ class WorkerPool:
             thread.start()
 
     def _work(self) -> None:
-        worker: Worker | None = None
+        worker: PoolWorker | None = None
         while jobs := self._take():
             pending = deque(jobs)
             while pending:
