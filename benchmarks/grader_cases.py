@@ -5,8 +5,8 @@
 
 The cases are in `tests/contract/grader_cases`; most were written before the grader
 was read. Every case of `tampering.toml` must stay without a reward, on each of its tests for
-itself; every right solution of `idioms.toml` has to be paid, or its verdict is `invalid` and says
-why.
+itself; every right solution of `idioms.toml` and `derived.toml` has to be paid, or its verdict is
+`invalid` and says why.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ async def show(*, everything: bool) -> None:
     print(f"           {len(excused)} excused (not ok, so without a number) {excused or ''}")
     listed(names, verdicts, everything)
 
-    idioms = tomllib.loads((FOLDER / "idioms.toml").read_text())["case"]
+    files = [tomllib.loads((FOLDER / name).read_text()) for name in ("idioms.toml", "derived.toml")]
+    idioms = [case for file in files for case in file["case"]]
     verdicts = await graded([(case, case["solution"], case["tests"], False) for case in idioms])
     names = [case["name"] for case in idioms]
     paid = sum(one.reward == 1 for one in verdicts)

@@ -12,8 +12,8 @@ from types import CodeType, ModuleType
 from ..run import one_core
 from . import failures, needs, peer, proxies, rare_values, value_wire
 from .idiom_words import WORDS
-from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass
-from .solution_line import BrokenTests, Job, TestsLine
+from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass, NamedClass
+from .tests_line import Job, TestsLine, UnusableTests
 from .traceless import ALIASES, MODULE_NAMES
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
@@ -134,11 +134,12 @@ class TestHarness(TestsLine):
     @staticmethod
     def mark(names: dict[str, object]) -> None:
         """Add the functions behind the marks to `names`."""
-        from . import rewriting
+        from . import marked, rewriting
 
-        names[rewriting.OPERATE] = proxies.operate
-        names[rewriting.COMPARE] = proxies.compare
-        names[rewriting.TYPE] = proxies.type_of
+        names[rewriting.OPERATE] = marked.operate
+        names[rewriting.COMPARE] = marked.compare
+        names[rewriting.TYPE] = marked.type_of
+        names[rewriting.INSTANCE] = marked.is_instance
 
     def _check_solution(self, error: BaseException) -> None:
         """Check whether the solution lacks a well-known module that is not installed here.
@@ -240,7 +241,7 @@ class TestHarness(TestsLine):
         if not is_class:
             made: Handle = FunctionHandle(self, token, name)
         elif self._may_be_class(name):
-            made = ClassHandle(self, token)
+            made = NamedClass(self, token)
             if name in self.interface.classes:
                 proxies.adopt(made)
         else:
@@ -286,8 +287,20 @@ class TestHarness(TestsLine):
         except BaseException as error:
             self.check_error(error)
             self._check_modules(error)
-            return self.problem() or describe(error)
-        return self.problem() or problem
+            problem = describe(error)
+        return self.explained(self.problem() or problem)
+
+    def explained(self, problem: str) -> str:
+        """Why a test failed; empty if it passed.
+
+        Raises:
+            UnusableTests: it failed after it used what a class that derives from plain data
+                defines anew.
+        """
+        own, self._own_use = self._own_use, ""
+        if own and problem:
+            raise UnusableTests(own)
+        return problem
 
     def check_error(self, error: BaseException) -> None:
         """Check whether a test used a method of a named tuple, which stayed with the solution.

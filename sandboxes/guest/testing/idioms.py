@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .interface import Interface
-from .plain_attributes import PLAIN_ATTRIBUTES
+from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
 _FILES = "share files with the solution, which has a file system of its own"
 _OF_MODULES = {
@@ -67,12 +67,6 @@ _OF_PATHS = frozenset(
 _OF_ASYNCIO = ("wait_for", "timeout", "timeout_at", "Event", "Condition", "Barrier", "Queue")
 _OF_DATACLASSES = ("asdict", "astuple", "is_dataclass", "fields", "replace")
 _CHANGES = "change data that belongs to an object of the solution"
-_CHANGING = frozenset(
-    """
-    append appendleft extend add update insert pop popleft popitem remove discard clear sort reverse
-    setdefault
-    """.split()  # noqa: SIM905
-)
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
@@ -148,7 +142,7 @@ class _Reader:
 
     def _of_change(self, called: ast.expr) -> str:
         """Data reached through an object is a copy: a change of it would be lost."""
-        if not isinstance(called, ast.Attribute) or called.attr not in _CHANGING:
+        if not isinstance(called, ast.Attribute) or called.attr not in CHANGING_METHODS:
             return ""
         return _CHANGES if self._is_inside(called.value) else ""
 

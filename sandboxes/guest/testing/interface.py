@@ -16,7 +16,8 @@ import ast
 import builtins
 from collections.abc import Iterable, Mapping
 
-from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS
+from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
+from .syntax import last_name, mentions, variable_of
 from .traceless import ALIASES, MODULE_NAMES
 
 _BUILTINS = frozenset(dir(builtins))
@@ -26,6 +27,8 @@ _CATCHING = (
     "suppress",
 )  # fmt: skip
 _LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
+_DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
+"""What takes a value as a truth."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 
 
@@ -55,6 +58,8 @@ class Interface:
         self.makers: set[str] = set(declared)
         self.attributes: set[str] = {name for names in declared.values() for name in names}
         """Attributes the tests may ask an object of the solution for."""
+        self.data_methods: set[str] = set()
+        """Methods that plain values have too, and that objects under test answer with data."""
         self._shown: set[str] = set()
         """Classes and makers that the tests use as such, and not by their name alone."""
         self.said: set[str] = set()
@@ -134,7 +139,7 @@ class Interface:
             same = len(given) == len(target.elts)
             for number, part in enumerate(target.elts):
                 self._bind(part, given[number] if same else None)
-        elif key := _key(target):
+        elif key := variable_of(target):
             self._values.setdefault(key, []).append(value)
 
     def _bind_arguments(self, call: ast.Call) -> None:
@@ -173,12 +178,12 @@ class Interface:
             return self.origin(node.value, depth - 1)
         if isinstance(node, ast.Call):
             name = self.free(node.func)
-            if _last_name(node.func) in ("copy", "deepcopy") and len(node.args) == 1:
+            if last_name(node.func) in ("copy", "deepcopy") and len(node.args) == 1:
                 return self.origin(node.args[0], depth - 1)
             if not name and isinstance(node.func, ast.Name) and node.func.id in self._helpers:
                 return self._same(self._helpers[node.func.id], depth)
             return name
-        key = _key(node)
+        key = variable_of(node)
         return self._same(self._given(key), depth) if key else ""
 
     def _given(self, key: str) -> list[ast.expr | None]:
@@ -186,12 +191,14 @@ class Interface:
         return [
             value
             for value in self._values.get(key, [])
-            if not (isinstance(value, ast.Attribute) and _key(value.value) == key)
+            if not (isinstance(value, ast.Attribute) and variable_of(value.value) == key)
         ]
 
     def given(self, name: str) -> list[ast.expr]:
         """What the tests give a variable."""
-        return [value for value in self._given(name) if value is not None and _key(value) != name]
+        return [
+            value for value in self._given(name) if value is not None and variable_of(value) != name
+        ]
 
     def _same(self, values: list[ast.expr | None], depth: int) -> str:
         made = {self.origin(value, depth - 1) for value in values}
@@ -206,7 +213,7 @@ class Interface:
     def _loose_origin(self, node: ast.expr) -> str:
         """Also of what is calculated from it."""
         if isinstance(node, ast.Name):
-            given = [value for value in self._given(node.id) if not _mentions(value, node.id)]
+            given = [value for value in self._given(node.id) if not mentions(value, node.id)]
             made = {self._loose_origin(value) if value else "" for value in given}
             return made.pop() if len(made) == 1 else ""
         if isinstance(node, ast.BinOp):
@@ -242,6 +249,9 @@ class Interface:
         for name in self._shown:
             self.attributes |= uses.get(name, set())
         for node in self._nodes:
+            if isinstance(node, ast.Attribute) and self._gives_data(node):
+                self.data_methods.add(node.attr)
+        for node in self._nodes:
             if isinstance(node, ast.Attribute) and self.free(node.value):
                 self.attributes.add(node.attr)
 
@@ -258,6 +268,18 @@ class Interface:
         statement = called and isinstance(self._parents.get(parent), ast.Expr)  # type: ignore[arg-type]
         bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
         return capital and (statement or bare)
+
+    def _gives_data(self, node: ast.Attribute) -> bool:
+        """Whether what a method of a class under test answers is data that the tests look at, as
+        in `evens.index(4) == 2`, and not itself the outcome of the test, as in
+        `name.startswith("a")`.
+        """
+        called = self._parents.get(node)
+        if not isinstance(called, ast.Call) or called.func is not node:
+            return False
+        if node.attr in PREDICATES or self.origin(node.value) not in self.classes:
+            return False
+        return not isinstance(self._parents.get(called), _DECIDING)
 
     def _asked_for(self, call: ast.Call, everywhere: set[str]) -> set[str]:
         """Classes that `isinstance` and its like name; attributes named by a constant are noted."""
@@ -340,7 +362,7 @@ class Interface:
             return self.is_object(node.slice)
         if not isinstance(node, ast.Call):
             return False
-        name = _last_name(node.func)
+        name = last_name(node.func)
         looks = name in _LOOKING or name.startswith("assert")
         return looks and any(map(self.means_objects, node.args))
 
@@ -360,7 +382,7 @@ class Interface:
             kinds = [node.type]
         elif isinstance(node, ast.Raise):
             kinds = [node.exc.func if isinstance(node.exc, ast.Call) else node.exc]
-        elif isinstance(node, ast.Call) and _last_name(node.func) in _CATCHING:
+        elif isinstance(node, ast.Call) and last_name(node.func) in _CATCHING:
             kinds = [*node.args]
         flat = [part for kind in kinds if kind for part in ast.walk(kind)]
         return any(isinstance(part, ast.expr) and self.free(part) == name for part in flat)
@@ -372,26 +394,3 @@ class Interface:
             isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name
             for node in self._nodes
         )
-
-
-def _last_name(node: ast.expr) -> str:
-    """`c` of `a.b.c`, and of `c`."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _key(node: ast.expr) -> str:
-    """What a variable is kept under: its name, or `self.name`."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"self.{node.attr}" if node.value.id == "self" else ""
-    return ""
-
-
-def _mentions(value: ast.expr | None, name: str) -> bool:
-    """Whether a variable is calculated from itself."""
-    if value is None:
-        return False
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(value))

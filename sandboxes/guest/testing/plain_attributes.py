@@ -16,6 +16,16 @@ PLAIN_METHODS = frozenset(
     name for name in PLAIN_ATTRIBUTES
     for kind in _PLAIN if callable(getattr(kind, name, None))
 )  # fmt: skip
+PREDICATES = frozenset(name for name in PLAIN_METHODS if name.startswith(("is", "starts", "ends")))
+"""The methods of plain data that answer yes or no."""
+CHANGING_METHODS = frozenset(
+    """
+    append appendleft extend add update insert pop popleft popitem remove discard clear sort reverse
+    setdefault
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+"""The methods of plain data that change it."""
+READING_METHODS = PLAIN_METHODS - CHANGING_METHODS
 ARRAY_ATTRIBUTES = frozenset(
     """
     T all any argmax argmin astype copy cumsum dot dtype fill flat flatten item max mean min nbytes

@@ -11,40 +11,12 @@ of it on any other object, would let the solution decide the test, and fails it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from . import value_wire
+from . import derived, wire
+from .line import Line
 
-
-class Line(Protocol):
-    """What a proxy needs of the connection."""
-
-    def ask(self, verb: str, *arguments: object) -> object:
-        """Ask the solution; raises here what it raised there."""
-        ...
-
-    def check_attribute(self, token: object, name: str) -> None:
-        """Raises unless the task names this attribute of objects."""
-        ...
-
-    def adopt(self, maker: str, made: Handle) -> None:
-        """A function of the solution has returned an object."""
-        ...
-
-    def refuse(self, token: object, use: str) -> BaseException:
-        """The test has failed: an object crossed where a value was meant."""
-        ...
-
-    def compares_objects(self) -> bool:
-        """Whether the tests' syntax shows that they compare objects under test."""
-        ...
-
-    def cannot_judge(self, idiom: str) -> BaseException:
-        """The tests cannot be used: they ask the solution itself whether it is right."""
-        ...
-
-
-_OWN_EQUALITY = "compare objects by the solution's own __eq__"
+OWN_EQUALITY = "compare objects by the solution's own __eq__"
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
 
@@ -52,16 +24,18 @@ _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "
 class Handle:
     """An object that stays with the solution."""
 
-    __slots__ = ("_known", "_line", "_token")
+    __slots__ = ("_called", "_known", "_line", "_token")
 
     _line: Line
     _token: value_wire.Ready
     _known: bool
+    _called: bool
 
     def __init__(self, line: Line, token: str) -> None:
         object.__setattr__(self, "_line", line)
         object.__setattr__(self, "_token", value_wire.Ready("h" + token[1:]))
         object.__setattr__(self, "_known", token[0] == "o")
+        object.__setattr__(self, "_called", False)
 
     def __call__(self, *arguments: object, **named: object) -> object:
         line, token = line_of(self), token_of(self)
@@ -76,7 +50,11 @@ class Handle:
             return line_of(self).ask("reflect", token_of(self), name)
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)  # `copy`, `pickle` and numpy look for hooks of their own
-        line_of(self).check_attribute(token_of(self), name)
+        if is_known(self) and line_of(self).reads_plain_data(name):
+            plain = as_plain(self, name)
+            if hasattr(plain, name):
+                return getattr(plain, name)
+        line_of(self).check_attribute(token_of(self), name, known=is_known(self))
         return line_of(self).ask("attribute", token_of(self), name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -86,13 +64,13 @@ class Handle:
         line_of(self).ask("unassign", token_of(self), name)
 
     def __iter__(self) -> Iterator[object]:
-        iterator = _operate("iter", self)
+        iterator = forward("iter", self)
         if not isinstance(iterator, Iterator):
             raise line_of(self).refuse(token_of(self), "an iterator")
         return iterator
 
     def __next__(self) -> object:
-        return _operate("next", self)
+        return forward("next", self)
 
     def __contains__(self, item: object) -> bool:
         if not is_known(self):
@@ -120,21 +98,25 @@ class Handle:
         if self is other or other is None:
             return self is other
         if not isinstance(other, Handle):
-            if is_known(self) and not _has_own(self, "__eq__"):
+            if is_known(self) and not has_own(self, "__eq__"):
                 return False
+            if (plain := as_plain(self, "__eq__")) is not None:
+                return bool(plain == other)
             raise line_of(self).refuse(token_of(self), "==")
-        if not (_has_own(self, "__eq__") or _has_own(other, "__eq__")):
+        if not (has_own(self, "__eq__") or has_own(other, "__eq__")):
             return False
         if is_known(self) and is_known(other) and line_of(self).compares_objects():
-            raise line_of(self).cannot_judge(_OWN_EQUALITY)
+            raise line_of(self).cannot_judge(OWN_EQUALITY)
         raise line_of(self).refuse(token_of(self), "==")
 
     def __hash__(self) -> int:
         if is_function(self):
             return id(self)
+        if (plain := as_plain(self, "__hash__")) is not None:
+            return hash(plain)
         if not is_known(self):
             raise line_of(self).refuse(token_of(self), "hash()")
-        if _has_own(self, "__hash__") or _has_own(self, "__eq__"):
+        if has_own(self, "__hash__") or has_own(self, "__eq__"):
             if not line_of(self).compares_objects():
                 raise line_of(self).refuse(token_of(self), "hash()")
             raise line_of(self).cannot_judge("look objects up by the solution's own __hash__")
@@ -152,17 +134,18 @@ class Handle:
         return str(_exactly(str, self, "format", form))
 
     def __copy__(self) -> object:
-        return _operate("copy", self)
+        return forward("copy", self)
 
     def __deepcopy__(self, _: object) -> object:
-        return self if is_function(self) else _operate("deepcopy", self)
+        return self if is_function(self) else forward("deepcopy", self)
 
     def __radd__(self, other: object) -> object:
         if type(other) is int and other == 0:  # what `sum` begins with
-            return _operate("radd", self, 0)
+            return forward("radd", self, 0)
         return _pair("add", other, self)
 
     def __instancecheck__(self, instance: object) -> bool:
+        instance = held(instance)
         if not isinstance(instance, Handle):
             return False
         return line_of(self).ask("isinstance", token_of(instance), token_of(self)) is True
@@ -191,6 +174,12 @@ def is_known(handle: Handle) -> bool:
     """Whether it is of a class or maker under test."""
     known: bool = object.__getattribute__(handle, "_known")
     return known
+
+
+def is_called(handle: Handle) -> bool:
+    """Whether the tests made it by calling a class by its name."""
+    called: bool = object.__getattribute__(handle, "_called")
+    return called
 
 
 def is_function(handle: object) -> bool:
@@ -227,6 +216,18 @@ class ClassHandle(Handle):
     __slots__ = ()
 
 
+class NamedClass(ClassHandle):
+    """A class of the solution that the tests name."""
+
+    __slots__ = ()
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        made = super().__call__(*arguments, **named)
+        if isinstance(made, Handle):
+            object.__setattr__(made, "_called", True)
+        return derived.called(made)
+
+
 class MisplacedClass(FunctionHandle):
     """A class where the tests ask for a function."""
 
@@ -243,7 +244,7 @@ def _reflect(name: str) -> property:
     return property(read)
 
 
-for _kind in (Handle, FunctionHandle, ClassHandle, MisplacedClass):
+for _kind in (Handle, FunctionHandle, ClassHandle, NamedClass, MisplacedClass):
     for _name in ("__doc__", "__module__", "__annotations__"):  # otherwise those of the proxies
         setattr(_kind, _name, _reflect(_name))
 
@@ -268,16 +269,29 @@ setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a propert
 # --- operators ------------------------------------------------------------------
 
 
-def _operate(name: str, *operands: object) -> object:
+def forward(name: str, *operands: object) -> object:
     """Have the solution operate on its own object."""
     first = next(item for item in operands if isinstance(item, Handle))
-    if not is_known(first):
-        raise line_of(first).refuse(token_of(first), name)
-    return line_of(first).ask("operate", name, operands)
+    if is_known(first):
+        return line_of(first).ask("operate", name, operands)
+    return operate_on_plain(name, first, operands)
+
+
+def operate_on_plain(name: str, refused: Handle, operands: tuple[object, ...]) -> object:
+    """Operate here, on what the classes of the operands leave to plain data."""
+    plain = [
+        item if not isinstance(item, Handle) else as_plain(item, f"__{name.rstrip('_')}__")
+        for item in operands
+    ]
+    if any(item is None for item in plain):
+        raise line_of(refused).refuse(token_of(refused), name)
+    from .operations import OPERATIONS
+
+    return OPERATIONS[name](*plain)
 
 
 def _exactly(kind: type, handle: Handle, name: str, *more: object) -> Any:
-    found = _operate(name, handle, *more)
+    found = forward(name, handle, *more)
     if type(found) is not kind:
         raise line_of(handle).refuse(token_of(handle), name)
     return found
@@ -287,86 +301,58 @@ def _pair(name: str, left: object, right: object) -> object:
     """Between objects of the solution alone: a value of the tests would go along."""
     for side in (left, right):
         if isinstance(side, Handle) and not is_known(side):
-            raise line_of(side).refuse(token_of(side), name)
+            return operate_on_plain(name, side, (left, right))
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Handle) and not isinstance(other, Handle):
-            raise line_of(side).refuse(token_of(side), name)
-    return _operate(name, left, right)
+            return operate_on_plain(name, side, (left, right))
+    return forward(name, left, right)
 
 
-def operate(name: str, left: object, right: object) -> object:
-    """Where the tests' syntax shows that an object under test is meant."""
-    import operator
-
-    if isinstance(left, Handle) or isinstance(right, Handle):
-        for side in (left, right):
-            if isinstance(side, Handle) and not is_known(side):
-                raise line_of(side).refuse(token_of(side), name)
-        found = _operate(name, left, right)
-        if name == "contains" and isinstance(left, Handle) and type(found) is not bool:
-            raise line_of(left).refuse(token_of(left), "in")
-        return found
-    function: Callable[[object, object], object] = getattr(operator, name)
-    return function(left, right)
+SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-_SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+def as_plain(handle: Handle, used: str) -> object | None:
+    """What answers in the object's place, as genuine data of this side."""
+    if is_function(handle) or not (is_known(handle) or is_called(handle)):
+        return None
+    plain = line_of(handle).ask("as_plain", token_of(handle), used, is_called(handle))
+    if isinstance(plain, Handle):
+        return None
+    return derived.called(plain) if is_called(handle) else plain
 
 
-def compare(name: str, meant: bool, left: object, right: object) -> object:
-    """A comparison that the tests themselves write down; `meant`: their syntax shows that objects
-    under test are compared.
-    """
-    import operator
-
-    for side, other in ((left, right), (right, left)):
-        if not isinstance(side, Handle):
-            continue
-        if name not in ("eq", "ne"):
-            alike = is_known(side) and isinstance(other, Handle) and is_known(other)
-            if meant and alike:
-                idiom = f"compare objects of the solution by {_SIGNS[name]}"
-                raise line_of(side).cannot_judge(idiom)
-            raise line_of(side).refuse(token_of(side), _SIGNS[name])
-        if meant and is_known(side) and other is not None and _has_own(side, "__eq__"):
-            raise line_of(side).cannot_judge(_OWN_EQUALITY)
-    function: Callable[[object, object], object] = getattr(operator, name)
-    return function(left, right)
+def held(item: object) -> object:
+    """The handle of what a value stands for, or the item itself."""
+    handle = derived.handle_of(item)
+    return item if handle is None else handle
 
 
-def type_of(item: object) -> object:
-    """The class of an object, which for one under test is the solution's."""
-    if isinstance(item, Handle) and is_known(item):
-        return line_of(item).ask("class", token_of(item))
-    return type(item)
-
-
-def _has_own(handle: Handle, name: str) -> bool:
+def has_own(handle: Handle, name: str) -> bool:
     return line_of(handle).ask("owns", token_of(handle), name) is True
 
 
 def _binary(name: str, *, reflected: bool) -> Callable[[Handle, object], object]:
-    def forward(self: Handle, other: object) -> object:
+    def apply(self: Handle, other: object) -> object:
         return _pair(name, other, self) if reflected else _pair(name, self, other)
 
-    return forward
+    return apply
 
 
 def _ordering(name: str) -> Callable[[Handle, object], bool]:
-    def forward(self: Handle, other: object) -> bool:
+    def apply(self: Handle, other: object) -> bool:
         found = _pair(name, self, other)
         if type(found) is not bool:
-            raise line_of(self).refuse(token_of(self), _SIGNS[name])
+            raise line_of(self).refuse(token_of(self), SIGNS[name])
         return found
 
-    return forward
+    return apply
 
 
 def _unary(name: str) -> Callable[..., object]:
-    def forward(self: Handle, *more: object) -> object:
-        return _operate(name, self, *more)
+    def apply(self: Handle, *more: object) -> object:
+        return forward(name, self, *more)
 
-    return forward
+    return apply
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_",

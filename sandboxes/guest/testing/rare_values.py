@@ -27,7 +27,7 @@ _KINDS: dict[tuple[str, ...], Any] = {}
 """What was rebuilt before: the class of named tuples, the member of an enumeration."""
 
 
-class _Member:
+class Member:
     """What a member of an enumeration that is also a number or a text arrives as."""
 
     name: str
@@ -35,15 +35,15 @@ class _Member:
     kind: str
 
 
-class _IntMember(int, _Member):
+class _IntMember(int, Member):
     pass
 
 
-class _StrMember(str, _Member):
+class _StrMember(str, Member):
     pass
 
 
-class _FloatMember(float, _Member):
+class _FloatMember(float, Member):
     pass
 
 
@@ -56,12 +56,14 @@ def forget() -> None:
     """Let go of every class that was rebuilt."""
     _KINDS.clear()
     failures.forget()
+    if derived_values := sys.modules.get(f"{__package__}.derived_values"):
+        derived_values.forget()
 
 
 def is_member(item: object) -> bool:
     """Whether it is a member of an enumeration (or stands for one)."""
     enum: Any = sys.modules.get("enum")
-    return isinstance(item, _Member) or (enum is not None and isinstance(item, enum.Enum))
+    return isinstance(item, Member) or (enum is not None and isinstance(item, enum.Enum))
 
 
 def member_parts(item: object) -> tuple[str, list[object]] | None:
@@ -69,9 +71,21 @@ def member_parts(item: object) -> tuple[str, list[object]] | None:
     member: Any = item
     for kind in _MEMBERS:
         if isinstance(item, kind):
-            name = member.kind if isinstance(item, _Member) else type(item).__name__
+            name = member.kind if isinstance(item, Member) else type(item).__name__
             return "E", [name, str(member.name), kind(member.value)]
     return None
+
+
+def stand_in(item: object) -> object | None:
+    """A member that is a number or a text, without its enumeration; None for others."""
+    parts = member_parts(item)
+    if parts is None:
+        return None
+    name, member, value = parts[1]
+    made: Any = next(made for kind, made in _MEMBERS.items() if type(value) is kind)(value)
+    made.kind, made.name, made.value = name, member, value
+    standing: object = made
+    return standing
 
 
 def parts_of(item: object) -> tuple[str, list[object]] | None:
@@ -270,11 +284,17 @@ def _namespace(parts: list[object]) -> object:
     return SimpleNamespace(**named)
 
 
+def _derived(parts: list[object]) -> object:
+    from . import derived_values  # which only the tests' side needs, and seldom
+
+    return derived_values.build(parts)
+
+
 BUILD: dict[str, Callable[[list[object]], object]] = {
     "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "A": _array,
     "M": lambda parts: MappingProxyType(_pairs(parts)),
     "v": lambda parts: dict(enumerate(parts)).values(),
     "p": lambda parts: _pairs(parts).items(),
-    "x": _textual,
+    "x": _textual, "V": _derived,
 }  # fmt: skip
 """tag -> what makes the value of its parts."""

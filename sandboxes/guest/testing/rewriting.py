@@ -12,7 +12,8 @@ from typing import Any
 
 from .interface import Interface
 
-OPERATE, COMPARE, TYPE = "_ludus_operate", "_ludus_compare", "_ludus_type"
+OPERATE, COMPARE = "_ludus_operate", "_ludus_compare"
+TYPE, INSTANCE = "_ludus_type", "_ludus_instance"
 """The names under which the tests find what decides these places."""
 
 _BINARY: dict[type, str] = {
@@ -74,9 +75,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        one = isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1
-        if one and not node.keywords and "type" not in self._interface.bound:
-            node.func = ast.copy_location(ast.Name(TYPE, ast.Load()), node.func)
+        name = node.func.id if isinstance(node.func, ast.Name) and not node.keywords else ""
+        asked = {("type", 1): TYPE, ("isinstance", 2): INSTANCE}.get((name, len(node.args)))
+        if asked and name not in self._interface.bound:
+            node.func = ast.copy_location(ast.Name(asked, ast.Load()), node.func)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

@@ -48,6 +48,7 @@ class TestsLine:
         self._broken = ""
         self._wrong = ""
         self._unusable = ""
+        self._own_use = ""
         self._job: Job = {"tests": []}
         self._interface: Interface | None = None
         self._surroundings: Surroundings | None = None
@@ -105,14 +106,19 @@ class TestsLine:
         if name in self._values and self.names.get(name) is old and not same:
             self.names[name] = self._values[name] = value
 
-    def check_attribute(self, token: object, name: str) -> None:
+    def check_attribute(self, token: object, name: str, *, known: bool) -> None:
         """Check whether the task names this attribute of objects.
+
+        Args:
+            token: the object.
+            known: it is sure to be of a class or maker under test.
 
         Raises:
             Refused: the tests use the attribute of plain data.
             AttributeError: the tests do not use the name at all: a library looks for something.
         """
-        if name in self.interface.attributes:
+        asked = self.interface
+        if name in asked.attributes or (known and name in asked.data_methods):
             return
         raise (
             self.refuse(token, f".{name}") if name in self.interface.said else AttributeError(name)
@@ -128,6 +134,23 @@ class TestsLine:
                 f"`{use}` of it would be the solution's to decide"
             )
         return ObjectRefused(self._wrong)
+
+    def note_own(self, token: object, name: str) -> None:
+        """Note that the tests used what the class of a value defines anew, of which the plain
+        value answered.
+        """
+        if not self._own_use:
+            kind = "".join(filter(str.isprintable, str(self.ask("kind", token))[:_KIND_LETTERS]))
+            self._own_use = (
+                f"the tests cannot be judged: they use {name} of the solution's {kind}, which "
+                "derives from plain data and defines it anew"
+            )
+
+    def reads_plain_data(self, name: str) -> bool:
+        """Whether an attribute is a method of plain data that only looks."""
+        from .plain_attributes import READING_METHODS  # large, and needed seldom
+
+        return name in READING_METHODS
 
     def compares_objects(self) -> bool:
         """Return whether the tests' syntax shows a comparison of objects under test."""

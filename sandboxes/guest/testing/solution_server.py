@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import gc
 import itertools
-import math
-import operator
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import CoroutineType, GeneratorType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..run import one_core, program
-from ..run.request import Request
-from . import failures, peer, rare_values, value_wire
+from . import derived, failures, one_core, peer, program, rare_values, wire
+from .operations import OPERATIONS
+from .request import Request
 
 if TYPE_CHECKING:
     import asyncio
@@ -190,12 +188,13 @@ class SolutionServer:
         made = target(*arguments, **named)  # type: ignore[operator]
         made_here = isinstance(target, type) and target in self._classes
         if made_here and type(made) in self._classes:
-            return made if hasattr(made, "_fields") else value_wire.Ready(self._name(made))
+            crosses = hasattr(made, "_fields") or rare_values.is_member(made)
+            return made if crosses else wire.Ready(self._name(made))
         return made
 
     def operate(self, name: str, operands: tuple[object, ...]) -> object:
         """Apply an operator or built-in function."""
-        return _OPERATIONS[name](*operands)
+        return OPERATIONS[name](*operands)
 
     def attribute(self, target: object, name: str) -> object:
         """Return the value of an attribute; for a method, the tests get a handle."""
@@ -230,6 +229,10 @@ class SolutionServer:
         usual: list[object] = [getattr(object, name)]
         usual += [getattr(enum.Enum, name)] if enum else []
         return getattr(kind, name) not in usual if not isinstance(target, type) else False
+
+    def as_plain(self, target: object, used: str, anew: bool = False) -> object | None:
+        """A value that answers a use in the object's place (`derived.as_plain`)."""
+        return derived.as_plain(target, used, anew=anew)
 
     def kind(self, target: object) -> str:
         """Return the name of an object's class, for messages."""
@@ -353,30 +356,6 @@ class SolutionServer:
 
         random.setstate(state)
 
-
-def _add_to(item: Any, zero: int) -> Any:
-    return zero + item
-
-
-def _operations() -> dict[str, Callable[..., object]]:
-    import copy
-
-    names = """
-        add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift lt le gt ge neg pos
-        abs invert getitem setitem delitem index iadd isub imul itruediv ifloordiv imod ipow
-        imatmul iand ior ixor ilshift irshift contains truth
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-    return {
-        **{name: getattr(operator, name) for name in names},
-        "len": len, "iter": iter, "next": next, "reversed": reversed, "round": round, "int": int,
-        "float": float, "complex": complex, "bytes": bytes, "str": str, "repr": repr,
-        "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
-        "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
-        "radd": _add_to,
-    }  # fmt: skip
-
-
-_OPERATIONS = _operations()
 
 _VERBS: dict[str, Callable[..., object]] = {
     name.rstrip("_"): function

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 
+from . import derived
 from .rare_values import is_member
 from .values import (
     BARE,
@@ -105,8 +106,12 @@ class Encoder:
                 continue
             if len(self.tokens) > MAX_TOKENS:
                 raise Malformed(f"the value has more than {MAX_TOKENS} parts")
-            if (number := self._numbers.get(id(item))) is not None:
+            if isinstance(item, Ready):
+                self.tokens.append(item)
+            elif (number := self._numbers.get(id(item))) is not None:
                 self.tokens.append(f"@{number}")
+            elif derived.is_derived(item) and self._add_derived(item, work):
+                continue
             elif (
                 type(item) in TAGS
                 or (is_odd(item) and is_member(item))
@@ -115,6 +120,25 @@ class Encoder:
                 self._open_container(item, work)
             else:
                 self.tokens.append(token)  # type: ignore[arg-type]
+
+    def _add_derived(self, item: object, work: list[_Work]) -> bool:
+        """Append a value whose class derives from plain data, or what names it here; False if it
+        is another thing.
+        """
+        if (standing := derived.handle_of(item)) is not None:
+            self.tokens.append(self._name(standing))
+            return True
+        if id(item) in self._open:
+            self.tokens.append(self._name(item))  # it contains itself
+            return True
+        opened = derived.parts_of(item)
+        if opened is None:
+            return False
+        self._open.add(id(item))
+        names, value = opened
+        work.append((True, item, f"{derived.TAG}3"))
+        work += [(False, value, ""), (False, names, ""), (False, Ready(self._name(item)), "")]
+        return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
         opened = parts_of(item) if id(item) not in self._open else None

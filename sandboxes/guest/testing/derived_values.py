@@ -1,0 +1,178 @@
+"""The tests' side of values whose classes derive from plain data (`derived`).
+
+Each is genuinely the plain value that crossed: what the tests compare, calculate and look up is
+decided here. Its text and its further attributes are asked of the solution, as those of any object;
+both are data that the tests compare. An operator that the solution defines anew is not asked, since
+its answer could be the test's: the plain value answers. Where that fails the test and the tests
+themselves made the value by calling the class, the test cannot be judged.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import rare_values, values
+from .derived import MODULE
+from .plain_attributes import PLAIN_METHODS
+from .proxies import Handle, line_of, token_of
+
+_TEXTS = {"__str__": "str", "__repr__": "repr", "__format__": "format"}
+_OPERATORS = frozenset(
+    f"__{name}__"
+    for name in """
+        eq ne lt le gt ge hash bool len iter reversed contains getitem setitem delitem missing
+        add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv floordiv rfloordiv
+        ifloordiv mod rmod imod pow rpow ipow and rand iand or ror ior xor rxor ixor lshift rlshift
+        ilshift rshift rrshift irshift matmul rmatmul imatmul divmod rdivmod
+        neg pos abs invert round trunc floor ceil int float complex index
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+_MUTABLE = (list, dict, set, deque)
+
+_KINDS: dict[tuple[type, frozenset[str]], Any] = {}
+_MADE: dict[str, Derived] = {}
+"""The value that stands for each object, by its handle: the same object is the same value."""
+
+
+class Derived:
+    """A plain value, and the handle of the object of the solution's that it came from."""
+
+    ludus_handle_: Handle
+    ludus_content_: object
+    """What was in it when it came, if it can change."""
+    ludus_called_: bool = False
+    """Whether the tests made it by calling a class of the solution."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith(("__", "ludus_")):
+            raise AttributeError(name)
+        if not isinstance(self, _MUTABLE):
+            return getattr(self.ludus_handle_, name)
+        if is_changed(self):
+            raise line_of(self.ludus_handle_).cannot_judge(
+                "change data that belongs to an object of the solution"
+            )
+        found = getattr(self.ludus_handle_, name)
+        return _refreshing(self, found) if isinstance(found, Handle) else found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "ludus_handle_" in vars(self):
+            setattr(self.ludus_handle_, name, value)
+        else:
+            object.__setattr__(self, name, value)  # while it is being made
+
+    def __copy__(self) -> object:
+        return self._ludus_copied("copy")
+
+    def __deepcopy__(self, _: object) -> object:
+        return self._ludus_copied("deepcopy")
+
+    def _ludus_copied(self, how: str) -> object:
+        if not isinstance(self, _MUTABLE):
+            return self
+        return line_of(self.ludus_handle_).ask("operate", how, (token_of(self.ludus_handle_),))
+
+
+def forget() -> None:
+    """Let go of every value."""
+    _KINDS.clear()
+    _MADE.clear()
+
+
+def build(parts: list[object]) -> object:
+    """The value of a handle, the names of methods defined anew, and the plain value."""
+    handle, names, plain = parts
+    if not isinstance(handle, Handle) or type(names) is not str:
+        return plain
+    if (known := _known(handle, plain)) is not None:
+        return known
+    defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
+    kind = _kind(type(plain), defined)
+    own: Any = vars(plain) if isinstance(plain, rare_values.Member) else {}
+    made: Derived
+    if isinstance(plain, deque):
+        made = kind(plain, plain.maxlen)
+    elif isinstance(plain, datetime.timedelta):
+        made = kind(plain.days, plain.seconds, plain.microseconds)
+    elif isinstance(plain, datetime.date):
+        made = kind.fromisoformat(plain.isoformat())
+    else:
+        made = kind(plain)
+    vars(made).update(own, ludus_handle_=handle, ludus_content_=values.content(plain))
+    return _MADE.setdefault(token_of(handle), made)
+
+
+def _known(handle: Handle, plain: object) -> Derived | None:
+    """The value that stands for the object already, with what is in it now."""
+    known = _MADE.get(token_of(handle))
+    if known is None or not isinstance(known, type(plain)):
+        return None
+    if isinstance(plain, _MUTABLE):
+        parts = values.parts_of(plain)
+        if parts:
+            values.replace(known, parts[1])
+        vars(known)["ludus_content_"] = values.content(plain)
+        return known
+    exact: Any = next((kind for kind in (int, float, str) if isinstance(plain, kind)), None)
+    same = exact is not None and exact.__eq__(plain, known) is True
+    if not same:
+        del _MADE[token_of(handle)]
+    return known if same else None
+
+
+def is_changed(value: Derived) -> bool:
+    """Whether the tests have changed it since it came."""
+    return isinstance(value, _MUTABLE) and values.changed(value, value.ludus_content_)
+
+
+def _kind(base: type, defined: frozenset[str]) -> Any:
+    if (base, defined) not in _KINDS:
+        methods = {name: _method(base, name) for name in defined}
+        _KINDS[base, defined] = type(
+            base.__name__, (Derived, base), {**methods, "__module__": MODULE}
+        )
+    return _KINDS[base, defined]
+
+
+def _method(base: type, name: str) -> Callable[..., object]:
+    if name in _TEXTS:
+        return _text(_TEXTS[name])
+    inherited: Any = getattr(base, name, None)
+
+    def plain(self: Derived, *operands: object, **named: object) -> object:
+        if self.ludus_called_:
+            line_of(self.ludus_handle_).note_own(token_of(self.ludus_handle_), name)
+        if inherited is None and name.startswith("__"):
+            return NotImplemented
+        if inherited is None:
+            raise AttributeError(name)
+        return inherited(self, *operands, **named)
+
+    return plain
+
+
+def _text(verb: str) -> Callable[..., str]:
+    def ask(self: Derived, *form: str) -> str:
+        line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
+        found = line.ask("operate", verb, (token, *form))
+        if type(found) is not str:
+            raise line.refuse(token, verb)
+        return found
+
+    return ask
+
+
+def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
+    """A method of the solution's that may change what is in the value."""
+
+    def call(*arguments: object, **named: object) -> object:
+        try:
+            return method(*arguments, **named)
+        finally:
+            handle = value.ludus_handle_
+            line_of(handle).ask("as_plain", token_of(handle), "")  # `build` renews what is in it
+
+    return call

@@ -1,0 +1,83 @@
+"""What the marked places of the tests call (`rewriting`): there the tests' syntax shows that an
+object under test is meant.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .proxies import (
+    OWN_EQUALITY,
+    SIGNS,
+    Handle,
+    as_plain,
+    forward,
+    has_own,
+    held,
+    is_known,
+    line_of,
+    operate_on_plain,
+    token_of,
+)
+
+
+def operate(name: str, left: object, right: object) -> object:
+    """Where the tests' syntax shows that an object under test is meant."""
+    if isinstance(left, Handle) or isinstance(right, Handle):
+        for side in (left, right):
+            if isinstance(side, Handle) and not is_known(side):
+                return operate_on_plain(name, side, (left, right))
+        found = forward(name, left, right)
+        if name == "contains" and isinstance(left, Handle) and type(found) is not bool:
+            raise line_of(left).refuse(token_of(left), "in")
+        return found
+    function: Callable[[object, object], object] = getattr(operator, name)
+    return function(left, right)
+
+
+def compare(name: str, meant: bool, left: object, right: object) -> object:
+    """A comparison that the tests themselves write down; `meant`: their syntax shows that objects
+    under test are compared.
+    """
+    left, right = _plain_side(left, name), _plain_side(right, name)
+    for side, other in ((left, right), (right, left)):
+        if not isinstance(side, Handle):
+            continue
+        if name not in ("eq", "ne"):
+            alike = is_known(side) and isinstance(other, Handle) and is_known(other)
+            if meant and alike:
+                idiom = f"compare objects of the solution by {SIGNS[name]}"
+                raise line_of(side).cannot_judge(idiom)
+            raise line_of(side).refuse(token_of(side), SIGNS[name])
+        if meant and is_known(side) and other is not None and has_own(side, "__eq__"):
+            raise line_of(side).cannot_judge(OWN_EQUALITY)
+    function: Callable[[object, object], object] = getattr(operator, name)
+    return function(left, right)
+
+
+def _plain_side(side: object, name: str) -> object:
+    """What the solution's class leaves to plain data is compared here."""
+    if not isinstance(side, Handle):
+        return side
+    if name in ("eq", "ne") and is_known(side) and not has_own(side, "__eq__"):
+        return side
+    plain = as_plain(side, f"__{name}__")
+    return side if plain is None else plain
+
+
+def type_of(item: object) -> object:
+    """The class of an object, which for one under test is the solution's."""
+    handle = held(item)
+    if isinstance(handle, Handle) and (is_known(handle) or handle is not item):
+        return line_of(handle).ask("class", token_of(handle))
+    return type(item)
+
+
+def is_instance(item: object, kinds: Any) -> bool:
+    """`isinstance`, for which an object whose class derives from plain data is plain data too."""
+    if isinstance(item, kinds):
+        return True
+    plain = as_plain(item, "") if isinstance(item, Handle) else None
+    return isinstance(plain, kinds)

@@ -1,0 +1,34 @@
+"""The operators and built-in functions that are applied to objects of the solution, by name."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+
+def _add_to(item: Any, zero: int) -> Any:
+    return zero + item
+
+
+def _operations() -> dict[str, Callable[..., object]]:
+    import copy
+
+    names = """
+        add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift lt le gt ge neg pos
+        abs invert getitem setitem delitem index iadd isub imul itruediv ifloordiv imod ipow
+        imatmul iand ior ixor ilshift irshift contains truth
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+    return {
+        **{name: getattr(operator, name) for name in names},
+        "len": len, "iter": iter, "next": next, "reversed": reversed, "round": round, "int": int,
+        "float": float, "complex": complex, "bytes": bytes, "str": str, "repr": repr,
+        "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
+        "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
+        "radd": _add_to,
+    }  # fmt: skip
+
+
+OPERATIONS = _operations()
+"""name -> what does it."""
