@@ -13,7 +13,7 @@ from ..run import one_core
 from . import failures, needs, peer, proxies, rare_values, value_wire
 from .idiom_words import WORDS
 from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass, NamedClass
-from .tests_line import Job, TestsLine, UnusableTests
+from .solution_line import BrokenTests, Job, TestsLine
 from .traceless import ALIASES, MODULE_NAMES
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
@@ -299,7 +299,7 @@ class TestHarness(TestsLine):
         """
         own, self._own_use = self._own_use, ""
         if own and problem:
-            raise UnusableTests(own)
+            raise BrokenTests(own)
         return problem
 
     def check_error(self, error: BaseException) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import derived, wire
+from . import derived, value_wire
 from .line import Line
 
 OWN_EQUALITY = "compare objects by the solution's own __eq__"

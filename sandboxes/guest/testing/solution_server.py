@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import CoroutineType, GeneratorType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import derived, failures, one_core, peer, program, rare_values, wire
+from ..run import one_core, program
+from ..run.request import Request
+from . import derived, failures, peer, rare_values, value_wire
 from .operations import OPERATIONS
-from .request import Request
 
 if TYPE_CHECKING:
     import asyncio
@@ -189,7 +190,7 @@ class SolutionServer:
         made_here = isinstance(target, type) and target in self._classes
         if made_here and type(made) in self._classes:
             crosses = hasattr(made, "_fields") or rare_values.is_member(made)
-            return made if crosses else wire.Ready(self._name(made))
+            return made if crosses else value_wire.Ready(self._name(made))
         return made
 
     def operate(self, name: str, operands: tuple[object, ...]) -> object:
