@@ -294,7 +294,7 @@ class TestHarness(TestsLine):
         """Why a test failed; empty if it passed.
 
         Raises:
-            UnusableTests: it failed after it used what a class that derives from plain data
+            BrokenTests: it failed after it used what a class that derives from plain data
                 defines anew.
         """
         own, self._own_use = self._own_use, ""
