@@ -8,7 +8,8 @@ The original runs only on old libraries, so it needs an environment of its own:
     /tmp/original/bin/pip install --no-deps image-reward==1.5
     /tmp/original/bin/python scripts/record_image_reward.py
 
-It writes tests/unit/rewards/learned/image_reward_scores.json. The full size takes 8 GB and a minute.
+It writes tests/unit/rewards/learned/image_reward_scores.json. The full size takes 8 GB and a
+minute.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def load_original() -> Any:
-    """The module ImageReward.ImageReward, without the package's __init__, which imports trainers."""
+    """ImageReward.ImageReward, without the package's __init__, which imports trainers."""
     spec = importlib.util.find_spec("ImageReward")
     assert spec is not None
     assert spec.submodule_search_locations

@@ -6,6 +6,7 @@ The scores of the original ImageReward for them are in `image_reward_scores.json
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ from PIL import Image
 
 Array = NDArray[np.float32]
 VOCAB_SIZE = 30_522
-WORDS = "a an the of in on with and red blue green cat dog house tree river painting photo very small"
+WORDS = (
+    "a an the of in on with and red blue green cat dog house tree river painting photo very small"
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Sizes:
     projection: int = 256
 
 
-TINY = Sizes(64, 2, 4, 48, 2, 12, 96)
+TINY = Sizes(128, 2, 2, 192, 2, 3, 384)
 FULL = Sizes(1024, 24, 16, 768, 12, 12, 3072)
 
 
@@ -102,7 +105,7 @@ def _shapes(s: Sizes) -> dict[str, tuple[int, ...]]:
     linear("blip.vision_proj", s.projection, width)
     linear("blip.text_proj", s.projection, s.text_width)
     head = [s.text_width, 1024, 128, 64, 16, 1]
-    for index, (inputs, outputs) in zip((0, 2, 4, 6, 7), zip(head, head[1:], strict=False), strict=True):
+    for index, (inputs, outputs) in zip((0, 2, 4, 6, 7), itertools.pairwise(head), strict=True):
         linear(f"mlp.layers.{index}", outputs, inputs)
     return shapes
 
@@ -110,7 +113,7 @@ def _shapes(s: Sizes) -> dict[str, tuple[int, ...]]:
 def write_vocabulary(path: Path) -> Path:
     """A BERT vocabulary of the usual size, with its special tokens where BERT has them."""
     special = {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 103: "[MASK]"}
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'-()\"[]"
+    letters = "bcdefghijklmnopqrstuvwxyz0123456789.,!?'-()\"[]"
     pieces = [*WORDS.split(), *letters, *(f"##{letter}" for letter in letters), "猫", "##ing"]
     tokens = [special.get(index, f"[unused{index}]") for index in range(VOCAB_SIZE)]
     tokens[1000 : 1000 + len(pieces)] = pieces

@@ -1,0 +1,9 @@
+"""Rewards of images: ImageReward, CLIPScore, PickScore, HPSv2, Aesthetic, and scorers of one's own.
+
+The base class of a scorer is `verifier.ImageVerifier`; it needs Pillow, and torch only where the
+scorer does.
+"""
+
+from .verifier import ImageVerifier, PreparedImage
+
+__all__ = ["ImageVerifier", "PreparedImage"]

@@ -1,0 +1,112 @@
+"""Images from bytes, within bounds that are checked before anything is decoded.
+
+Every format that is read here decodes in C without calling another program; others (EPS, PDF, SVG)
+are refused by name, since reading them means to run what they say.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+from ludus.errors import ConfigError, LudusError, MissingExtra
+
+try:
+    from PIL import Image, ImageOps, UnidentifiedImageError
+except ImportError as error:
+    raise MissingExtra.of("image", needed_for="a reward of images") from error
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+"""Modes of 16 bits a channel, which Pillow's own conversion would clip to white."""
+MAX_ASPECT = 100
+
+
+class BadImage(LudusError, ValueError):
+    """An image that cannot be read, or that is larger than it may be."""
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """Bounds on one image.
+
+    Raises:
+        ConfigError: a bound is not positive.
+    """
+
+    max_bytes: int = 32 << 20
+    """Encoded."""
+    max_pixels: int = 50_000_000
+    """Width times height, which bounds the memory of decoding to about 4 bytes a pixel."""
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 1 or self.max_pixels < 1:
+            raise ConfigError(f"bounds on images must be positive, got {self!r}")
+
+
+def decode_image(
+    data: bytes, limits: ImageLimits | None = None, *, upright: bool = False
+) -> Image.Image:
+    """Decode the first frame of an image in its own mode.
+
+    Args:
+        data: PNG, JPEG, WebP, GIF or BMP.
+        limits: checked against the header, before anything is decoded.
+        upright: turns the image as its EXIF orientation says. The reward models of this package
+            were trained on pixels as they are stored, so the default leaves them so.
+
+    Returns:
+        The image, loaded. One of 16 bits a channel comes as 8 bits ("L").
+
+    Raises:
+        BadImage: the data are empty, too long, cut off or no image, or the image has too many
+            pixels or one side more than 100 times the other.
+    """
+    limits = limits or ImageLimits()
+    if len(data) > limits.max_bytes:
+        raise BadImage(f"the image has {len(data)} bytes; at most {limits.max_bytes} are read")
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+            _check_size(opened.size, limits)
+            opened.load()
+            loaded = opened.copy()
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise BadImage(f"the image has too many pixels: {error}") from None
+    except UnidentifiedImageError:
+        raise BadImage(_unreadable(data)) from None
+    except BadImage:
+        raise
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, MemoryError) as error:
+        # Pillow's readers raise all of these for data that are cut off or wrong
+        raise BadImage(f"the image cannot be decoded ({type(error).__name__}: {error})") from None
+    if loaded.mode in DEEP_MODES:
+        loaded = _eight_bits(loaded)
+    return ImageOps.exif_transpose(loaded) if upright else loaded
+
+
+def _check_size(size: tuple[int, int], limits: ImageLimits) -> None:
+    width, height = size
+    if width * height > limits.max_pixels:
+        raise BadImage(
+            f"the image has {width} x {height} pixels; at most {limits.max_pixels} are decoded"
+        )
+    if max(size) > MAX_ASPECT * min(size):
+        raise BadImage(
+            f"the image has {width} x {height} pixels; one side may be at most {MAX_ASPECT} times "
+            "the other, since its shorter side is enlarged to the model's"
+        )
+
+
+def _unreadable(data: bytes) -> str:
+    if not data:
+        return "the image is empty"
+    start = data[:16]
+    return f"not an image of a format that is read ({', '.join(FORMATS)}); it begins {start!r}"
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """The upper 8 bits of 16."""
+    import numpy as np
+
+    values = np.asarray(image).astype(np.int64).clip(0, 65535) >> 8
+    return Image.fromarray(values.astype(np.uint8))

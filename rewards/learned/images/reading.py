@@ -1,0 +1,147 @@
+"""The image and the prompt of a sample.
+
+An image travels as bytes (base64 in JSON), as a `data:` URL, or as a `file:` URL of a path below a
+folder that whoever serves the verifier has allowed. No other URL is read: ludus fetches nothing
+that a request names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import stat
+from pathlib import Path
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from ludus.messages import ImagePart, Message, Role
+
+from ...protocol import Sample
+from .decoding import BadImage, ImageLimits
+
+MAX_PROMPT = 100_000
+"""Characters of a prompt; every model here reads only its first words."""
+
+
+class BadPrompt(BadImage):
+    """A prompt that an image cannot be held against."""
+
+
+def prompt_of(sample: Sample, *, needed: bool = True) -> str:
+    """The text of `sample.prompt`; of a conversation, its last user message.
+
+    Raises:
+        BadPrompt: it is not text, empty where one is `needed`, or longer than 100,000 characters.
+    """
+    given: object = sample.prompt
+    if isinstance(given, list):
+        messages = [one for one in given if isinstance(one, Message) and one.role is Role.USER]
+        given = messages[-1].text if messages else ""
+    if not isinstance(given, str):
+        raise BadPrompt(f"the prompt must be text, got {type(given).__name__}")
+    if needed and not given.strip():
+        raise BadPrompt("the prompt is empty: there is nothing to hold the image against")
+    if len(given) > MAX_PROMPT:
+        raise BadPrompt(f"the prompt has {len(given)} characters; at most {MAX_PROMPT} are read")
+    return given
+
+
+def image_of(sample: Sample) -> ImagePart:
+    """The one image of `sample.images`, or else of the response's last assistant message.
+
+    Raises:
+        BadImage: there is none, or more than one.
+    """
+    images = list(sample.images)
+    if not images and isinstance(sample.response, list):
+        said = [one for one in sample.response if one.role is Role.ASSISTANT]
+        images = said[-1].images if said else []
+    if len(images) != 1:
+        raise BadImage(f"a sample needs exactly one image, got {len(images)}; send one sample each")
+    return images[0]
+
+
+def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes:
+    """The encoded bytes of an image.
+
+    Args:
+        part: bytes, a `data:` URL or a `file:` URL.
+        limits: bounds their number.
+        root: the folder below which `file:` paths may lie, which may be relative to it; "" allows
+            none.
+
+    Raises:
+        BadImage: the part is empty, a URL of another kind, or a path that may not be read.
+    """
+    if part.data and part.url:
+        raise BadImage("an image has bytes or a URL, not both")
+    if part.data:
+        return bytes(part.data)
+    scheme, _, rest = part.url.partition(":")
+    match scheme.lower():
+        case "data":
+            return _read_data_url(rest, limits)
+        case "file":
+            return _read_file(_path_of(part.url), limits, root)
+        case _:
+            raise BadImage(
+                f"no image can be had from {part.url[:80]!r}: ludus fetches no URL; send "
+                "the bytes, a data: URL, or file:PATH below the server's image_root"
+            )
+
+
+def _read_data_url(rest: str, limits: ImageLimits) -> bytes:
+    kind, comma, data = rest.partition(",")
+    if not comma:
+        raise BadImage("a data: URL without a comma holds no data")
+    if len(data) > 2 * limits.max_bytes:
+        raise BadImage(f"the data: URL is longer than {2 * limits.max_bytes} characters")
+    if not kind.lower().endswith(";base64"):
+        return unquote_to_bytes(data)
+    try:
+        return base64.b64decode(unquote(data), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadImage(f"the data: URL is not base64: {error}") from None
+
+
+def _path_of(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise BadImage(f"{url[:80]!r} names the host {parts.netloc!r}; only local files are read")
+    return unquote(
+        url.partition(":")[2] if not parts.netloc and "//" not in url[:8] else parts.path
+    )
+
+
+def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
+    """The bytes of a regular file below `root`; where links lead is what counts."""
+    if not root:
+        raise BadImage(
+            "no path is read: the verifier was built without image_root, the folder to allow"
+        )
+    if "\0" in path:
+        raise BadImage("a path cannot hold a NUL character")
+    allowed = Path(root).expanduser().resolve()
+    try:
+        real = (allowed / path).resolve(strict=True)
+        if not real.is_relative_to(allowed):
+            raise BadImage(f"the path {path!r} leads out of the allowed folder")
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+        said = error.strerror if isinstance(error, OSError) else "a loop of links"
+        raise BadImage(f"the path {path!r} cannot be read below image_root: {said}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        _check_opened(descriptor, allowed, path)
+        data = file.read(limits.max_bytes + 1)
+    if len(data) > limits.max_bytes:
+        raise BadImage(f"the file {path!r} has more than {limits.max_bytes} bytes")
+    return data
+
+
+def _check_opened(descriptor: int, allowed: Path, path: str) -> None:
+    """A folder on the way may have become a link since it was looked at: ask where we are."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise BadImage(f"the path {path!r} is no regular file")
+    link = Path(f"/proc/self/fd/{descriptor}")
+    if link.exists() and not Path(os.readlink(link)).is_relative_to(allowed):
+        raise BadImage(f"the path {path!r} leads out of the allowed folder")

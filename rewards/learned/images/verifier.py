@@ -1,0 +1,98 @@
+"""The base class of verifiers that score images, which is all that a scorer of one's own needs.
+
+@ludus.verifier("me/brightness")
+class Brightness(ImageVerifier):
+    '''The mean brightness of an image, in [0, 1].'''
+
+    needs_prompt = False
+
+    def score_images(self, images):
+        return [np.asarray(one.image.convert("L")).mean() / 255 for one in images]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.errors import RewardUnavailable
+from ludus.verdict import Verdict
+
+from ...protocol import Sample
+from ..batching import MAX_BATCH, MAX_WAIT_MS
+from .decoding import BadImage, Image, ImageLimits, decode_image
+from .reading import image_of, prompt_of, read_image
+
+
+@dataclass(frozen=True)
+class PreparedImage:
+    """An image that waits for its batch."""
+
+    image: Image.Image
+    prompt: str
+
+
+class ImageVerifier:
+    """Scores images in batches. A subclass writes `score_images`; it may write `prepare_image` too.
+
+    A sample has one image, in `images` or in its response's last assistant message, and its text in
+    `prompt`. An image or prompt that cannot be used makes the verdict `invalid`.
+
+    Args:
+        image_root: the folder below which images may be named by path (`file:cats/1.png`); ""
+            allows no path.
+        max_pixels: of one image.
+        upright: turns images as their EXIF orientation says.
+        max_batch: images in one call of `score_images`, at most.
+        max_wait_ms: for how long the first image of a batch waits for others.
+
+    Raises:
+        ConfigError: a bound is not positive.
+    """
+
+    needs_prompt = True
+    """Whether an empty prompt makes a sample `invalid`."""
+
+    def __init__(
+        self,
+        *,
+        image_root: str = "",
+        max_pixels: int = ImageLimits().max_pixels,
+        upright: bool = False,
+        max_batch: int = MAX_BATCH,
+        max_wait_ms: float = MAX_WAIT_MS,
+    ) -> None:
+        self.image_root = image_root
+        self.limits = ImageLimits(max_pixels=max_pixels)
+        self.upright = upright
+        self.max_batch = max_batch
+        self.max_wait_ms = max_wait_ms
+
+    def score_images(self, images: Sequence[Any]) -> Sequence[float]:
+        """Score what `prepare_image` made of several images; one number each, in order."""
+        raise NotImplementedError(f"{type(self).__name__} must define score_images(images)")
+
+    def prepare_image(self, image: Image.Image, prompt: str) -> Any:
+        """What `score_images` gets of one image, such as its pixels. Runs on several threads, while
+        a batch is scored.
+        """
+        return PreparedImage(image, prompt)
+
+    def prepare(self, sample: Sample) -> Any:
+        """Read, decode and prepare the image of `sample`.
+
+        Raises:
+            RewardUnavailable: with a verdict that is `invalid`, since the sample cannot be used.
+        """
+        try:
+            prompt = prompt_of(sample, needed=self.needs_prompt)
+            data = read_image(image_of(sample), self.limits, root=self.image_root)
+            image = decode_image(data, self.limits, upright=self.upright)
+        except BadImage as error:
+            raise RewardUnavailable(Verdict.invalid(str(error))) from error
+        return self.prepare_image(image, prompt)
+
+    def score_batch(self, images: Sequence[Any], /) -> Sequence[Verdict | float]:
+        """Score a batch."""
+        return self.score_images(images)

@@ -1,0 +1,157 @@
+"""Weights of models: where they are looked for, how they are read, and their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ludus.errors import ConfigError
+
+MODELS_VARIABLE = "LUDUS_MODELS"
+"""Names the folder that has one folder of weights for each model."""
+SHOWN_KEYS = 6
+
+
+class MissingWeights(ConfigError):
+    """A model has no weights; the message says where to get them and where to put them."""
+
+
+class WrongCheckpoint(ConfigError):
+    """A file holds the weights of another model, or is no checkpoint."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file or folder that a model needs."""
+
+    option: str
+    """The option that names it."""
+    usual: tuple[str, ...]
+    """The names it usually has, the first one first."""
+    source: str
+    """Where it can be had."""
+
+
+def models_folder() -> Path:
+    """The folder with the weights of all models: $LUDUS_MODELS, or ~/.cache/ludus/models."""
+    given = os.environ.get(MODELS_VARIABLE, "")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "ludus" / "models"
+
+
+def find_weights(model: str, given: str, wanted: Wanted) -> Path:
+    """The path of what a model needs: `given`, or else one of its usual names in its folder.
+
+    Raises:
+        MissingWeights: there is nothing at that path.
+    """
+    folder = models_folder() / model
+    candidates = [Path(given).expanduser()] if given else [folder / name for name in wanted.usual]
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate
+    where = f"at {given!r}" if given else f"in {str(folder)!r}"
+    raise MissingWeights(
+        f"{model} has no {wanted.option} {where}; ludus ships and downloads no weights: get "
+        f"{wanted.source}, and put {wanted.usual[0]!r} into {str(folder)!r} "
+        f"(or $" + MODELS_VARIABLE + f"/{model}), or give {wanted.option}=PATH"
+    )
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, or of a folder's files and their names, as "sha256:...".
+
+    >>> digest(Path(os.devnull))[:14]
+    'sha256:e3b0c44'
+    """
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    whole = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            whole.update(f"{file.relative_to(path).as_posix()}\0{digest(file)}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint: safetensors, a PyTorch file, or a TorchScript archive.
+
+    A PyTorch file is read without running anything that it pickles.
+
+    Raises:
+        WrongCheckpoint: it cannot be read, or holds something else than tensors.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        if _is_torchscript(path):
+            held: object = torch.jit.load(path, map_location="cpu").state_dict()  # type: ignore[no-untyped-call]
+        else:
+            held = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle, zip and torch have errors of a dozen kinds for a bad file
+        raise WrongCheckpoint(
+            f"{str(path)!r} cannot be read as a checkpoint ({type(error).__name__}: {error!s:.200})"
+        ) from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(held, Mapping) and isinstance(held.get(wrapper), Mapping):
+            held = held[wrapper]
+    if not isinstance(held, Mapping) or not all(isinstance(one, Tensor) for one in held.values()):
+        raise WrongCheckpoint(f"{str(path)!r} holds no state dict of tensors")
+    return {str(name): tensor for name, tensor in held.items()}
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any("/code/" in name for name in archive.namelist())
+
+
+def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Give `module`, built on the meta device, exactly `tensors`; floating ones become float32.
+
+    Raises:
+        WrongCheckpoint: tensors are missing, left over or of another shape; their names are told.
+    """
+    expected = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    missing = [name for name in expected if name not in tensors]
+    unexpected = [name for name in tensors if name not in expected]
+    shapes = [
+        f"{name} is {list(tensors[name].shape)} and should be {list(shape)}"
+        for name, shape in expected.items()
+        if name in tensors and tensors[name].shape != shape
+    ]
+    found = [
+        f"{len(names)} {kind}: {', '.join(names[:SHOWN_KEYS])}"
+        + (" ..." if len(names) > SHOWN_KEYS else "")
+        for kind, names in (
+            ("missing", missing),
+            ("unexpected", unexpected),
+            ("of another shape", shapes),
+        )
+        if names
+    ]
+    if found:
+        raise WrongCheckpoint(
+            f"{source} is no checkpoint of {type(module).__name__}; {'; '.join(found)}"
+        )
+    module.load_state_dict({name: tensors[name].float() for name in expected}, assign=True)
+    for part in module.modules():  # buffers that no checkpoint holds
+        positions = getattr(part, "position_ids", None)
+        if isinstance(positions, Tensor) and positions.is_meta:
+            part.position_ids = torch.arange(positions.shape[-1])[None]
+    left = [name for name, tensor in _tensors_of(module).items() if tensor.is_meta]
+    if left:
+        raise WrongCheckpoint(f"{type(module).__name__} has tensors nobody gives values: {left}")
+
+
+def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
