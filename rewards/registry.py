@@ -37,6 +37,11 @@ BUILTIN: dict[str, str] = {
     "compose": "ludus.rewards.compose:composed",
     "judge": "ludus.rewards.judge:RubricJudge",
     "preference": "ludus.rewards.judge:PreferenceJudge",
+    "image-reward": "ludus.rewards.learned.images.named:ImageRewardVerifier",
+    "clip-score": "ludus.rewards.learned.images.named:ClipScoreVerifier",
+    "pick-score": "ludus.rewards.learned.images.named:PickScoreVerifier",
+    "hps-v2": "ludus.rewards.learned.images.named:HpsV2Verifier",
+    "aesthetic": "ludus.rewards.learned.images.named:AestheticVerifier",
 }
 """name -> "module:attribute"; imported when first asked for."""
 

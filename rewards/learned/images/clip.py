@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,8 @@ class ClipScorer(ImageScorer):
     def __init__(self, config: CLIPConfig, tokenizer: CLIPTokenizer | None = None) -> None:
         super().__init__()
         self.clip = CLIPModel(config)
-        self.size: int = config.vision_config.image_size
+        vision: Any = config.vision_config
+        self.size: int = vision.image_size
         self.tokenizer = tokenizer
         self.weights = {}
 
@@ -228,7 +229,7 @@ class Aesthetic(ClipScorer):
 
     def __init__(self, config: CLIPConfig, tokenizer: CLIPTokenizer | None = None) -> None:
         super().__init__(config, tokenizer)
-        self.head = affine_head(config.projection_dim)
+        self.head = affine_head(self.clip.visual_projection.out_features)
 
     @classmethod
     def load_with_head(

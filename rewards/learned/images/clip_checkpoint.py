@@ -61,7 +61,8 @@ class ClipSizes:
     @classmethod
     def of(cls, config: CLIPConfig) -> ClipSizes:
         """Those that `config` says."""
-        vision, text = config.vision_config, config.text_config
+        vision: Any = config.vision_config
+        text: Any = config.text_config
         return cls(
             vision.num_hidden_layers, vision.hidden_size, text.num_hidden_layers, text.hidden_size
         )
