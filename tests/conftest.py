@@ -18,10 +18,13 @@ WITH_DOCKERD = Path(__file__).resolve().parents[1] / "scripts" / "with_dockerd.s
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests against a Docker engine are slow ones: starting it, and each container, takes long.
-    Where tests run side by side, those share one engine.
+    Where tests run side by side, those share one engine. Tests of large models run only when they
+    are asked for.
     """
+    if "large" not in str(config.getoption("-m")):
+        items[:] = [item for item in items if not item.get_closest_marker("large")]
     for item in items:
         asked = "docker_host" in getattr(item, "fixturenames", ())
         case = getattr(item, "callspec", None)

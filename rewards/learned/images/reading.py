@@ -130,9 +130,14 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         said = error.strerror if isinstance(error, OSError) else "a loop of links"
         raise BadImage(f"the path {path!r} cannot be read below image_root: {said}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         _check_opened(descriptor, allowed, path)
-        data = file.read(limits.max_bytes + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(limits.max_bytes + 1)
+    except OSError as error:
+        raise BadImage(f"the path {path!r} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
     if len(data) > limits.max_bytes:
         raise BadImage(f"the file {path!r} has more than {limits.max_bytes} bytes")
     return data

@@ -6,6 +6,7 @@ The scores of the original ImageReward for them are in `image_reward_scores.json
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from dataclasses import dataclass
@@ -130,6 +131,7 @@ PROMPTS = (
 )
 
 
+@functools.cache
 def images() -> dict[str, Image.Image]:
     """Images of several sizes and modes."""
 
