@@ -21,7 +21,7 @@ from .files import place, read_rows, text_of
 from .questions import NoQuestion, QuestionMaker, QuestionShape, SearchQuestion, shapes_for
 
 logger = logging.getLogger(__name__)
-_QUESTIONS = ("question", "SearchQuestion", "query")
+_QUESTIONS = ("question", "Question", "query")
 _ANSWERS = ("golden_answers", "answers", "answer", "Answer")
 
 

@@ -65,9 +65,7 @@ def obeyed(prompt: ReadPrompt) -> bool:
     lines = [
         line
         for line in prompt.outside.split("\n")
-        if not line.startswith(
-            ("PromptCriterion", "Grade the response.", "Answer as JSON:", "Advice:")
-        )
+        if not line.startswith(("Criterion", "Grade the response.", "Answer as JSON:", "Advice:"))
         and not _asked_words.match(line)
     ]
     return bool(_COMMAND.search("\n".join(lines)))

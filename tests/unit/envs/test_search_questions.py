@@ -133,7 +133,7 @@ def test_difficulty_is_the_number_of_hops() -> None:
 def test_a_questions_file_is_read_in_its_layouts(tmp_path: Path) -> None:
     rows = [
         {"question": "Q1?", "golden_answers": ["aa", "Alpha"]},
-        {"SearchQuestion": "Q2?", "Answer": "b"},
+        {"Question": "Q2?", "Answer": "b"},
         {"question": "Q3?", "answer": True},
         {"question": "no answer"},
         {"question": "the?", "answer": "The."},
