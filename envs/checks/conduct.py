@@ -78,17 +78,14 @@ def info_is_json(subject: EnvUnderCheck) -> str:
     for task in subject.tasks(2):
         for info in _some_episode(subject, task).infos:
             for key, value in info.items():
-                _encodes(key, value)
+                try:
+                    msgspec.json.encode({key: value})
+                except (TypeError, ValueError, OverflowError, RecursionError) as error:
+                    raise CheckFailed(
+                        f"info[{key!r}] is a {type(value).__name__} and cannot be sent as "
+                        f"JSON: {error}"
+                    ) from None
     return "every info of 2 episodes"
-
-
-def _encodes(key: str, value: object) -> None:
-    try:
-        msgspec.json.encode({key: value})
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise CheckFailed(
-            f"info[{key!r}] is a {type(value).__name__} and cannot be sent as JSON: {error}"
-        ) from None
 
 
 def replays_an_episode(subject: EnvUnderCheck) -> str:
@@ -171,7 +168,7 @@ def passes_gymnasiums_own_check(subject: EnvUnderCheck) -> str:
         try:
             gymnasium_check_env(_Unmeasured(subject.gym))
         except (AssertionError, UserWarning) as error:
-            raise CheckFailed(_plain(str(error))) from None
+            raise CheckFailed(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())) from None
     return "check_env"
 
 
@@ -184,10 +181,6 @@ class _Unmeasured(PatientEnv):
     def step(self, action: str | Message) -> Stepped:
         observation, reward, terminated, truncated, info = super().step(action)
         return observation, reward, terminated, truncated, unmeasured(info)
-
-
-def _plain(text: str) -> str:
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
 
 
 def closes_twice(subject: EnvUnderCheck) -> str:

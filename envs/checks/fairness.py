@@ -86,7 +86,10 @@ def rewards_its_expert(subject: EnvUnderCheck) -> str:
         if not played.actions:
             raise _no_expert(subject.max_return)
         _reaches_the_end(task.id, played, subject.max_return)
-        best = max(_tried(subject, task.id, junk) for junk in _bad_answers(subject, task.id))
+        best = max(
+            play(subject.gym, task.id, always(junk)).total
+            for junk in _bad_answers(subject, task.id)
+        )
         if best > played.total:
             raise CheckFailed(f"on {task.id!r} junk earns {best:g}, the expert {played.total:g}")
         earned.append(played.total)
@@ -122,10 +125,6 @@ def _bad_answers(subject: EnvUnderCheck, task_id: str) -> list[str]:
     gold = subject.env.gold()
     said = str(gold) if isinstance(gold, (str, int, float, Fraction)) else ""
     return [junk for junk in JUNK if junk != said]
-
-
-def _tried(subject: EnvUnderCheck, task_id: str, junk: str) -> float:
-    return play(subject.gym, task_id, always(junk)).total
 
 
 def _mean(numbers: list[float]) -> float:

@@ -75,7 +75,8 @@ class Tool:
         on_crash: OnCrash = "tell",
         own_thread: bool = True,
     ) -> None:
-        _refuse_generators(function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidTool(f"tool {name_of(function)!r} yields; a tool returns its result")
         summary, described = read_docstring(inspect.getdoc(function) or "")
         self.function = function
         self.timeout_s = timeout_s
@@ -198,11 +199,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
         return _is_async(function.func)
     call = getattr(function, "__call__", None)  # noqa: B004 (of an object, not whether there is one)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def _refuse_generators(function: Callable[..., Any]) -> None:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidTool(f"tool {name_of(function)!r} yields; a tool returns its result")
 
 
 @overload

@@ -69,7 +69,8 @@ class McpServer:
         headers: Mapping[str, str] | None = None,
         prefix: str = "",
     ) -> None:
-        _require_sdk()
+        if importlib.util.find_spec("mcp") is None:
+            raise MissingExtra.of("mcp", needed_for="an MCP server")
         is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
         self.command = [] if is_url else _command(server)
         self.url = server if is_url and isinstance(server, str) else ""
@@ -341,11 +342,6 @@ def _text_of(block: Any) -> str:
     kind = getattr(block, "mime_type", None) or block.type
     size = len(getattr(block, "data", "") or "")
     return f"[{kind}{f' at {where}' if where else ''}{f', {size} bytes in base64' if size else ''}]"
-
-
-def _require_sdk() -> None:
-    if importlib.util.find_spec("mcp") is None:
-        raise MissingExtra.of("mcp", needed_for="an MCP server")
 
 
 def _command(server: str | Sequence[str]) -> list[str]:

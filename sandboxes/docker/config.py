@@ -163,7 +163,10 @@ class Container:
             "PidsLimit": self.pids,
             "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
             "Tmpfs": self._tmpfs(),
-            "Mounts": [_bind(mount) for mount in self.mounts],
+            "Mounts": [
+                {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}
+                for mount in self.mounts
+            ],
             "MaskedPaths": list(_HIDDEN),
             "ReadonlyPaths": [],
             "LogConfig": {"Type": "none", "Config": {}},
@@ -177,7 +180,3 @@ class Container:
         room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
         covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
         return {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)}
-
-
-def _bind(mount: Mount) -> dict[str, object]:
-    return {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}

@@ -153,7 +153,7 @@ def _text(stdin: str | bytes) -> str:
 def execution_of(reply: wire.RunCodeReply, limits: Limits, fetch_files: Sequence[str]) -> Execution:
     """Express the result of a run on the server in ludus's terms."""
     compiled, run = reply.compile_result, reply.run_result
-    if compiled and not _went_well(compiled):
+    if compiled and not (compiled.status == wire.FINISHED and compiled.return_code == 0):
         return _ended(compiled, limits, compiled=False)
     if run is None or wire.BROKEN in (run.status, compiled.status if compiled else ""):
         detail = f"the reply makes no sense: {reply.status!r} with {run}"
@@ -166,10 +166,6 @@ def _failed(reply: wire.RunCodeReply) -> ServerFault:
     error = ServerFault(f"it answers SandboxError: {reply.message[:400]}")
     error.retryable = True
     return error
-
-
-def _went_well(result: wire.CommandResult) -> bool:
-    return result.status == wire.FINISHED and result.return_code == 0
 
 
 def _ended(

@@ -58,7 +58,11 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _late)
     report = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     shown: Shown = []
-    namespace = _namespace(shown)
+    # Make the `__main__` module of the cells, without any name of this file.
+    module = ModuleType("__main__")
+    module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(shown))
+    sys.modules["__main__"] = module
+    namespace = module.__dict__
     for number, source in enumerate(job["cells"], 1):
         answer = _cell(str(source), number, namespace, shown, float(job["cell_timeout"]))
         report.write(json.dumps(answer) + "\n")
@@ -70,14 +74,6 @@ def main() -> None:
 
 def _late(number: int, frame: FrameType | None) -> None:
     raise CellTimeout("the cell took longer than cell_timeout")
-
-
-def _namespace(shown: Shown) -> dict[str, Any]:
-    """Make the `__main__` module of the cells, without any name of this file."""
-    module = ModuleType("__main__")
-    module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(shown))
-    sys.modules["__main__"] = module
-    return module.__dict__
 
 
 def _display(shown: Shown) -> Callable[..., None]:
@@ -128,7 +124,7 @@ def _execute(source: str, name: str, namespace: dict[str, Any], shown: Shown) ->
     _evaluate(_compiled(tree, name, "exec"), namespace)
     if isinstance(last, ast.Expr):
         value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
-        if value is not None and not _ends_in_semicolon(source):
+        if value is not None and not source.rstrip().endswith(";"):
             shown.append(_bundle(value))
             namespace["_"] = value
 
@@ -146,10 +142,6 @@ def _evaluate(code: CodeType, namespace: dict[str, Any]) -> object:
     import asyncio  # a large module, and few cells await
 
     return asyncio.run(value)
-
-
-def _ends_in_semicolon(source: str) -> bool:
-    return source.rstrip().endswith(";")
 
 
 def _error(error: BaseException) -> dict[str, object]:

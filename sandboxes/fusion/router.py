@@ -61,7 +61,11 @@ def router_item(notebook: Notebook) -> RouterItem:
     if not notebook.complete:
         return _stopped(str(done.status), done.detail or f"exit code {done.exit_code}", done.stderr)
     (cell,) = notebook.cells
-    results = _results(cell)
+    texts = [str(bundle.get("text/plain", "")) for bundle in cell.display]
+    last = len(texts) - 1
+    results: list[dict[str, Any]] = [
+        {"text": text, "is_main_result": at == last} for at, text in enumerate(texts)
+    ]
     text = results[-1]["text"] if results else cell.stdout
     return RouterItem(
         execution=RouterExecution(
@@ -93,12 +97,6 @@ def _stopped(name: str, value: str, stderr: str) -> RouterItem:
         execution=RouterExecution(results=[], logs=logs, error=error),
         exception_str=f"{name}: {value}",
     )
-
-
-def _results(cell: CellResult) -> list[dict[str, Any]]:
-    texts = [str(bundle.get("text/plain", "")) for bundle in cell.display]
-    last = len(texts) - 1
-    return [{"text": text, "is_main_result": at == last} for at, text in enumerate(texts)]
 
 
 def _error(cell: CellResult) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from ludus.wire.faults import Refused
 from ..languages import UnknownLanguage, find_language
 from ..over_http.runner import Runner
 from .custom_extraction import extract_custom
-from .extraction import TYPES, CodeBlock, blocks_of, choose
+from .extraction import TYPES, blocks_of, choose
 from .fusion_wire import (
     SANDBOX_ERROR,
     SUCCESS,
@@ -67,7 +67,11 @@ async def judge(runner: Runner, body: SubmitBody, run_code: RunCode) -> SubmitRe
     except UnknownLanguage as error:
         raise Refused(str(error), "unknown_language") from error
     cases = cases_of(body)
-    block = await _extract(runner, body, language)
+    blocks = blocks_of(body.completion, language)
+    if logic := body.config.custom_extract_logic:
+        patience_s = runner.bounds.queue_timeout_s
+        blocks += await extract_custom(runner, body.completion, logic, patience_s=patience_s)
+    block = choose(blocks, language)
     code = block.code if block else ""
     outcomes = await _judge_cases(runner, body, code, language, cases, run_code)
     return SubmitReply(
@@ -110,14 +114,6 @@ def cases_of(body: SubmitBody) -> list[OjCase]:
             "every test needs input.stdin and output.stdout, and one is needed", "invalid"
         )
     return found
-
-
-async def _extract(runner: Runner, body: SubmitBody, language: str) -> CodeBlock | None:
-    blocks = blocks_of(body.completion, language)
-    if logic := body.config.custom_extract_logic:
-        patience_s = runner.bounds.queue_timeout_s
-        blocks += await extract_custom(runner, body.completion, logic, patience_s=patience_s)
-    return choose(blocks, language)
 
 
 async def _judge_cases(

@@ -105,17 +105,15 @@ class EgressDecision:
             TimeoutError: no answer came in time.
         """
         name = host.lower().rstrip(".")
-        if f"{name}:{port}" not in self.policy.exceptions:
-            self._check_name(name)
+        excepted = f"{name}:{port}" in self.policy.exceptions
+        allowed = any(fnmatch.fnmatchcase(name, pattern) for pattern in self.policy.hosts)
+        if not (excepted or allowed):
+            raise EgressRefused(f"the host {name!r} is not among those that may be reached")
         async with asyncio.timeout(self.policy.connect_timeout_s):
             found = await self._resolve(name, port)
         for address in found:
             self._check_address(name, address, port)
         return found
-
-    def _check_name(self, name: str) -> None:
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.policy.hosts):
-            raise EgressRefused(f"the host {name!r} is not among those that may be reached")
 
     def _check_address(self, name: str, address: str, port: int) -> None:
         if f"{address}:{port}" in self.policy.exceptions:

@@ -184,17 +184,6 @@ def _answer_of(error: Exception) -> bytes:
 
 async def _receive_listener(line: socket.socket) -> socket.socket | None:
     """Receive the listening socket that the run sends before its program starts, or None."""
-    await _readable(line)
-    data, descriptors, _, _ = socket.recv_fds(line, 16, 1)
-    if not data or not descriptors:
-        return None
-    os.set_inheritable(descriptors[0], False)
-    listener = socket.socket(fileno=descriptors[0])
-    listener.setblocking(False)
-    return listener
-
-
-async def _readable(line: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(line, ready.set)
@@ -202,6 +191,13 @@ async def _readable(line: socket.socket) -> None:
         await ready.wait()  # at the latest, the end of the run cancels this
     finally:
         loop.remove_reader(line)
+    data, descriptors, _, _ = socket.recv_fds(line, 16, 1)
+    if not data or not descriptors:
+        return None
+    os.set_inheritable(descriptors[0], False)
+    listener = socket.socket(fileno=descriptors[0])
+    listener.setblocking(False)
+    return listener
 
 
 @asynccontextmanager

@@ -192,13 +192,10 @@ class Arithmetic(TextEnv):
             return str(self.rng.randint(0, self.max_number))
         text = self.expression.text
         if self._slips:
-            text = self._with_wrong_operator(text)
+            # Replace the first operator as `MISTAKEN_FOR` says: the mistake is always the same.
+            position = next(i for i, character in enumerate(text) if character in OPERATORS)
+            text = f"{text[:position]}{MISTAKEN_FOR[text[position]]}{text[position + 1 :]}"
         return assistant("", [ToolCall(name="calculator", arguments={"expression": text})])
-
-    def _with_wrong_operator(self, text: str) -> str:
-        """Replace the first operator as `MISTAKEN_FOR` says: the mistake is always the same."""
-        position = next(i for i, character in enumerate(text) if character in OPERATORS)
-        return f"{text[:position]}{MISTAKEN_FOR[text[position]]}{text[position + 1 :]}"
 
 
 def read_answer(text: str) -> Fraction | None:

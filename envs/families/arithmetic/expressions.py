@@ -157,7 +157,7 @@ def _expect(right: bool, token: str, text: str) -> None:
 
 def _reduce(values: list[Fraction], waiting: list[str], precedence: int) -> None:
     """Apply the waiting operators that bind at least as tightly as `precedence`."""
-    while waiting and waiting[-1] != "(" and _binding(waiting[-1]) >= precedence:
+    while waiting and waiting[-1] != "(" and _PRECEDENCE.get(waiting[-1], 3) >= precedence:
         operator = waiting.pop()
         if operator in ("~", ""):
             values[-1] = -values[-1] if operator else values[-1]
@@ -166,7 +166,3 @@ def _reduce(values: list[Fraction], waiting: list[str], precedence: int) -> None
         if operator == "/" and right == 0:
             raise ToolError("division by zero")
         values[-1] = _apply(operator, values[-1], right)
-
-
-def _binding(operator: str) -> int:
-    return _PRECEDENCE.get(operator, 3)

@@ -13,7 +13,7 @@ from ludus.messages import user
 from ...splits import split_of
 from ...tasks import GeneratedTasks, Task, digest_of
 from ...tools import ToolSpec
-from .catalogue import FUNCTIONS, CatalogueArgument, CatalogueFunction
+from .catalogue import FUNCTIONS, CatalogueFunction
 from .matching import OMITTED, Expected
 from .rows import CallProblem
 
@@ -118,11 +118,10 @@ def _sentence(text: str, added: str) -> str:
 
 
 def _tool(function: CatalogueFunction) -> ToolSpec:
-    properties = {slot.name: _schema(slot) for slot in function.slots}
+    properties = {
+        slot.name: {**slot.schema, "default": slot.default} if slot.optional else slot.schema
+        for slot in function.slots
+    }
     required = [slot.name for slot in function.slots if not slot.optional]
     parameters = {"type": "object", "properties": properties, "required": required}
     return ToolSpec(name=function.name, description=function.description, parameters=parameters)
-
-
-def _schema(slot: CatalogueArgument) -> dict[str, Any]:
-    return {**slot.schema, "default": slot.default} if slot.optional else slot.schema

@@ -117,7 +117,9 @@ def _will_do(value: Any, values: Sequence[Any], schema: Mapping[str, Any]) -> bo
 
 def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
     wanted = _TYPES.get(str(schema.get("type", "")), ())
-    return not wanted or _is_of(value, wanted)
+    return not wanted or (
+        isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
+    )
 
 
 def _is_whole(value: Any, expected: Any, schema: Mapping[str, Any]) -> bool:
@@ -133,10 +135,6 @@ def _is_whole(value: Any, expected: Any, schema: Mapping[str, Any]) -> bool:
     return any(isinstance(one, float) for one in expected) or not any(
         isinstance(one, float) for one in value
     )
-
-
-def _is_of(value: Any, types: tuple[type, ...]) -> bool:
-    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
 
 
 def _equal(value: Any, expected: Any) -> bool:

@@ -97,11 +97,13 @@ def _expected(truth: Any, identity: str) -> list[Expected]:
             f"it has no answer; name the file of answers, or put it in {ANSWERS_FOLDER}/"
         )
     return [
-        Expected(name, {key: _values(given) for key, given in arguments.items()})
+        Expected(
+            name,
+            {
+                key: given if isinstance(given, list) else [given]
+                for key, given in arguments.items()
+            },
+        )
         for call in truth or []
         for name, arguments in call.items()
     ]
-
-
-def _values(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [given]

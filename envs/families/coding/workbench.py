@@ -121,7 +121,12 @@ class Workbench:
     async def _open(self) -> AnySession:
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                return await self._start()
+                session = self._session = await _opened(await default_sandbox())
+                if self._files:
+                    await session.write(self._files)
+                if self._prepare:
+                    await session.run(self._prepare)
+                return session
         except (ConfigError, SlotLost, RemoteError, OSError) as error:  # OSError: TimeoutError too
             await self._drop()
             why = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"
@@ -129,14 +134,6 @@ class Workbench:
         except asyncio.CancelledError:  # the session is only half prepared
             await self._drop()
             raise
-
-    async def _start(self) -> AnySession:
-        session = self._session = await _opened(await default_sandbox())
-        if self._files:
-            await session.write(self._files)
-        if self._prepare:
-            await session.run(self._prepare)
-        return session
 
     async def _drop(self) -> None:
         session, self._session = self._session, None

@@ -93,7 +93,7 @@ def replace(rng: random.Random, tree: Tree) -> Chore | None:
     """Replace a word by another in the files with an ending."""
     ending, old = rng.choice(ENDINGS), rng.choice(WORDS)
     new = rng.choice(("walnut", "copper", "velvet", "marble"))  # none of these is in `WORDS`
-    changed = {path: _replaced(tree[path], old, new) for path in _ending(tree, ending)}
+    changed = {path: re.sub(rf"\b{old}\b", new, tree[path]) for path in _ending(tree, ending)}
     if all(tree[path] == content for path, content in changed.items()):
         return None
     return Chore(
@@ -245,10 +245,6 @@ def _new_file(rng: random.Random, tree: Tree, stems: Sequence[str]) -> str | Non
 def _renamed(path: str, mark: str, new: str) -> str:
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}{new}_{name.removeprefix(f'{mark}_')}"
-
-
-def _replaced(content: str, old: str, new: str) -> str:
-    return re.sub(rf"\b{old}\b", new, content)
 
 
 def _has(content: str, word: str) -> bool:

@@ -186,19 +186,18 @@ class Files(TextEnv):
     @tool
     async def done(self) -> ToolResult:
         """Say that the files are as they should be, which ends the task."""
-        verdict = self._verdict(await self._opened().tree())
+        # Judge the final tree. The verdict does not say what is wrong: that would show what is
+        # expected.
+        tree = await self._opened().tree()
+        right = tree is not None and same(tree, self.job.result)
+        verdict = Verdict.of(
+            float(right), "The files are right." if right else "They are not right."
+        )
         return ToolResult(content=verdict.detail, reward=verdict.unwrap(), terminated=True)
 
     def _opened(self) -> Shell:
         assert self.shell_ is not None, "reset comes first"
         return self.shell_
-
-    def _verdict(self, tree: Tree | None) -> Verdict:
-        """Judge the final tree. The verdict does not say what is wrong: that would show what is
-        expected.
-        """
-        right = tree is not None and same(tree, self.job.result)
-        return Verdict.of(float(right), "The files are right." if right else "They are not right.")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Answer a turn without a call, which changes nothing."""

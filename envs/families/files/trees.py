@@ -26,18 +26,14 @@ EMPTY_RATE, MARKED_RATE, DATED_RATE = 0.12, 0.25, 0.25
 
 def draw_tree(rng: random.Random, files: int) -> Tree:
     """Draw a tree of `files` files in some folders; no two files have the same name."""
-    folders = _draw_folders(rng, files)
+    chosen = rng.sample(FOLDERS, min(len(FOLDERS), 2 + files // 6))
+    nested = [f"{rng.choice(chosen)}/{name}/" for name in chosen[:2]]
+    folders = ["", *[f"{name}/" for name in chosen], *nested]
     names: dict[str, None] = {}
     while len(names) < files:
         names[_draw_name(rng)] = None
     placed = {f"{rng.choice(folders)}{name}": name for name in names}
     return {path: _draw_content(rng, name) for path, name in sorted(placed.items())}
-
-
-def _draw_folders(rng: random.Random, files: int) -> list[str]:
-    chosen = rng.sample(FOLDERS, min(len(FOLDERS), 2 + files // 6))
-    nested = [f"{rng.choice(chosen)}/{name}/" for name in chosen[:2]]
-    return ["", *[f"{name}/" for name in chosen], *nested]
 
 
 def _draw_name(rng: random.Random) -> str:

@@ -87,7 +87,9 @@ def _draw_pointers(rng: random.Random, registers: int, turns: int, gap: int) -> 
             chain = [name, *chain_from(state, value)]
         else:
             name = rng.choice([name for name in names if name not in chain])
-            value = _value(rng, state, name)
+            # Draw a digit, or as likely a register whose chain does not come back to `name`.
+            targets = [target for target in sorted(state) if name not in chain_from(state, target)]
+            value = rng.choice(targets) if targets and rng.random() < 0.5 else rng.choice(DIGITS)
         write(state, name, value)
         writes.append((name, value))
     return Ledger(tuple(writes), chain[0], last)
@@ -105,9 +107,3 @@ def _questions(state: dict[str, str]) -> list[tuple[str, str]]:
         for target, chain in chains.items()
         if name not in chain and len(chain) <= len(state) - 2
     ]
-
-
-def _value(rng: random.Random, state: dict[str, str], name: str) -> str:
-    """Draw a digit, or as likely a register whose chain does not come back to `name`."""
-    targets = [target for target in sorted(state) if name not in chain_from(state, target)]
-    return rng.choice(targets) if targets and rng.random() < 0.5 else rng.choice(DIGITS)

@@ -49,7 +49,13 @@ def mutants(source: str) -> list[Mutant]:
     original = normal(source)
     for position, count in enumerate(_changes_at(source)):
         for choice in range(count):
-            mutant = _changed(source, position, choice)
+            # Apply a change to a fresh copy of the syntax tree.
+            tree = ast.parse(source)
+            node = list(ast.walk(tree))[position]
+            kind, change = list(_changes(node))[choice]
+            line = getattr(node, "lineno", 1)
+            change()
+            mutant = Mutant(ast.unparse(ast.fix_missing_locations(tree)), line, kind)
             if mutant.source != original:
                 found.setdefault(mutant.source, mutant)
     return list(found.values())
@@ -63,16 +69,6 @@ def normal(source: str) -> str:
 def _changes_at(source: str) -> list[int]:
     """Return the number of possible changes at each node, in the order of `ast.walk`."""
     return [len(list(_changes(node))) for node in ast.walk(ast.parse(source))]
-
-
-def _changed(source: str, position: int, choice: int) -> Mutant:
-    """Apply a change to a fresh copy of the syntax tree."""
-    tree = ast.parse(source)
-    node = list(ast.walk(tree))[position]
-    kind, change = list(_changes(node))[choice]
-    line = getattr(node, "lineno", 1)
-    change()
-    return Mutant(ast.unparse(ast.fix_missing_locations(tree)), line, kind)
 
 
 Change = tuple[str, Callable[[], None]]

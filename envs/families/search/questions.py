@@ -113,16 +113,13 @@ class QuestionMaker:
             NoQuestion: no question was found.
         """
         for _ in range(MOST_DRAWS):
-            question = self._try(rng, hops, shape)
+            path = self._begin[shape](rng)
+            while path is not None and path.hops < hops:
+                path = self._follow(path, rng)
+            question = None if path is None or path.hops > hops else self._finish(path, rng)
             if question is not None:
                 return question
         raise NoQuestion(f"no question of shape {shape} with {hops} hops in split {self._split!r}")
-
-    def _try(self, rng: random.Random, hops: int, shape: QuestionShape) -> SearchQuestion | None:
-        path = self._begin[shape](rng)
-        while path is not None and path.hops < hops:
-            path = self._follow(path, rng)
-        return None if path is None or path.hops > hops else self._finish(path, rng)
 
     # --- beginnings ---
 
@@ -170,7 +167,8 @@ class QuestionMaker:
 
     def _follow(self, path: _Path, rng: random.Random) -> _Path | None:
         """Follow a random relation; None if that leads back to where the question has been."""
-        relation = _drawn(path.at, rng)
+        choices = [one for one in OUTGOING[path.at.kind] if one.name in path.at.links]
+        relation = rng.choice(choices) if choices else None
         target = None if relation is None else path.at.links[relation.name]
         if relation is None or target is None or target in path.visited:
             return None
@@ -204,11 +202,6 @@ class QuestionMaker:
             return None
         evidence = tuple(self._pages.text(page) for page in path.pages)
         return SearchQuestion(text, (answer,), path.searches, path.pages, evidence)
-
-
-def _drawn(entity: Entity, rng: random.Random) -> Relation | None:
-    choices = [one for one in OUTGOING[entity.kind] if one.name in entity.links]
-    return rng.choice(choices) if choices else None
 
 
 def shapes_for(hops: int, wanted: Sequence[QuestionShape]) -> list[QuestionShape]:

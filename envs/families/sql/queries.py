@@ -37,11 +37,6 @@ def _either(theme: Theme, rng: random.Random) -> TableKind:
     return rng.choice((theme.left, theme.right))
 
 
-def _threshold(kind: TableKind, rng: random.Random) -> int:
-    third = (kind.high - kind.low) // 3
-    return rng.randint(kind.low + third, kind.high - third)
-
-
 def _articled(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
@@ -51,7 +46,8 @@ def _articled(noun: str) -> str:
 
 def _filter(theme: Theme, rng: random.Random) -> SqlQuestion:
     kind = _either(theme, rng)
-    limit = _threshold(kind, rng)
+    third = (kind.high - kind.low) // 3
+    limit = rng.randint(kind.low + third, kind.high - third)
     sign, words, wrong = rng.choice(
         ((">", "more than", ">="), ("<", "less than", "<="), (">=", "at least", ">"))
     )

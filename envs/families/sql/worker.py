@@ -15,12 +15,11 @@ Four fences each stop what the others let through:
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 from contextlib import closing
 
 import msgspec
 
-from .databases import Database, Row, Value, fill
+from .databases import Database, Row, fill
 
 MOST_STEPS = 2_000_000
 STEPS_AT_ONCE = 1_000
@@ -160,19 +159,11 @@ def _fetched(cursor: sqlite3.Cursor) -> QueryResult:
     for row in cursor:
         if len(rows) == MOST_ROWS:
             return QueryResult(columns=columns, rows=rows, more=True)
-        chars += _chars(row)
+        chars += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
         if chars > MOST_RESULT_CHARS:
             return QueryResult(error=f"the rows have more than {MOST_RESULT_CHARS:,} characters")
-        rows.append([_plain_value(value) for value in row])
+        rows.append([f"X'{value.hex()}'" if isinstance(value, bytes) else value for value in row])
     return QueryResult(columns=columns, rows=rows)
-
-
-def _chars(row: Iterable[object]) -> int:
-    return sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
-
-
-def _plain_value(value: int | float | str | bytes | None) -> Value:
-    return f"X'{value.hex()}'" if isinstance(value, bytes) else value
 
 
 def _plain(error: Exception) -> str:

@@ -72,7 +72,7 @@ class View:
 
     def described(self, thing: str) -> str:
         """Describe a thing with the state, and with the things on top or, if open, inside."""
-        states = [state for state in _STATES if self._is(state, thing)]
+        states = [state for state in _STATES if ViewFact(state, (thing,)) in self._facts]
         inside = (
             self._second("in", thing) if "closed" not in states and "locked" not in states else []
         )
@@ -102,9 +102,6 @@ class View:
             ):
                 return fact.arguments[1]
         return ""
-
-    def _is(self, name: str, thing: str) -> bool:
-        return ViewFact(name, (thing,)) in self._facts
 
     def _first(self, name: str, first: str) -> list[str]:
         """Return the second arguments of the facts `name` whose first argument is `first`."""

@@ -161,11 +161,11 @@ def draw_stimuli(rng: random.Random, module: Module) -> list[Inputs]:
     fewest = _EDGES if module.clocked else 0
     pairs += [_pair(rng, top) for _ in range(max(_PAIRS, fewest - len(pairs)))]
     rng.shuffle(pairs)
-    return _sequence(rng, module, pairs) if module.clocked else _unordered(rng, pairs)
-
-
-def _unordered(rng: random.Random, pairs: list[tuple[int, int]]) -> list[Inputs]:
-    return [{"a": a, "b": b, "s": rng.getrandbits(1)} for a, b in pairs]
+    return (
+        _sequence(rng, module, pairs)
+        if module.clocked
+        else [{"a": a, "b": b, "s": rng.getrandbits(1)} for a, b in pairs]
+    )
 
 
 def _sequence(rng: random.Random, module: Module, pairs: list[tuple[int, int]]) -> list[Inputs]:

@@ -86,7 +86,9 @@ class SnapshotServer:
             _join(holder.pid, request["group"])
             _copy_files(request)
             if request["set_apart"]:
-                _set_apart(request)
+                session = Tracee.seize(request["session"])
+                branching.restrict(session, _root(request), request["readable"], request["from"])
+                session.release()
         except BaseException:
             holder.kill()
             raise
@@ -131,12 +133,6 @@ class SnapshotServer:
 
 def _root(request: dict[str, Any]) -> str:
     return f"/proc/{request['slot']}/root"
-
-
-def _set_apart(request: dict[str, Any]) -> None:
-    session = Tracee.seize(request["session"])
-    branching.restrict(session, _root(request), request["readable"], request["from"])
-    session.release()
 
 
 def _copy_files(request: dict[str, Any]) -> None:

@@ -42,14 +42,11 @@ def enter_namespaces(plan: JailPlan) -> None:
     if flags := namespaces(plan.tier):
         sc.unshare(flags)
     if plan.tier == USERNS:
-        _map_one_identity(uid, gid)
-
-
-def _map_one_identity(uid: int, gid: int) -> None:
-    """Keep the caller's own ids: without an id 0 inside, no `execve` can give a capability back."""
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/gid_map", f"{gid} {gid} 1")
-    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+        # Keep the caller's own ids: without an id 0 inside, no `execve` can give a capability
+        # back.
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+        _write("/proc/self/uid_map", f"{uid} {uid} 1")
 
 
 def build(plan: JailPlan) -> None:

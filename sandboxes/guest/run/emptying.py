@@ -45,7 +45,8 @@ def _remove_files(top: int) -> list[str]:
 
 def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
     """Remove the folder `name` of `top`, after moving the folders inside to `top`."""
-    below = _open_locked(name, top)
+    os.chmod(name, 0o700, dir_fd=top)  # the program may have removed its own rights
+    below = os.open(name, _FOLDER, dir_fd=top)
     try:
         for inner in _remove_files(below):
             # moving a folder writes to its "..", so it must be writable
@@ -54,11 +55,6 @@ def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
     finally:
         os.close(below)
     os.rmdir(name, dir_fd=top)
-
-
-def _open_locked(name: str, top: int) -> int:
-    os.chmod(name, 0o700, dir_fd=top)  # the program may have removed its own rights
-    return os.open(name, _FOLDER, dir_fd=top)
 
 
 def _move_up(name: str, below: int, top: int, numbers: Iterator[int]) -> None:

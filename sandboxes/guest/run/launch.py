@@ -72,22 +72,18 @@ def be_slot(
         deferred_modules.keep()
         namespaces.build(plan)
         if guardian >= 0:
-            _end_with(guardian)
+            # Exit if the supervisor ended before the kernel was asked to signal that end.
+            watch = select.poll()
+            watch.register(guardian, select.POLLIN)
+            if watch.poll(0):
+                os._exit(1)
+            os.close(guardian)
         _warm_up(plan)
         GuestSlot(plan, control, requests, weight).serve()
     except BaseException as error:
         _refuse(control, error)
     finally:
         os._exit(code)
-
-
-def _end_with(guardian: int) -> None:
-    """Exit if the supervisor ended before the kernel was asked to signal that end."""
-    watch = select.poll()
-    watch.register(guardian, select.POLLIN)
-    if watch.poll(0):
-        os._exit(1)
-    os.close(guardian)
 
 
 def _own_weight() -> int:

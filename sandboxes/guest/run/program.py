@@ -66,7 +66,12 @@ def execute(source: bytes, namespace: dict[str, object]) -> int:
     try:
         exec(compile(source, NAME, "exec", dont_inherit=True), namespace)
     except SystemExit as stop:
-        return _exit_status(stop)
+        if stop.code is None:
+            return 0
+        if isinstance(stop.code, int):
+            return stop.code & 0xFF
+        print(stop.code, file=sys.stderr)  # noqa: T201 - this is what sys.exit("text") does
+        return 1
     except BaseException as error:
         report(error, source)
         return 1
@@ -84,15 +89,6 @@ def report(error: BaseException, source: bytes) -> None:
     error.__traceback__ = frames
     flush(sys.stdout)
     traceback.print_exception(error)
-
-
-def _exit_status(stop: SystemExit) -> int:
-    if stop.code is None:
-        return 0
-    if isinstance(stop.code, int):
-        return stop.code & 0xFF
-    print(stop.code, file=sys.stderr)  # noqa: T201 - this is what sys.exit("text") does
-    return 1
 
 
 def finish(code: int) -> int:
