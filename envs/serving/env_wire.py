@@ -1,5 +1,8 @@
 """The words of the environment protocol: what clients send and servers answer.
 
+An operation is one struct however it travels: in a stream and in a batch whole, with a tag `op`; on
+its own route without the tag and without the field that the path names.
+
 Every reset and step of a session carries a `seq`, counting from 0. The server keeps the last reply,
 so the same operation sent again is answered from it and never done twice. Replies echo session and
 seq, so that a late one cannot be taken for another's.
@@ -37,46 +40,52 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     options: dict[str, Any] = {}
 
 
-class CreateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/envs/{id}/sessions`."""
+class Create(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="op",
+    tag="create",
+    forbid_unknown_fields=True,
+):
+    """Make a session; with `reset`, also begin an episode."""
 
+    env: str
     session: SessionName
     reset: Beginning | None = None
     """Also begin an episode, as the operation with seq 0."""
 
 
-class ResetBody(Beginning, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/sessions/{sid}/reset`."""
+class Reset(
+    Beginning,
+    frozen=True,
+    kw_only=True,
+    tag_field="op",
+    tag="reset",
+    forbid_unknown_fields=True,
+):
+    """Begin an episode in a session."""
 
+    session: SessionName
     seq: Seq
     instance: str = ""
     """The server run that created the session, so that a restart is told from a wrong name."""
 
 
-class StepBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/sessions/{sid}/step`."""
-
-    seq: Seq
-    action: str | Message
-    instance: str = ""
-
-
-class Create(CreateBody, frozen=True, kw_only=True, tag_field="op", tag="create"):
-    """Make a session; with `reset`, also begin an episode."""
-
-    env: str
-
-
-class Reset(ResetBody, frozen=True, kw_only=True, tag_field="op", tag="reset"):
-    """Begin an episode in a session."""
-
-    session: SessionName
-
-
-class Step(StepBody, frozen=True, kw_only=True, tag_field="op", tag="step"):
+class Step(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="op",
+    tag="step",
+    forbid_unknown_fields=True,
+):
     """Play one action."""
 
     session: SessionName
+    seq: Seq
+    action: str | Message
+    instance: str = ""
 
 
 class Delete(

@@ -24,7 +24,6 @@ from .env_wire import (
     BatchReply,
     BatchRequest,
     Create,
-    CreateBody,
     Created,
     Delete,
     EnvList,
@@ -32,12 +31,10 @@ from .env_wire import (
     Outcome,
     Released,
     Reset,
-    ResetBody,
     ResetReply,
     SentItem,
     SentReply,
     Step,
-    StepBody,
     StepReply,
     TaskQuery,
 )
@@ -94,15 +91,17 @@ class EnvService:
     def routes(self) -> list[Route]:
         """The table of `docs/http.md`."""
         env, session = "/v1/envs/{id:.+}", "/v1/sessions/{sid}"
+        of_env, of_session = {"id": "env"}, {"sid": "session"}
+        begun, act = Created | ResetReply, self.perform
         return [
             get("/v1/envs", self.envs, Nothing, EnvList, "What is served"),
             get(f"{env}/tasks", self.tasks, TaskQuery, TaskPage, "Tasks of a split"),
+            post(f"{env}/sessions", act, Create, begun, "Make a session", in_path=of_env),
             post(
-                f"{env}/sessions", self.create, CreateBody, Created | ResetReply, "Make a session"
+                f"{session}/reset", act, Reset, ResetReply, "Begin an episode", in_path=of_session
             ),
-            post(f"{session}/reset", self.reset, ResetBody, ResetReply, "Begin an episode"),
-            post(f"{session}/step", self.step, StepBody, StepReply, "Play one action"),
-            delete(session, self.delete, Nothing, Released, "Release a session"),
+            post(f"{session}/step", act, Step, StepReply, "Play one action", in_path=of_session),
+            delete(session, act, Delete, Released, "Release a session", in_path=of_session),
             post(
                 "/v1/step_batch",
                 self.batch,
@@ -180,31 +179,10 @@ class EnvService:
             raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
         return await home.page(query)
 
-    async def create(self, path: Path, body: CreateBody) -> Outcome:
-        """`POST /v1/envs/{id}/sessions`."""
-        return await self._one(Create(env=path["id"], session=body.session, reset=body.reset))
-
-    async def reset(self, path: Path, body: ResetBody) -> Outcome:
-        """`POST /v1/sessions/{sid}/reset`."""
-        return await self._one(
-            Reset(
-                session=path["sid"],
-                seq=body.seq,
-                seed=body.seed,
-                options=body.options,
-                instance=body.instance,
-            )
-        )
-
-    async def step(self, path: Path, body: StepBody) -> Outcome:
-        """`POST /v1/sessions/{sid}/step`."""
-        return await self._one(
-            Step(session=path["sid"], seq=body.seq, action=body.action, instance=body.instance)
-        )
-
-    async def delete(self, path: Path, query: Nothing) -> Outcome:
-        """`DELETE /v1/sessions/{sid}`."""
-        return await self._one(Delete(session=path["sid"]))
+    async def perform(self, path: Path, operation: Operation) -> Outcome:
+        """Any operation on its own route."""
+        # Shielded: the work goes on if the connection is cut, and the client joins it again.
+        return await asyncio.shield(self.sessions.begin(operation))
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """`POST /v1/step_batch`."""
@@ -216,10 +194,6 @@ class EnvService:
 
     def _count(self, env_id: str) -> float:
         return float(self.sessions.counts[env_id])
-
-    async def _one(self, operation: Operation) -> Outcome:
-        # Shielded: the work goes on if the connection is cut, and the client joins it again.
-        return await asyncio.shield(self.sessions.begin(operation))
 
     def _begin(self, item: object) -> asyncio.Future[Outcome] | Fault:
         try:

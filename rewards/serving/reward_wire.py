@@ -14,23 +14,26 @@ from ..protocol import Sample
 MAX_BATCH = 1024
 
 
-class ScoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/score`, and one item of `/v1/score_batch`. The answer is a `Verdict`, also
-    when there is no reward: that is a fact, not a failure of the request.
+class Score(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="op",
+    tag="score",
+    forbid_unknown_fields=True,
+):
+    """Score one answer. The reply is a `Verdict`, also when there is no reward: that is a fact, not
+    a failure of the request. Only a stream needs the tag.
     """
 
     verifier: str
     sample: Sample
 
 
-class Score(ScoreBody, frozen=True, kw_only=True, tag_field="op", tag="score"):
-    """Score one answer, as an operation of `/v1/stream`."""
-
-
 class ScoreBatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `POST /v1/score_batch`."""
 
-    items: list[ScoreBody]
+    items: list[Score]
 
 
 class ScoreBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

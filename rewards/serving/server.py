@@ -25,7 +25,6 @@ from .reward_wire import (
     ScoreBatchBody,
     ScoreBatchReply,
     ScoreBatchRequest,
-    ScoreBody,
     ScoreGroupBody,
     ScoreGroupReply,
     ScoreItem,
@@ -74,7 +73,7 @@ class ScoreService:
         """The table of `docs/http.md`."""
         return [
             get("/v1/verifiers", self.verifiers, Nothing, VerifierList, "What is served"),
-            post("/v1/score", self.score, ScoreBody, Verdict, "Score one answer"),
+            post("/v1/score", self.score, Score, Verdict, "Score one answer"),
             post(
                 "/v1/score_batch",
                 self.batch,
@@ -144,7 +143,7 @@ class ScoreService:
         cards = [_card(scorer) for scorer in self._scorers.values()]
         return VerifierList(instance=self._instance, verifiers=cards)
 
-    async def score(self, path: Path, body: ScoreBody) -> Verdict:
+    async def score(self, path: Path, body: Score) -> Verdict:
         """`POST /v1/score`."""
         return await self._scorer(body.verifier).score(body.sample)
 
@@ -156,7 +155,7 @@ class ScoreService:
         items = [item if isinstance(item, ScoreItem) else late[n] for n, item in enumerate(begun)]
         return ScoreBatchReply(items=items)
 
-    def begin(self, body: ScoreBody) -> Verdict | asyncio.Future[Verdict]:
+    def begin(self, body: Score) -> Verdict | asyncio.Future[Verdict]:
         """Score one answer: the verdict, if it is there at once."""
         verdict = self._scorer(body.verifier).begin(body.sample)
         return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
@@ -169,7 +168,7 @@ class ScoreService:
     def _item(self, item: object) -> ScoreItem | Awaitable[ScoreItem]:
         """The answer to one item, if it is there at once; else what to await."""
         try:
-            body = read_item(item, ScoreBody)
+            body = read_item(item, Score)
             verdict = self._scorer(body.verifier).begin(body.sample)
         except LudusError as error:
             return _refused(error)

@@ -24,7 +24,7 @@ from ludus.errors import ConfigError
 from ludus.messages import assistant
 from ludus.rewards import Sample
 from ludus.rewards.report import read_rows
-from ludus.rewards.serving.reward_wire import Score, ScoreBody
+from ludus.rewards.serving.reward_wire import Score
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.fusion.routes import FusionService
 from ludus.sandboxes.over_http.sandbox_wire import ExecuteBody
@@ -123,7 +123,7 @@ def misspelt(as_type: Any) -> Iterator[tuple[Any, str, str]]:
 OWN = [route for route in routes() if not route.dialect]
 BODIES = list(dict.fromkeys(route.payload for route in OWN if route.in_body))
 QUERIES = list(dict.fromkeys(route.payload for route in OWN if not route.in_body))
-ITEMS: list[Any] = [*getattr(Operation, "__args__"), ScoreBody, Score, ExecuteBody, Sample]  # noqa: B009
+ITEMS: list[Any] = [*getattr(Operation, "__args__"), Score, ExecuteBody, Sample]  # noqa: B009
 
 
 @pytest.mark.parametrize("as_type", [*BODIES, *ITEMS], ids=lambda one: one.__name__)
@@ -161,7 +161,7 @@ def test_the_walk_sees_every_level() -> None:
 def test_what_is_the_business_of_others_stays_open() -> None:
     sample = {"response": "a", "info": {"glod": 1}, "gold": {"anything": {"x": 1}}}
     data = json.dumps({"verifier": "exact", "sample": sample}).encode()
-    assert decode_request(data, ScoreBody).sample.info == {"glod": 1}
+    assert decode_request(data, Score).sample.info == {"glod": 1}
 
 
 def test_other_protocols_keep_their_own_rules() -> None:

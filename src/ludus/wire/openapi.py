@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -24,10 +24,11 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
     distinct = list(dict.fromkeys(types))
     schemas, components = msgspec.json.schema_components(distinct, ref_template=REFERENCE)
     by_type = dict(zip(distinct, schemas, strict=True))
+    _drop_needless_tags(components)
     paths: dict[str, dict[str, Any]] = {}
     for route in table:
         path = _PARAMETER.sub(r"{\1}", route.path)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, by_type)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, by_type, components)
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -44,7 +45,34 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
     return document
 
 
-def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+def _drop_needless_tags(components: dict[str, Any]) -> None:
+    """An operation needs its tag only where another one could stand in its place."""
+    among_others = set(_told_apart(components))
+    for name, schema in components.items():
+        if "op" in schema.get("properties", {}) and REFERENCE.format(name=name) not in among_others:
+            components[name] = _without(schema, {"op"})
+
+
+def _told_apart(schema: Any) -> Iterator[str]:
+    """References to all that stand in a union, told apart by a tag."""
+    if isinstance(schema, dict):
+        yield from schema.get("discriminator", {}).get("mapping", {}).values()
+        for value in schema.values():
+            yield from _told_apart(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _told_apart(value)
+
+
+def _without(schema: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    properties = {k: v for k, v in schema["properties"].items() if k not in names}
+    required = [name for name in schema["required"] if name not in names]
+    return {**schema, "properties": properties, "required": required}
+
+
+def _operation(
+    route: Route, schemas: dict[Any, dict[str, Any]], components: dict[str, Any]
+) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": f"{route.method.lower()}_{_identifier(route.path)}",
@@ -55,12 +83,19 @@ def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, An
         },
     }
     if route.in_body:
-        operation["requestBody"] = {
-            "required": True,
-            "content": _content(schemas[_body(route)]),
-        }
+        body = schemas[_body(route)]
+        if route.in_path:  # the path says the rest
+            name = _body(route).__name__
+            rest = _without(components[name], {"op", *route.in_path.values()})
+            components[f"{name}Body"] = {**rest, "title": f"{name}Body"}
+            body = {"$ref": REFERENCE.format(name=f"{name}Body")}
+        operation["requestBody"] = {"required": True, "content": _content(body)}
     elif route.payload is not Nothing:
-        operation["parameters"] += _query_parameters(route.payload)
+        operation["parameters"] += [
+            one
+            for one in _query_parameters(route.payload)
+            if one["name"] not in ("op", *route.in_path.values())
+        ]
     return operation
 
 

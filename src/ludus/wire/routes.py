@@ -8,7 +8,7 @@ parses, calls and encodes, and `/openapi.json` is read off the same table.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -37,6 +37,8 @@ class Route:
     summary: str
     documented: type[msgspec.Struct] | None = None
     """What clients send, where `payload` reads it more loosely."""
+    in_path: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Path parameter -> the field of `payload` that it gives; the rest is the body or the query."""
     token_in_path: bool = False
     """Also served as `/TOKEN/path`, for clients that can be given an address and no header."""
     dialect: bool = False
@@ -69,9 +71,10 @@ def post(
     summary: str,
     *,
     documented: type[msgspec.Struct] | None = None,
+    in_path: Mapping[str, str] | None = None,
 ) -> Route:
     """A route that acts."""
-    return Route("POST", path, handler, body, reply, summary, documented)
+    return Route("POST", path, handler, body, reply, summary, documented, in_path or {})
 
 
 def delete(
@@ -80,9 +83,11 @@ def delete(
     query: type[Payload],
     reply: Any,
     summary: str,
+    *,
+    in_path: Mapping[str, str] | None = None,
 ) -> Route:
     """A route that releases."""
-    return Route("DELETE", path, handler, query, reply, summary)
+    return Route("DELETE", path, handler, query, reply, summary, None, in_path or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from .reading import authorize, body_format, cut, expect_later, reply_format
 from .routes import Context, Load, Route, Service
 from .stream import LARGE_BYTES, PATH
 from .stream_server import ServerStreams, streams_of
-from .strict import decode_request, read_query
+from .strict import decode_request, read_fields, read_query
 from .tasks import end_task
 
 logger = logging.getLogger(__name__)
@@ -294,13 +294,15 @@ class HttpServer:
             )
 
     async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
+        given = {field: request.match_info[name] for name, field in route.in_path.items()}
         if not route.in_body:
-            query = dict(request.query)
             if route.dialect:
-                return convert(query, route.payload, strict=False)
-            return read_query(query, route.payload)
+                return convert(dict(request.query), route.payload, strict=False)
+            return read_query(request.query, route.payload, given)
         format = body_format(request)
         body = await read_body(request, self._max_body_bytes, held)
+        if given:
+            return read_fields(body, given, route.payload, format)
         return (decode if route.dialect else decode_request)(body, route.payload, format)
 
     def _respond(

@@ -9,7 +9,7 @@ is the business of whoever reads it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -42,6 +42,18 @@ def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) 
     return decoded
 
 
+def read_fields(
+    data: bytes, given: Mapping[str, str], as_type: type[T], format: Format = Format.JSON
+) -> T:
+    """Read a body as a struct some of whose fields are `given` elsewhere: by the path of a request.
+
+    Raises:
+        Refused: as `decode_request` does; also where the body holds one of those fields.
+    """
+    fields = decode(data, dict[str, Any], format)
+    return _converted(_together(fields, given, as_type), as_type, strict=True)
+
+
 def may_hold_more(data: bytes, as_type: Any) -> bool:
     """Whether bytes that were read as `as_type` may hold a field of which the type says nothing."""
     return any(word in data for word in open_words(as_type))
@@ -56,13 +68,24 @@ def read_item(item: object, as_type: type[T]) -> T:
     return _converted(item, as_type, strict=True)
 
 
-def read_query(query: dict[str, str], as_type: type[T]) -> T:
-    """Read a query string as a struct.
+def read_query(
+    query: Mapping[str, str], as_type: type[T], given: Mapping[str, str] | None = None
+) -> T:
+    """Read a query string as a struct, some of whose fields the path may have `given`.
 
     Raises:
         Refused: 422, naming the field, and the one that was probably meant.
     """
-    return _converted(query, as_type, strict=False)
+    return _converted(_together(query, given or {}, as_type), as_type, strict=False)
+
+
+def _together(fields: Mapping[str, Any], given: Mapping[str, str], as_type: Any) -> dict[str, Any]:
+    for name in given:
+        if name in fields:
+            raise Refused(
+                unknown_field(name, set(as_type.__struct_fields__) - set(given)), "invalid"
+            )
+    return {**fields, **given}
 
 
 def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
