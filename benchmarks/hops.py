@@ -5,11 +5,18 @@
 A server and a client run in two processes, connected as `ludus.connect` connects them. What is
 counted is the steady state: the connection is open, the session has played, the verifier has
 scored. Then the same operation is done 20 times, one at a time, with a trace hook on every thread
-of both processes. A function counts if a line of it runs in each of the 20, so that neither timers
-which happen to fire count nor coroutines that only wait around another; a file counts if one of its
-functions does, and what both sides run counts once. Comprehensions and lambdas belong to the
-function that holds them. What runs in C (msgspec, asyncio's futures) and in other packages is not
-counted, nor is the environment itself, which stands for the user's own.
+of both processes, and of the worker process where there is one. A function counts if a line of it
+runs in each of the 20, so that neither timers which happen to fire count nor coroutines that only
+wait around another; a file counts if one of its functions does, and what several sides run counts
+once. Comprehensions and lambdas belong to the function that holds them. What runs in C (msgspec,
+asyncio's futures) and in other packages is not counted. Neither is the environment itself, which
+stands for the user's own; the files of a verifier are shown on a line of their own.
+
+| row | what is scored |
+|---|---|
+| trusted | a verifier that declares `never_blocks`, on the event loop of the server |
+| exact | the same function in a worker process, as a user's verifier runs |
+| maths | the shipped verifier of mathematics, on an answer that it decides without its pool |
 """
 
 from __future__ import annotations
@@ -25,23 +32,30 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
 from service_ludus import ENV, Echo
 
 import ludus
-from ludus.envs.serving.served import ServedEnv
-from ludus.envs.serving.server import EnvService
+from ludus.envs.served import ServedEnv
+from ludus.envs.server import EnvService
 from ludus.rewards import Sample
-from ludus.rewards.serving.server import ScoreService
+from ludus.rewards.exact import exact
+from ludus.rewards.server import ScoreService
+from ludus.verdict import Verdict
 from ludus.wire.server import HttpServer
 
 REPEATS = 20
 _Note = Callable[[FrameType, str, Any], Any]
 Functions = set[tuple[str, str]]
 """(file, qualified name)"""
+EASY = Sample(response="42", gold="42")
 SAMPLES = {
-    "exact": Sample(response="42", gold="42"),
+    "bench/trusted": EASY,
+    "bench/exact": EASY,
     "maths": Sample(response=r"So it is \boxed{\frac{2}{4}}.", gold="1/2"),
 }
+OWN = ("rewards/maths/", "rewards/exact.py")
+"""Files of the verifiers themselves."""
 
 
 class Tracer:
@@ -67,6 +81,32 @@ class Tracer:
         return self._note
 
 
+@ludus.verifier("bench/trusted")
+class Trusted:
+    """`exact`, which declares that it never blocks."""
+
+    never_blocks = True
+
+    def score(self, sample: Sample) -> Verdict:
+        """Compare."""
+        return exact(sample)
+
+
+@ludus.verifier("bench/exact")
+class Traced:
+    """`exact` in a worker process; the detail of a verdict is what that process entered from one
+    score to the next.
+    """
+
+    def __init__(self) -> None:
+        self._tracer = Tracer()
+
+    def score(self, sample: Sample) -> Verdict:
+        """Compare."""
+        entered, self._tracer.entered = self._tracer.entered or set(), set()
+        return msgspec.structs.replace(exact(sample), detail=json.dumps(sorted(entered)))
+
+
 async def serve(tracer: Tracer) -> None:
     """Serve; each line of stdin begins a new trace, and is answered with the one before."""
     services = [EnvService([ServedEnv(ENV, factory=Echo)]), ScoreService(SAMPLES)]
@@ -90,21 +130,21 @@ class Server:
         )
         self.url = self._read().strip()
 
-    async def trace(
-        self, operation: Callable[[], Awaitable[object]]
-    ) -> tuple[Functions, Functions]:
-        """What each of many runs of `operation` enters, here and over there."""
-        here, there = [], []
+    async def trace(self, operation: Callable[[], Awaitable[object]]) -> dict[str, Functions]:
+        """What each of many runs of `operation` enters, by process."""
+        seen: dict[str, list[Functions]] = {}
         for _ in range(3):  # the first ones open what stays open
             await operation()
         for _ in range(REPEATS):
             self._turn()
             self._tracer.entered = set()
-            await operation()
-            here.append(self._tracer.entered)
+            answer = await operation()
+            seen.setdefault("client", []).append(self._tracer.entered)
             self._tracer.entered = None
-            there.append({(file, name) for file, name in json.loads(self._turn())})
-        return set.intersection(*here), set.intersection(*there)
+            seen.setdefault("server", []).append(_functions(self._turn()))
+            if isinstance(answer, Verdict) and answer.detail.startswith("["):
+                seen.setdefault("worker", []).append(_functions(answer.detail))
+        return {side: set.intersection(*runs) for side, runs in seen.items()}
 
     def _turn(self) -> str:
         assert self._process.stdin is not None
@@ -144,20 +184,26 @@ async def run(*, names: bool) -> None:
         server.close()
 
 
-def show(what: str, sides: tuple[Functions, Functions], *, names: bool) -> None:
-    """A line of each side, and of both together."""
+def _functions(text: str) -> Functions:
+    return {(file, name) for file, name in json.loads(text)}
+
+
+def show(what: str, sides: dict[str, Functions], *, names: bool) -> None:
+    """A line of each side, and of all together."""
     root = Path(__file__).parent.parent
-    for side, entered in zip(
-        ("client", "server", "both"), (*sides, sides[0] | sides[1]), strict=True
-    ):
-        files = sorted({file for file, _ in entered})
-        print(f"{what:20} {side:7} {len(files):3} files {len(entered):4} functions")
-        if names and side != "both":
-            for file in files:
-                shown = Path(file).resolve()
-                shown = shown.relative_to(root) if shown.is_relative_to(root) else shown
-                inside = sorted(name for where, name in entered if where == file)
-                print(f"    {shown}: {', '.join(inside)}")
+    entered = {
+        side: {(str(Path(file).resolve().relative_to(root)), name) for file, name in functions}
+        for side, functions in sides.items()
+    }
+    both = set[tuple[str, str]]().union(*entered.values())
+    own = {one for one in both if one[0].startswith(OWN)}
+    rows = {side: functions - own for side, functions in (*entered.items(), ("together", both))}
+    for side, functions in (*rows.items(), *([("verifier", own)] if own else [])):
+        files = sorted({file for file, _ in functions})
+        print(f"{what:26} {side:9} {len(files):3} files {len(functions):4} functions")
+        for file in files if names and side != "together" else ():
+            inside = sorted(name for where, name in functions if where == file)
+            print(f"    {file}: {', '.join(inside)}")
 
 
 def main() -> None:

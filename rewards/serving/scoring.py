@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Sequence
-
-from prometheus_client import Counter
+from functools import cache, partial
 
 from ludus.errors import ConfigError
-from ludus.verdict import Status, Verdict
+from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.faults import QueueFull
 from ludus.wire.metrics import ServerMetrics
@@ -39,10 +38,9 @@ class ServedVerifier:
         self._admission = admission
         self._seconds = metrics.score_seconds.labels(name)
         self._refused = metrics.refused.labels("verifiers")
-        self._verdicts = metrics.verdicts
+        # Looking a counter up by its labels costs more than counting.
+        self._verdicts = cache(partial(metrics.verdicts.labels, name))
         self._fates = metrics.fates
-        self._fates = metrics.fates
-        self._counters: dict[Status, Counter] = {}
 
     def begin(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Judge one answer: without a task where the verdict is there at once, so that a batch of
@@ -109,12 +107,6 @@ class ServedVerifier:
         if verdicts:
             self._seconds.observe(took_s)
         for verdict in verdicts:
-            self._count(verdict.status)
+            self._verdicts(verdict.status.value).inc()
             for fate in fates_of(verdict):
                 self._fates.labels(self.name, fate).inc()
-
-    def _count(self, status: Status) -> None:
-        counter = self._counters.get(status)
-        if counter is None:  # looking it up by its labels costs more than counting
-            counter = self._counters[status] = self._verdicts.labels(self.name, status.value)
-        counter.inc()
