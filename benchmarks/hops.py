@@ -36,11 +36,11 @@ import msgspec
 from service_ludus import ENV, Echo
 
 import ludus
-from ludus.envs.served import ServedEnv
-from ludus.envs.server import EnvService
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
 from ludus.rewards import Sample
 from ludus.rewards.exact import exact
-from ludus.rewards.server import ScoreService
+from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
 from ludus.wire.server import HttpServer
 

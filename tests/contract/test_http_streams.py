@@ -22,6 +22,7 @@ from ludus.wire.server import HttpServer
 from ludus.wire.stream import LARGE_BYTES, SEE_OTHER
 
 ENV = "test/talker-v0"
+HUGE = 1 << 70
 
 
 class Talker(TextEnv):
@@ -29,6 +30,7 @@ class Talker(TextEnv):
 
     never_blocks = True
     release: ClassVar[asyncio.Event]
+    steps: ClassVar[int] = 0
 
     async def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         return "begin", {}
@@ -37,6 +39,9 @@ class Talker(TextEnv):
         if action == "wait":
             await Talker.release.wait()
             return "released", 1.0, False, False, {}
+        Talker.steps += 1
+        if action == "huge number":
+            return "", 1.0, False, False, {"number": HUGE}
         return "x" * int(action), 1.0, False, False, {}
 
 
@@ -138,6 +143,63 @@ async def test_an_answer_too_large_for_a_stream_is_asked_for_over_plain_http() -
             assert len((await session.step(size))[0]) == LARGE_BYTES + 1
             assert (await session.step("5"))[0] == "xxxxx"
             await session.close()
+
+
+async def test_an_answer_that_the_format_cannot_hold_is_asked_for_over_plain_http() -> None:
+    async with serving() as server:
+        async with streaming(server) as socket:
+            await ask(socket, create(1, "one"))
+            asked = step(2, "one", "huge number")
+            await socket.send_bytes(msgspec.msgpack.encode([asked]))
+            assert msgspec.msgpack.decode(await socket.receive_bytes()) == [[2, SEE_OTHER, None]]
+            assert (await ask(socket, asked))[2][1]["info"] == {"number": HUGE}  # in JSON
+        async with ludus.connect(server.url) as client:
+            session = client.make_async(ENV)
+            await session.reset()
+            assert (await session.step("huge number"))[4] == {"number": HUGE}
+            assert (await session.step("5"))[0] == "xxxxx"
+            await session.close()
+
+
+async def test_each_answer_has_the_format_of_the_last_frame_that_was_heard() -> None:
+    """Both on one connection, while answers wait to be sent."""
+    async with serving() as server, streaming(server) as socket:
+        for number in range(20):
+            frame = [create(number, f"session-{number}")]
+            if number % 2:
+                await socket.send_bytes(msgspec.msgpack.encode(frame))
+            else:
+                await socket.send_str(json.dumps(frame))
+        heard: set[int] = set()
+        while len(heard) < 20:
+            message = await socket.receive(10)
+            is_text = message.type is aiohttp.WSMsgType.TEXT
+            answers = (json.loads if is_text else msgspec.msgpack.decode)(message.data)
+            assert all(body["observation"] == "begin" for _, _, body in answers)
+            heard |= {number for number, _, _ in answers}
+
+
+async def test_a_client_that_takes_no_answers_is_not_heard_further() -> None:
+    """Its answers are not piled up without bound; once it takes them, all are there."""
+    size, number = 400_000, 300
+    async with serving() as server, streaming(server) as socket:
+        names = [f"session-{index}" for index in range(number)]
+        await ask(socket, *(create(index, name) for index, name in enumerate(names)))
+        Talker.steps = 0
+        for index, name in enumerate(names):
+            await socket.send_str(json.dumps([step(index, name, str(size))]))
+        stalled = 0
+        async with asyncio.timeout(30):
+            while stalled < 10:
+                before = Talker.steps
+                await asyncio.sleep(0.05)
+                stalled = stalled + 1 if Talker.steps == before else 0
+        assert 0 < Talker.steps < number // 2
+        answered = 0
+        async with asyncio.timeout(60):
+            while answered < number:
+                answered += len(await socket.receive_json())
+        assert Talker.steps == number
 
 
 async def test_a_frame_beyond_the_bound_is_not_read() -> None:

@@ -18,7 +18,7 @@ from msgspec import inspect
 
 import ludus
 from ludus.cli.check import read_cases
-from ludus.envs.serving.env_wire import EnvList, Operation, StepReply
+from ludus.envs.serving.env_wire import EnvList, Operation, Step, StepReply
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
 from ludus.messages import assistant
@@ -33,7 +33,7 @@ from ludus.wire.codec import Format, decode, encode
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Route
 from ludus.wire.server import HttpServer
-from ludus.wire.strict import decode_request, read_item, read_query
+from ludus.wire.strict import decode_request, read_fields, read_item, read_query
 
 ENV = "ludus/arithmetic-v0"
 
@@ -149,6 +149,30 @@ def test_a_misspelt_field_is_refused_with_its_path_and_the_near_name(
 def test_a_query_with_an_unknown_field_is_refused(as_type: Any) -> None:
     with pytest.raises(Refused, match="unknown field 'ofset'"):
         read_query({"ofset": "1"}, as_type)
+
+
+PATH = {"session": "one"}
+
+
+@pytest.mark.parametrize("format", list(Format))
+def test_a_field_that_the_path_names_is_read_from_there_alone(format: Format) -> None:
+    def read(body: object) -> Step:
+        return read_fields(encode(body, format)[0], PATH, Step, format)
+
+    rest = {"seq": 1, "action": "left", "instance": ""}
+    assert read(rest) == Step(session="one", seq=1, action="left")
+    assert read({**rest, "op": "step"}) == read(rest)
+    for wrong, told in (
+        ({**rest, "session": "one"}, "unknown field 'session'"),
+        ({**rest, "acton": "left"}, "unknown field 'acton'; did you mean 'action'"),
+        ({**rest, "op": "reset"}, "op"),
+        ({"seq": 1}, "action"),
+        ({**rest, "seq": -1}, r"\$\.seq"),
+        ([rest], "object"),
+    ):
+        with pytest.raises(Refused, match=told) as refused:
+            read(wrong)
+        assert refused.value.code == "invalid"
 
 
 def test_the_walk_sees_every_level() -> None:

@@ -28,13 +28,10 @@ logger = logging.getLogger(__name__)
 
 Answer = tuple[int, int, msgspec.Raw]
 MAX_BYTES = 4 << 20
-MAX_UNSENT = 16 * MAX_ITEMS
-"""Past it nothing more is read until the client takes some."""
+MAX_UNSENT_BYTES = 1 << 20
+"""Of answers that wait to be sent; past it nothing more is read until the client takes some."""
 CLOSE_S = 2.0
-_NOTHING: Mapping[Format, msgspec.Raw] = {
-    Format.MSGPACK: msgspec.Raw(b"\xc0"),
-    Format.JSON: msgspec.Raw(b"null"),
-}
+_NOTHING = {Format.MSGPACK: b"\xc0", Format.JSON: b"null"}
 
 
 class ServerStreams:
@@ -111,7 +108,8 @@ class _Stream:
         self._socket = socket
         self._request = request
         self._format = Format.MSGPACK
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[tuple[Format, Answer]] = deque()
+        self._unsent_bytes = 0
         self._more = asyncio.Event()
         self._faulty: set[asyncio.Task[None]] = set()
 
@@ -151,7 +149,7 @@ class _Stream:
             task.add_done_callback(self._faulty.discard)
             return
         self._begin(frame)
-        if len(self._answers) > MAX_UNSENT:
+        if self._unsent_bytes > MAX_UNSENT_BYTES:
             await self._flush()
 
     def _read(self, data: bytes) -> list[tuple[int, object]]:
@@ -209,10 +207,10 @@ class _Stream:
         format = self._format
         status = status_of(outcome) if isinstance(outcome, Fault) else 200
         body, became = encode(outcome, format)
-        if became is format and len(body) <= LARGE_BYTES:
-            self._answers.append((number, status, msgspec.Raw(body)))
-        else:
-            self._answers.append((number, SEE_OTHER, _NOTHING[format]))
+        if became is not format or len(body) > LARGE_BYTES:
+            status, body = SEE_OTHER, _NOTHING[format]
+        self._answers.append((format, (number, status, msgspec.Raw(body))))
+        self._unsent_bytes += len(body)
         self._more.set()
 
     async def _write(self) -> None:
@@ -226,13 +224,15 @@ class _Stream:
 
     async def _flush(self) -> None:
         while self._answers:
-            frame: list[Answer] = []
-            size = 0
-            while self._answers and len(frame) < MAX_ITEMS and size < FRAME_BYTES:
-                answer = self._answers.popleft()
+            format, size, frame = self._answers[0][0], 0, list[Answer]()
+            while len(frame) < MAX_ITEMS and size < FRAME_BYTES:
+                if not self._answers or self._answers[0][0] is not format:
+                    break
+                _, answer = self._answers.popleft()
                 size += len(answer[2])
                 frame.append(answer)
-            data, format = encode(frame, self._format)
+            self._unsent_bytes -= size
+            data, _ = encode(frame, format)
             if format is Format.MSGPACK:
                 await self._socket.send_bytes(data)
             else:
