@@ -73,6 +73,7 @@ class ChatFormat:
         self._extensions: dict[bytes, list[int] | None] = {}
         self._prompts: dict[bytes, list[int]] = {}
         self._encoded: dict[str, list[int]] = {}
+        # Render a minimal conversation once, to see what the template writes around a turn.
         self._stub = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
         self._opening = self._render([_STUB_QUESTION], [], prompt=True)
         self.end_of_turn: str = self._find_end_of_turn()
@@ -84,6 +85,7 @@ class ChatFormat:
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """Return the ids of a conversation up to the point where the policy speaks."""
+        # Prompts with tools are not cached: the key would have to contain all schemas.
         key = b"" if tools else msgspec.msgpack.encode(messages)
         if not 0 < len(key) <= CACHED_BYTES:
             return self._encode(self._render(messages, tools, prompt=True))
@@ -196,6 +198,7 @@ class ChatFormat:
         head = self._opening.rstrip().removesuffix("<think>")
         begun = len(head) < len(self._opening.rstrip())  # the template opens the thoughts
         sampled = (head if begun else self._opening) + said.text + self.end_of_turn
+        # A template that drops thoughts rewrites such a turn, so only the sampled text will do.
         if said is _STUB_THOUGHT:
             return [sampled]
         cut = self._stub.rfind(self.end_of_turn) + len(self.end_of_turn)
@@ -240,6 +243,7 @@ _STUB_THOUGHT = assistant("<think>\n.\n</think>\n\n~")
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:
+    # A full cache is emptied as a whole, since entries are cheap to compute again.
     if len(known) >= CACHED:
         known.clear()
     known[key] = value

@@ -226,7 +226,9 @@ class ChatPlayer:
             tokens = self._length(view, tools) + said
         else:
             self._ruler.learn(shown, offer, usage.prompt_tokens)
-            spoken = min(usage.completion_tokens, said + MIN_ANSWER_TOKENS)  # thoughts go
+            # Thoughts count as sampled tokens, but are not sent back in later requests.
+            spoken = min(usage.completion_tokens, said + MIN_ANSWER_TOKENS)
+            # A count below the estimate leaves tokens out (see MAX_LETTERS_PER_TOKEN).
             tokens = max(usage.prompt_tokens, self._ruler.prompt(shown, offer)) + spoken
         self._last = _Measured(len(view) + 1, tokens)
 

@@ -215,6 +215,7 @@ class _Game:
         if stop in TRUNCATED and isinstance(self.player, ReadsOn):
             made.state_ids = self.player.state_ids
         made.metrics = self.metrics | _context_counts(made)
+        # A failed verdict stands; an ok verdict is rebuilt from the rewards that were earned.
         made.verdict = (
             self.verdict if self.verdict is not None and not self.verdict.ok else self._ok(made)
         )

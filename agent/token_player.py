@@ -192,6 +192,7 @@ class TokenPlayer:
         Returns the messages to show before the instruction, and the index in the conversation
         where the window ends.
         """
+        # Go back to the end of the last sampled turn: newer messages are shown only if asked for.
         segment, last = self.segments[-1], self._actions[-1]
         self._ids = segment.ids()
         if step.drop_last:
@@ -244,6 +245,8 @@ class TokenPlayer:
         if added is not None:
             self._ids += added
             return added
+        # The template would rewrite earlier text. A row must be what the engine saw, so a new
+        # segment starts.
         self._close("drift")
         self._ids = self._format.prompt(view, tools)
         self.segments.append(Segment(prompt_ids=list(self._ids)))
@@ -262,6 +265,8 @@ class TokenPlayer:
     async def _write(
         self, turn: Turn, budget: int, tools: Sequence[ToolSpec], *, shows_newest: bool = True
     ) -> None:
+        # A seed of its own for each span makes a repeated episode sample the same; engines take
+        # 31 bits.
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
         span = Span(turn.kind, budget, seed, shows_newest)
         generation = await self._speaker.speak(self._ids, span)

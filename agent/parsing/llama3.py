@@ -34,7 +34,7 @@ class Llama3JsonFormat:
         cut, calls = _find(text, start, names)
         if calls is None:
             return Message(role=Role.ASSISTANT, content=text)
-        if not complete:  # nothing says that it was not to go on
+        if not complete:  # the turn was cut, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 

@@ -39,7 +39,7 @@ class Llama3PythonicFormat:
             calls = _read_list(body.text)
         except UnreadableLiteral as error:
             calls = [ToolCall(name="", id="call_0", error=str(error))]
-        if not complete:  # nothing says that it was not to go on
+        if not complete:  # the turn was cut, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 

@@ -95,6 +95,7 @@ class _Turn:
 
     def run(self) -> None:
         """Go through the text from tag to tag."""
+        # Every kind of tag is searched ahead, and the nearest decides. `_Next` keeps this linear.
         call, opened = _Next(self.text, self.find), _Next(self.text, opening)
         closed, stop = _Next(self.text, closing), _Next(self.text, self.stop)
         end = len(self.text)
@@ -103,7 +104,7 @@ class _Turn:
             lone = end if self.thought else closed.after(at)
             nearest = min(call.after(at), opened.after(at), lone)
             if stop.after(at) < nearest and lone < opened.after(at):
-                nearest = lone  # the tag to stop at stands in a thought
+                nearest = lone  # the tag to stop at is inside a thought
             if nearest == end or stop.after(at) < nearest != lone:
                 break
             if nearest == call.after(at):
@@ -119,7 +120,7 @@ class _Turn:
         self._say(start)
         made, after = self.read(self.text, start, f"call_{len(self.calls)}")
         end = closed.after(start)
-        inside = 0 <= opening(self.text, start) < end  # it thinks in the middle of the call
+        inside = 0 <= opening(self.text, start) < end  # the model thinks in the middle of the call
         if not self.thought and any(one.error for one in made) and end < after and not inside:
             self._thoughts_end(end)  # what could not be read was half a thought
             return

@@ -61,7 +61,8 @@ def _render(call: ToolCall, parameters: list[str]) -> str:
     elsewhere = bool(parameters) and parameters[0] not in call.arguments
     looks_otherwise = len(parameters) > 1 and text.strip()[:1] in ("", "{")
     if len(values) == 1 and (elsewhere or looks_otherwise):
-        text = _text(call.arguments)  # or it would be read as another's, or as none
+        # A bare value would be read as another parameter, or as no argument.
+        text = _text(call.arguments)
     return f"<{call.name}>{text}</{call.name}>"
 
 

@@ -137,6 +137,7 @@ def decide(
     if conventions.locale == "comma":
         answer = points_for_commas(answer)
     task = _TASK.search(gold) is not None
+    # Equal text settles most right answers without parsing; a repeated task is no answer.
     if answer.strip() and gold.strip() == answer.strip() and not task:
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
@@ -155,6 +156,7 @@ def decide(
         choice = choose(wanted, said)
         if choice.equal is not None:
             return PairDecision(choice.equal, "choice", choice.detail)
+        # The letters leave it open: compare with the text of the gold's option instead.
         if choice.option:
             return decide(choice.option, answer, conventions, deep=deep)
     return _by_meaning(gold, wanted, said, conventions, deep)
@@ -185,7 +187,9 @@ def _by_meaning(
     if plain and meaning.op not in _WORDS and (statement := stated(said)):
         with suppress(Unreadable):
             answer = read_cleaned(clean(statement))
+    # A new judge for each pair, since the budget of work and the trace belong to the pair.
     judge = Judge(conventions, deep=deep)
+    # A gold such as `\approx 3.14` says that its own digits are rounded.
     if _ABOUT.match(gold) and (rounded := written(meaning)) is not None:
         judge.approximate, meaning = True, rounded
     try:

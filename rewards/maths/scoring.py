@@ -230,6 +230,7 @@ class MathsVerifier:
             return _returned(done)
 
     def _request(self, gold: str, answer: str) -> dict[str, object]:
+        # Tokenizers can produce lone surrogates, which UTF-8 cannot encode.
         gold, answer = (
             text.encode("utf-8", "backslashreplace").decode() for text in (gold, answer)
         )

@@ -134,6 +134,7 @@ class WorkerPool:
         `cpu_s` overrides the pool's CPU seconds for this item.
         """
         future: Future[PoolOutcome] = Future()
+        # After a fork the threads exist in the parent only: a child's request would wait forever.
         if self._closed or self._owner != os.getpid():
             future.set_result(
                 PoolOutcome(
@@ -178,6 +179,7 @@ class WorkerPool:
         for job in waiting:
             _settle(job, PoolOutcome(Fate.REFUSED, reason="the pool was closed"))
         for thread in self._threads:
+            # A thread cannot join itself, and a future's callback may close the pool.
             if thread is not threading.current_thread():
                 thread.join(timeout=self.limits.wall_factor * self.limits.cpu_s + 5)
         with self._starting:
@@ -219,6 +221,7 @@ class WorkerPool:
             with self._changed:
                 while not self._jobs and not self._closed:
                     self._changed.wait(timeout=60)
+                # A short queue is spread over all threads instead of filling the chunk of one.
                 share = max(1, min(self.limits.chunk, len(self._jobs) // self.size))
                 jobs = [self._jobs.popleft() for _ in range(min(share, len(self._jobs)))]
             if kept := [job for job in jobs if self._still_wanted(job)]:
@@ -230,12 +233,14 @@ class WorkerPool:
         if waited > self.limits.queue_s:
             _settle(job, PoolOutcome(Fate.REFUSED, reason=f"waited {waited:.0f} s for a worker"))
             return False
+        # False where the caller has cancelled the future meanwhile.
         return job.future.set_running_or_notify_cancel()
 
     def _exchange(self, worker: PoolWorker, pending: deque[_Job]) -> PoolWorker | None:
         """Send a chunk and settle the replies on arrival; returns the worker if still usable, else
         None.
         """
+        # A worker that stops reading must not block this thread in `send`.
         worker.sock.settimeout(self.limits.wall_factor * self.limits.cpu_s)
         try:
             channel.send(
@@ -246,6 +251,7 @@ class WorkerPool:
             return None
         while pending:
             job = pending[0]
+            # The wall limit starts with the first try and covers all tries together.
             if not job.wall_limit:
                 job.wall_limit = time.monotonic() + self.limits.wall_factor * job.cpu_s
             try:
@@ -256,7 +262,7 @@ class WorkerPool:
             pending.popleft()
             worker.served += 1
             _settle(job, outcome)
-            if outcome.fate is Fate.LIMIT:  # what it left in the worker's memory is unknown
+            if outcome.fate is Fate.LIMIT:  # the item may have damaged the worker's memory
                 self._retire(worker)
                 return None
         if worker.served >= self.limits.recycle_after:
@@ -275,13 +281,15 @@ class WorkerPool:
         """
         self.lost += 1
         late = isinstance(error, TimeoutError)
-        # a SIGKILL seen later is somebody else's only if the worker was dead before ours
+        # A SIGKILL is somebody else's only if the worker was dead before the kill below.
         died_alone = type(error) is channel.PoolChannelClosed and worker.has_ended(ENDING_S)
         worker.kill()
         used_before = worker.cpu_s
         death = self._live_template().reap(worker)
         job = pending[0]
         used = death.cpu_s - used_before
+        # At the wall limit, an item that has used nearly all its CPU time is slow itself. With
+        # less CPU time used, the machine was too busy.
         if death.by_cpu_timer or (late and used >= 0.95 * job.cpu_s):
             end = PoolOutcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time")
         elif late:
@@ -293,7 +301,7 @@ class WorkerPool:
                 return
             end = PoolOutcome(Fate.KILLED, reason=KILLED.format(job.kills))
         else:
-            # a worker that had scored before may have been damaged by an earlier item
+            # Count fresh workers only: others may have been damaged by an earlier item.
             job.crashes += worker.served == 0
             if job.crashes < TRIES and job.has_time():
                 return
@@ -324,6 +332,7 @@ class WorkerPool:
         if worker is None:
             worker = self._live_template().fork()
         if not self._closed:
+            # Replace the spare in the background, so that forking does not delay this item.
             threading.Thread(target=self._add_spares, name="pool spare", daemon=True).start()
         return worker
 

@@ -28,6 +28,7 @@ def main() -> None:
     target = load(str(setup["target"]))
     memory_bytes = int(str(setup["memory_bytes"]))
     gc.collect()
+    # The collector leaves frozen objects alone, so that workers keep sharing their memory.
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel.send(control, {"ready": os.getpid()})
@@ -70,6 +71,7 @@ def _fork(
         os.close(descriptor)
         return pid
     control.close()
+    # The child leaves by `_exit`: the template's exit handlers belong to the parent.
     serve(socket.socket(fileno=descriptor), target, memory_bytes)
     os._exit(0)
 

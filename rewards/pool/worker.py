@@ -39,6 +39,7 @@ def serve(sock: socket.socket, target: Callable[[object], object], memory_bytes:
         for item in chunk:
             reply = _scored(target, item["request"], float(item["cpu_s"]))
             channel.send(sock, {**reply, "cpu_s": time.process_time()})
+            # An item that exceeded a limit may have left the process damaged: end here.
             if "limit" in reply:
                 return
 
@@ -63,11 +64,13 @@ def _cap_memory(memory_bytes: int) -> None:
             used = int(file.read().split()[0]) * resource.getpagesize()
     except OSError:
         used = 1 << 30
+    # The limit counts address space, of which the forked template already uses a part.
     resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _silence_stdout() -> None:
+    # A scorer may print or read; descriptor 0 was the template's control socket.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

@@ -105,6 +105,8 @@ def group_statistics(rewards: Tensor, groups: Tensor) -> GroupStatistics:
     mean = group_sum(values, groups) / size
     least, greatest = group_range(values, groups)
     constant = least == greatest
+    # Rounding leaves a tiny remainder in a constant group, which a division by the spread would
+    # blow up; set it to 0.
     return GroupStatistics(size, mean, torch.where(constant, 0.0, values - mean), constant)
 
 

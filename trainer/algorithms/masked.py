@@ -20,6 +20,7 @@ def blank(values: Tensor, mask: Tensor) -> Tensor:
     >>> blank(torch.tensor([[1.0, float("nan")]]), torch.tensor([[1, 0]]))
     tensor([[1., 0.]])
     """
+    # `where` rather than a product: 0 * NaN is NaN, in the gradient as well.
     spread = values.unsqueeze(-1).expand(mask.shape) if values.dim() == mask.dim() - 1 else values
     return torch.where(
         mask.bool(), spread, torch.zeros((), dtype=values.dtype, device=values.device)

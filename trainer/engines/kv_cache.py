@@ -63,6 +63,8 @@ class RowLayer(CacheLayerMixin):
         rows_B1 = torch.arange(plan.start, plan.start + count, device=key_states.device).unsqueeze(
             1
         )
+        # Index tensors around a slice put the indexed axes first, [B, Q, H, D]: hence the
+        # transpose.
         self.row_keys[rows_B1, :, plan.positions_BQ] = key_states.transpose(1, 2)
         self.row_values[rows_B1, :, plan.positions_BQ] = value_states.transpose(1, 2)
         rows = slice(plan.start, plan.start + count)
@@ -73,6 +75,7 @@ class RowLayer(CacheLayerMixin):
         have_rows, _, have_length, _ = self.row_keys.shape
         if rows <= have_rows and length <= have_length:
             return
+        # Rows double, so that a growing batch is copied only a logarithmic number of times.
         new_rows = have_rows if rows <= have_rows else max(rows, 2 * have_rows, 16)
         new_length = max(have_length, -(-length // GROWTH) * GROWTH)
         self.row_keys = _grown(self.row_keys, new_rows, new_length)
@@ -144,6 +147,7 @@ class RowCache(Cache):
         for layer, (keys, values) in zip(self.rows, block, strict=True):
             keys[:] = layer.row_keys[:, :, :width][_index(rows, keys)]
             values[:] = layer.row_values[:, :, :width][_index(rows, values)]
+        # Without a copy of its own, each saved row would keep the whole block in memory.
         return [block[:, :, row, :, :length].clone() for row, length in enumerate(lengths)]
 
     def _load(

@@ -23,10 +23,10 @@ import torch
 from ludus.agent import Finish, Generation, Sampling
 from ludus.errors import ConfigError, LudusError
 
-from .kv_cache import RowCache
+from .cached_model import CachedModel
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import GenerationRequest, deliver, draw, fail, first_of_each, spans, taken
+from .requests import GenerationRequest, deliver, draw, fail, first_of_each, taken
 
 T = TypeVar("T")
 
@@ -73,11 +73,11 @@ class LocalEngine:
             )
         self.model = model.eval()
         self.max_rows = max_rows
-        self._prefill_tokens = prefill_tokens
         positions = int(config.max_position_embeddings)
         self._max_length = min(max_length or positions, positions)
         self._version = version
-        self._cache = RowCache(int(config.num_hidden_layers))
+        self._cached = CachedModel(self.model, prefill_tokens)
+        self._cache = self._cached.cache
         self._prefixes = PrefixStore(kept_tokens)
         self._active: list[GenerationRequest] = []
         self._arrived: list[GenerationRequest] = []
@@ -164,6 +164,8 @@ class LocalEngine:
 
     def _submit(self, line: queue.SimpleQueue[T], item: T) -> None:
         with self._gate:
+            # Checked under the gate: a request queued after the thread's last sweep would never
+            # end.
             if self._closed or not self._thread.is_alive():
                 raise EngineClosed("the engine is closed and answers nothing; build a new one")
             line.put(item)
@@ -185,6 +187,7 @@ class LocalEngine:
         while not self._closed:
             self._run_jobs()
             if not self._running.is_set() or not (self._active or not self._waiting.empty()):
+                # A wake-up between this wait and the next line is lost, hence the bound.
                 self._wake.wait(0.1)
                 self._wake.clear()
                 continue
@@ -204,7 +207,7 @@ class LocalEngine:
     def _arrivals(self) -> list[GenerationRequest]:
         room = self.max_rows - len(self._active)
         if not self._active:
-            self._wait_for_company()  # whoever asks first is rarely alone
+            self._wait_for_company()  # the first request is rarely alone, and a pass can serve many
         wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
         return list(islice(wanted, room))
 
@@ -217,15 +220,18 @@ class LocalEngine:
 
     def _prefill(self, arrived: list[GenerationRequest]) -> None:
         """Compute each distinct prompt once, and sample the first token of each row."""
+        # Rollouts of a group share their prompt: compute each distinct prompt once.
         sharing: dict[tuple[int, ...], list[GenerationRequest]] = {}
         for request in arrived:
             sharing.setdefault(tuple(request.ids), []).append(request)
         first = len(self._active)
         prompts = list(sharing)
         logits_BV, bases = self._compute_prompts(prompts, first)
-        # Others may begin where this one does; the next turn of an episode finds what it leaves.
+        # Save prompts that were computed from the start, since others may share their beginning. A
+        # prompt that extends a saved one is the next turn of an episode: `_retire` saves its row.
         new = [index for index, base in enumerate(bases) if not base]
         self._keep([prompts[index] for index in new], [first + index for index in new])
+        # The first request of each prompt uses the computed row; the others get a copy behind.
         rows, order = first_of_each(list(sharing.values()))
         sources = [first + index for index in order[len(prompts) :]]
         targets = range(first + len(prompts), first + len(rows))
@@ -245,63 +251,14 @@ class LocalEngine:
         self._cache.load_rows(first, [saved for _, saved in found], bases)
         news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
         self.computed_prompt_tokens += sum(map(len, news))
-        parts = spans([len(new) for new in news], self._prefill_tokens)
-        logits = [self._compute_rows(news[part], bases[part], first + part.start) for part in parts]
-        return torch.cat(logits), bases
-
-    def _compute_rows(
-        self, news: list[tuple[int, ...]], bases: list[int], first: int
-    ) -> torch.Tensor:
-        """Run rows that fit in a single pass, or one long row in several passes; returns the last
-        logits [B, V].
-        """
-        width = max(map(len, news))
-        step = max(1, self._prefill_tokens) if len(news) == 1 else width
-        starts = range(0, width, step)
-        for start in starts[:-1]:
-            self._compute(news, bases, first, start, start + step)
-        return self._compute(news, bases, first, starts[-1], width)
-
-    def _compute(
-        self, news: list[tuple[int, ...]], bases: list[int], first: int, start: int, stop: int
-    ) -> torch.Tensor:
-        """Run columns `start` to `stop` of the prompts in a single pass; returns the logits after
-        each row, [B, V].
-        """
-        padded = [[*new[start:stop], *([0] * (stop - start - len(new[start:])))] for new in news]
-        positions_BQ = torch.tensor(bases).unsqueeze(1) + torch.arange(start, stop)
-        last_B = torch.tensor([min(len(new), stop) - start - 1 for new in news])
-        return self._forward(torch.tensor(padded), positions_BQ, first, last_B)
+        return self._cached.prompt_logits(news, bases, first), bases
 
     def _decode(self) -> None:
         """Sample a token for every active row."""
-        tokens_B1 = torch.tensor([[request.ids[-1]] for request in self._active])
-        positions_B1 = torch.tensor([[len(request.ids) - 1] for request in self._active])
-        logits_BV = self._forward(
-            tokens_B1, positions_B1, 0, torch.zeros(len(self._active), dtype=torch.long)
-        )
-        self._append(self._active, logits_BV)
+        tokens = [request.ids[-1] for request in self._active]
+        positions = [len(request.ids) - 1 for request in self._active]
+        self._append(self._active, self._cached.next_logits(tokens, positions))
         self._retire()
-
-    def _forward(
-        self, tokens_BQ: torch.Tensor, positions_BQ: torch.Tensor, first: int, last_B: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the logits at query `last_B` of each row, float32 [B, V]."""
-        device = self.model.device
-        length = int(positions_BQ.max()) + 1
-        positions_BQ = positions_BQ.to(device)
-        plan = self._cache.plan
-        plan.start, plan.positions_BQ, plan.length = first, positions_BQ, length
-        mask_BQT = torch.arange(length, device=device) <= positions_BQ.unsqueeze(2)
-        hidden_BQD = self.model.base_model(
-            input_ids=tokens_BQ.to(device),
-            position_ids=positions_BQ,
-            attention_mask=mask_BQT.unsqueeze(1),
-            past_key_values=self._cache,
-            use_cache=True,
-        ).last_hidden_state
-        rows = torch.arange(len(last_B), device=device)
-        return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
 
     def _append(self, requests: list[GenerationRequest], logits_BV: torch.Tensor) -> None:
         for request, token, logprob in zip(requests, *draw(requests, logits_BV), strict=True):
@@ -318,8 +275,9 @@ class LocalEngine:
         gone = [row for row, finish in enumerate(ends) if finish is not None]
         if not gone:
             return
+        # Keys that were computed with older weights must not serve a later turn.
         kept = [row for row in gone if not self._active[row].stale]
-        # The last sampled token was never fed.
+        # The last sampled token was never fed to the model, so the cache has no keys of it.
         self._keep([tuple(self._active[row].ids[:-1]) for row in kept], kept)
         leaving = [
             (request, request.answer(finish))
@@ -340,6 +298,7 @@ class LocalEngine:
     def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
         """Move the last remaining rows into the places of finished rows."""
         left = len(self._active) - len(gone)
+        # Finished rows at the end simply fall off; only gaps before `left` have to be filled.
         targets = [row for row in gone if row < left]
         sources = [row for row in range(left, len(ends)) if ends[row] is None]
         movers = [self._active[row] for row in sources]
@@ -359,7 +318,7 @@ class LocalEngine:
             except Exception as error:
                 fail(future, error)
             else:
-                with suppress(InvalidStateError):  # `close` gave it up
+                with suppress(InvalidStateError):  # `close` has set an error meanwhile
                     future.set_result(result)
             self._job = None
 
@@ -374,7 +333,7 @@ class LocalEngine:
         unknown = set(weights) - set(mine)
         if unknown:
             raise ConfigError(f"weights the engine's model does not have: {sorted(unknown)[:3]}")
-        # before the first copy: one that fails half way leaves no old keys behind either
+        # Drop old keys before the first copy: a copy that fails half way must leave none behind.
         self._prefixes.clear()
         for request in self._active:
             request.stale = True

@@ -173,6 +173,7 @@ class Algorithm:
         counted = torch.ones_like(groups, dtype=torch.bool) if kept is None else kept
         if not settings.overlong.in_statistics:
             counted = counted & ~need(tensors, "truncated", "algorithm.overlong").bool()
+        # Estimators would take means over nothing.
         if not bool(counted.any()):
             nothing = torch.zeros_like(mask)
             return Credit(nothing, nothing if settings.value is not None else None)
@@ -219,6 +220,8 @@ class Algorithm:
             drawn = {"generator": generator} if function.draws else {}
             found = one_tensor(function(given, **drawn), function.name).bool()
             kept = kept & (found if found.dim() == 2 else found.unsqueeze(1))
+        # Dropped tokens leave the mask, and so the denominator; with `original` they stay in the
+        # denominator with weight 0.
         if settings.corrections.denominator == "remaining":
             kept = kept & (weights > 0) if weights is not None else kept
             return Corrected(mask * kept, weights)

@@ -97,7 +97,7 @@ def _by_rollout(estimator: Bound, given: Rollouts) -> Tensor:
 def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
     """Return a number for each row, [B]; 0 for rows of rollouts that do not count."""
     rows = given.counted[given.owners]
-    numbers = given.counted.cumsum(0) - 1  # of the rollouts that count, among themselves
+    numbers = given.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
     chosen = {**_chosen(given), "segments": numbers[given.owners[rows]]}
     return _placed(one_tensor(estimator(chosen), estimator.name), rows)
 

@@ -60,8 +60,11 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("identical", True)
     if gold.op in EXACT and answer.op in EXACT:
         return same_value(gold, answer, judge)
+    # Pairs of plain formulas are by far the most common: settle them before any structure.
     first, second = shape(gold), shape(answer)
     if first.ops <= SCALAR_OPS and second.ops <= SCALAR_OPS:
+        # Other letters make another answer, unless these are free constants, bold variants or the
+        # parameter of a family.
         if first.names != second.names:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
@@ -235,6 +238,8 @@ def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
         return judge.decided("set", False, f"{len(second)} values, the gold has {len(first)}")
     if judge.conventions.ordered_sets or len(first) == 1:
         return _in_order(first, second, judge)
+    # Each gold value takes the first answer value that agrees. Apart from rounding, agreement is
+    # transitive, so that no better pairing is missed.
     left = list(second)
     for wanted in first:
         found = next(

@@ -124,6 +124,7 @@ def _end(node: Node, closed: bool) -> RegionEnd | None:
         return HIGHEST if sign > 0 else LOWEST
     if not is_scalar(node):
         return None
+    # Letters get generic values, which only order the ends; equality is proven by the judge.
     names = sorted(symbols(node))
     if len(names) > len(_GENERIC):
         return None
@@ -149,6 +150,7 @@ def merged(pieces: Region) -> Region:
         return pieces
     kept: Region = []
     for piece in sorted(pieces, key=lambda piece: (piece.low.at, not piece.low.closed)):
+        # (2, 1) is empty. With letters in an end the true order is unknown, and the piece stays.
         if piece.low.at > piece.high.at and not symbols(piece.low.node):
             continue
         if kept and _touch(kept[-1].high, piece.low):

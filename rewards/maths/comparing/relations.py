@@ -48,6 +48,7 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
         ratio = None
     except (ZeroDivisionError, OverflowError):
         ratio = None
+    # A negative factor would turn an inequality round.
     if ratio is not None and (ratio > 0 or first[0] in {"=", "!="}):
         return judge.decided("relation", True)
     if judge.deep is not None:

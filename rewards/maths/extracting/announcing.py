@@ -66,6 +66,7 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
     after = max(after, len(body) - REACH)
     found: dict[int, Candidate] = {}
     lowered = body[after:].lower()
+    # Some characters change their length in lower case, which would shift all offsets.
     if len(lowered) != len(body) - after:
         lowered = body[after:]
     places = sorted(

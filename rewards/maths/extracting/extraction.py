@@ -135,6 +135,7 @@ def extract(
             continue
         if not found.ignored:
             return _extraction(body, offset, found, [])
+        # The value was refused: blank the statement, so that the next ranks search the rest.
         body = blanked(body, [(found.said_from, found.said_to)])
         refused.append(found)
     reason = next((f"the only answer does not count: {one.ignored}" for one in refused), "")

@@ -185,6 +185,7 @@ def _box_at(body: str, start: int) -> Box:
     if place >= len(body) or body[place] != "{":
         return _unclosed(body, start, place, min(len(body), place + 200), " ")
     limit = min(len(body), place + 2 * MAX_ANSWER)
+    # Most boxes hold neither braces nor commands, and need no search by brackets.
     close = body.find("}", place, limit)
     if close >= 0 and body.find("{", place + 1, close) < 0 and body.find("\\", place, close) < 0:
         return Box(start, place + 1, close, close + 1)

@@ -80,6 +80,7 @@ class Statements:
         mark = self._mark()
         after = 0
         if mark is not None:
+            # A tag may enclose an announcement: `<answer>The answer is 5</answer>`.
             after = mark.start if mark.kind is CandidateKind.TAG else mark.said_to
         said = announced(self.body, after)
         self.seen += said

@@ -145,6 +145,7 @@ class Calculator:
             or exponent == mpmath.floor(mpmath.re(exponent))
         ):
             return base**exponent
+        # (-8)^(1/3) is -2 over the reals, and a complex number once `i` occurs in the formula.
         fraction = node.args[1].value if node.args[1].op == "num" else 0
         if isinstance(fraction, Fraction) and fraction.denominator % 2 and not self.imaginary:
             root = (-base) ** exponent
@@ -166,6 +167,7 @@ class Calculator:
         if self.terms > MAX_SUM:
             raise Beyond(_LONG_SUM)
         kept = self.point.get(variable.note)
+        # The bound variable may hide a variable of the same name, which is restored below.
         total = mpmath.mpf(0 if node.note == "sum" else 1)
         for index in range(int(first), int(last) + 1):
             self.point[variable.note] = mpmath.mpf(index)
@@ -250,6 +252,7 @@ class Calculator:
         body, variable, target = node.args
         sign = infinity(target)
         sides = {"lim+": (1,), "lim-": (-1,)}.get(node.note, (1, -1))
+        # Close to the target most digits cancel, hence the high precision.
         with mpmath.workdps(300):
             centre = 0 if sign else self._value(target)
             for distances in (FAR, LESS_FAR) if sign else (LIMIT_DISTANCES,):

@@ -102,6 +102,7 @@ def _added(sums: list[Sum]) -> Sum:
 
 def _power(base: Node, exponent: Node, meter: Meter) -> Sum:
     raised = normal(exponent, meter)
+    # The constant part of the exponent is applied at once: 2^{n+1} is 2 * 2^n.
     fixed = raised.pop(ONE, 0)
     terms = normal(base, meter)
     result = rational_power(terms, fixed, meter)

@@ -99,6 +99,7 @@ def _agree_roughly(left: Node, right: Node, work: Work) -> bool | None:
 
 def _agree_exactly(left: Node, right: Node, work: Work) -> bool | None:
     names = sorted(symbols(left) | symbols(right))
+    # A fixed seed makes the verdict reproducible.
     random = Random(20)
     confirmed = 0
     for attempt in range(TRIES if names else 1):
@@ -164,6 +165,7 @@ def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -
         low, spread = _difference(left, right, point, digits, work)
         if low is None:
             return None
+        # A term smaller than the working precision would vanish from its sum: add digits.
         if spread + 20 > digits:
             digits = int(spread * 1.2) + DIGITS
             if digits > MAX_DIGITS:
@@ -172,6 +174,7 @@ def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -
         high, _ = _difference(left, right, point, 2 * digits, work)
         if high is None:
             return None
+        # The difference of equal formulas shrinks with the precision; of others it stays.
         if low < -0.7 * digits and high < -1.5 * digits:
             return True
         if high > -0.5 * digits:

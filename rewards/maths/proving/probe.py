@@ -51,6 +51,7 @@ def differ(left: Node, right: Node, left_shape: TreeShape, right_shape: TreeShap
             second, second_error = evaluate(right, values, imaginary)
         except (Undefined, ZeroDivisionError, OverflowError, ValueError):
             continue
+        # The bounds are first-order estimates, hence the factor; the last term covers subnormals.
         if abs(first - second) > 4 * (first_error + second_error) + 1e-290:
             return True
     return False

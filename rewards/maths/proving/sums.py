@@ -108,6 +108,7 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
     if len(total) > MAX_TERMS:
         raise TooBig(f"more than {MAX_TERMS} terms")
     total = {monomial: value for monomial, value in total.items() if value}
+    # A product of roots can leave a whole power of a sum, such as sqrt(a+b)^2.
     if any(_can_unfold(item) for monomial in total for item in monomial):
         return _unfolded(total, meter)
     return total
@@ -233,6 +234,7 @@ def rational_power(terms: Sum, exponent: Exact, meter: Meter) -> Sum:
     whole = exponent.denominator == 1
     if whole and exponent > 0 and len(terms) ** min(int(exponent), 8) <= MAX_PRODUCTS:
         return _raised(terms, int(exponent), meter)
+    # With the content taken out, sqrt(2x+2) and sqrt(2) sqrt(x+1) share a base.
     content, primitive = primitive_part(terms, signed=whole)
     outside = _power_of_term(ONE, content, exponent, meter)
     return times(outside, atom(("r", frozen(primitive)), exponent), meter)
@@ -259,6 +261,7 @@ def _power_of_term(monomial: Monomial, coefficient: Exact, exponent: Exact, mete
     else:
         result = _root_of_number(coefficient, exponent, meter)
     for (base, symbolic), power in monomial:
+        # A root splits over factors only if these cannot be negative.
         if not whole and not _may_combine(base, power):
             return atom(("r", frozen({monomial: coefficient})), exponent)
         raised, carried = _single((base, symbolic), power * exponent)

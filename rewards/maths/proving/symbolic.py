@@ -37,6 +37,7 @@ def simplifies_to_zero(left: Node, right: Node) -> bool | None:
         if first.is_infinite or second.is_infinite:
             return bool(first == second)
         difference = sympy.simplify((first - second).doit())
+    # The memory limit of the worker is reported by the pool.
     except MemoryError:
         raise
     except Exception:  # sympy has no bound on what it raises where it gives up

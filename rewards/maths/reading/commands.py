@@ -210,6 +210,7 @@ def _differential(parser: Parser) -> str:
             open_integrals += 1
         if token[:2] != ("sym", "d") or after.kind not in {"sym", "const"}:
             continue
+        # Inner integrals use up their own `dx` first.
         open_integrals -= 1
         if open_integrals:
             continue

@@ -88,6 +88,7 @@ _OPENS = frozenset({"open", "group", "sub", "sym"})
 def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> None:
     position, depth, spaced = 0, 0, worded
     while position < len(source):
+        # Inside brackets a comma separates items: 1,234 is one number at the top level only.
         found = (_BRACKETED if depth else _TOP_LEVEL).match(source, position)
         if found is None or found.lastgroup is None:
             raise Unreadable(f"unexpected character {source[position]!r}")

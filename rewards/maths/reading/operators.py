@@ -150,6 +150,7 @@ def _explicit_factor(parser: Parser, factors: list[Node]) -> None:
         while starts_factor(parser, factor):
             factor = nodes.mul(factor, parser.expression(PRODUCT))
     if operator == "/":
+        # A plain fraction becomes one exact number, so that comparing needs no normal form.
         if last.op == factor.op == "num" and factor.value != 0:
             factors[-1] = nodes.num(Fraction(last.value) / factor.value)
         else:

@@ -75,6 +75,7 @@ def read_cleaned(cleaned: str) -> Node:
     """
     if not cleaned:
         raise Unreadable("the answer is empty")
+    # Plain numbers, which most answers are, skip the parser.
     if _INTEGER.match(cleaned):
         return nodes.num(int(cleaned))
     if fraction := _FRACTION.match(cleaned):

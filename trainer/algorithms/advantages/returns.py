@@ -182,6 +182,7 @@ def gae_advantages(
     columns: list[Tensor] = []
     for t in reversed(range(rewards.shape[1])):
         delta = rewards[:, t] + gamma * next_value - state_values[:, t]
+        # An untrained slot keeps the running values: the hole is skipped.
         running = torch.where(steps[:, t], delta + gamma * lam * running, running)
         next_value = torch.where(steps[:, t], state_values[:, t], next_value)
         columns.append(running)

@@ -112,6 +112,7 @@ def gspo_token_loss(
     tensor([[-0.3062, -0.3062]])
     """
     whole = sequence_ratio(logp.detach(), old_logp, mask, max_log_ratio=max_log_ratio).unsqueeze(1)
+    # pi / sg[pi] is 1 and only carries the gradient of the token.
     ratio = whole * (blank(logp, mask) - blank(logp, mask).detach()).exp()
     spread = blank(advantages.detach(), mask)
     losses = torch.maximum(-spread * ratio, -spread * clip(ratio, eps_low, eps_high))

@@ -173,7 +173,7 @@ class VLLMEngine:
                 raise RequestTimeout(
                     f"{len(left)} requests did not end within {ABORT_TIMEOUT_S:g} s of their abort"
                 )
-            # An empty list would abort those of everyone.
+            # An empty list would abort the requests of all clients; `left` is never empty here.
             await self._act("/abort_requests", {"request_ids": [ENGINE_PREFIX + i for i in left]})
             await asyncio.sleep(ABORT_AGAIN_S)
 
@@ -216,7 +216,7 @@ class VLLMEngine:
             await self._load(path)
             await self._act("/update_weight_version", {"new_version": str(version)})
             self._version = version
-            # Cached prefixes of older weights are found by nobody.
+            # With a new salt, no request can find cached prefixes of the older weights.
             self._salt = f"{uuid.uuid4().hex}-{version}"
         finally:
             if not self._held:
@@ -248,7 +248,7 @@ class VLLMEngine:
             )
 
     async def _pause(self, *, clear_cache: bool) -> None:
-        # `keep` alone also drops caches, against vLLM's own description of it.
+        # Contrary to vLLM's documentation, `keep` alone also drops caches: say which is wanted.
         params = {"mode": "keep", "clear_cache": str(clear_cache).lower()}
         await self._act("/pause", params=params)
 

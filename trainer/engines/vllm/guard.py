@@ -39,7 +39,7 @@ def _stop(number: int, _: FrameType | None) -> None:
 def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    child.terminate()  # it alone: it ends its workers in order
+    child.terminate()  # only the command itself, which ends its own workers in order
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE_S)
     child.kill()
@@ -49,11 +49,11 @@ def _clear_up(child: subprocess.Popen[bytes]) -> None:
     """Wait for the command's child processes, which free shared memory, and kill those that
     remain.
     """
-    child.terminate()  # if it is we who were told to stop
+    child.terminate()  # in case this supervisor was told to stop
     deadline = time.monotonic() + GRACE_S
     with contextlib.suppress(ProcessLookupError):
         while time.monotonic() < deadline:
-            os.killpg(child.pid, 0)  # raises once nobody is left
+            os.killpg(child.pid, 0)  # raises once the group is empty
             time.sleep(0.05)
         os.killpg(child.pid, signal.SIGKILL)
 

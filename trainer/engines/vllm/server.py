@@ -61,10 +61,10 @@ def command(launch: Launch, port: int) -> list[str]:
         *("--dtype", launch.dtype, "--max-model-len", str(launch.max_model_len)),
         *_memory(launch),
         *required_arguments(),
-        # Random weights until the first publish: whatever a publish does not reach is far off,
-        # and the probe after it finds out. It also starts sooner.
+        # Random weights until the first publish: the probe then detects any layer that a publish
+        # did not reach. The server also starts sooner.
         *("--load-format", "dummy"),
-        # Nothing in the model's folder changes how we sample.
+        # Sampling defaults in the model's folder must not change how ludus samples.
         *("--generation-config", "vllm"),
         *shlex.split(launch.arguments),
     ]

@@ -40,7 +40,7 @@ async def start_vllm(
         if server is not None:
             await server.ready(client, settings.startup_timeout_s)
         served = await inspect(client)
-        # A run that was killed in a publish has left it paused.
+        # A run that was killed during a publish may have left the server paused.
         await client.post("/resume", {}, Ignored)
         return _engine(settings, client, served, server, model)
     except BaseException:
