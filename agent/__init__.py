@@ -2,17 +2,26 @@
 formats.
 """
 
-from .chat import ChatFormat
-from .chat_player import ChatPlayer
-from .chat_policy import ChatPolicy
-from .engine import Engine, Generation, Sampling
-from .human_policy import HumanPlayer, HumanPolicy
-from .loop import EpisodeLimits, opening_of, play
-from .policy import Player, Policy, ScriptedPolicy, TextPlayer
-from .random_policy import RandomPolicy
-from .token_player import Span, SpanSampler, TokenPlayer
-from .token_policy import TokenPolicy, context_sizes
-from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ludus.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .chat import ChatFormat
+    from .chat_player import ChatPlayer
+    from .chat_policy import ChatPolicy
+    from .engine import Engine, Generation, Sampling
+    from .episodes import read_episodes
+    from .evaluation import Evaluation, evaluate, summarise
+    from .human_policy import HumanPlayer, HumanPolicy
+    from .loop import EpisodeLimits, opening_of, play
+    from .policy import Player, Policy, ScriptedPolicy, TextPlayer
+    from .random_policy import RandomPolicy
+    from .token_player import Span, SpanSampler, TokenPlayer
+    from .token_policy import TokenPolicy, context_sizes
+    from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 
 __all__ = [
     "FAILURES",
@@ -22,6 +31,7 @@ __all__ = [
     "Engine",
     "Episode",
     "EpisodeLimits",
+    "Evaluation",
     "Finish",
     "Generation",
     "HumanPlayer",
@@ -42,6 +52,28 @@ __all__ = [
     "Turn",
     "TurnKind",
     "context_sizes",
+    "evaluate",
     "opening_of",
     "play",
+    "read_episodes",
+    "summarise",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".chat": "ChatFormat",
+        ".chat_player": "ChatPlayer",
+        ".chat_policy": "ChatPolicy",
+        ".engine": "Engine Generation Sampling",
+        ".episodes": "read_episodes",
+        ".evaluation": "Evaluation evaluate summarise",
+        ".human_policy": "HumanPlayer HumanPolicy",
+        ".loop": "EpisodeLimits opening_of play",
+        ".policy": "Player Policy ScriptedPolicy TextPlayer",
+        ".random_policy": "RandomPolicy",
+        ".token_player": "Span SpanSampler TokenPlayer",
+        ".token_policy": "TokenPolicy context_sizes",
+        ".trajectory": "FAILURES Episode Finish Segment Stop Trajectory Turn TurnKind",
+    },
+)

@@ -133,13 +133,13 @@ def place_of(plan: Plan, environment: str, seed: int) -> Path:
 
 
 def _train(plan: Plan, job: Job, start: Path, folder: Path) -> Run:
-    from ludus.trainer.train import train
+    from ludus.trainer.train import run_training
 
     _one_thread()
     run = Run(job.recipe, job.environment, job.seed)
     began = time.process_time()
     try:
-        asyncio.run(train(_settings(plan, job, start, folder)))
+        asyncio.run(run_training(_settings(plan, job, start, folder)))
     except LudusError as error:
         run.refused = str(error)
         return run

@@ -140,7 +140,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
         TrainConfig,
         TrainerConfig,
     )
-    from ludus.trainer.train import train
+    from ludus.trainer.train import run_training
 
     started = time.process_time()
     one_thread()
@@ -167,7 +167,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
         eval=EvalConfig(tasks=setting.eval_tasks),
         run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
     )
-    result = asyncio.run(train(config))
+    result = asyncio.run(run_training(config))
     rows = read_metrics(folder / "metrics.jsonl")
     evals = [row["eval/mean"] for row in rows if "eval/mean" in row]
     sampled = [row["reward/mean"] for row in rows if "reward/mean" in row]

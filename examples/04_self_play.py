@@ -42,22 +42,22 @@ import torch
 
 import ludus
 from ludus.agent import Episode, play
-from ludus.envs import EnvSession, Task
-from ludus.envs.protocol import Briefing
-from ludus.trainer.config import (
+from ludus.envs import Briefing, EnvSession, Task
+from ludus.trainer import (
     EvalConfig,
+    Group,
     ModelConfig,
+    Parts,
     RolloutConfig,
     RunConfig,
     SFTConfig,
     TrainConfig,
     TrainerConfig,
+    assemble,
+    gather,
+    run_sft,
+    write_tiny_policy,
 )
-from ludus.trainer.learning.experience import gather
-from ludus.trainer.rollout import Group
-from ludus.trainer.setup import Parts, assemble
-from ludus.trainer.sft import run_sft
-from ludus.trainer.tiny import write_tiny_policy
 
 ENV = "example/atlas-v0"
 LETTERS = "abcdefgh"

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from .api import close_default, execute, execute_async, grade, grade_async
-from .docker import DockerSandbox
-from .grading.hidden_tests import GradeOptions, Grading, TestResult, grade_in_detail
-from .grading.repository import grade_repository
-from .languages import LANGUAGES, UnknownLanguage
-from .local.slot_sandbox import SlotSandbox
-from .network import NetworkNotAllowed, NetworkPolicy
-from .open import TIERS, TierFinding, examine, open_sandbox
-from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
-from .repl.session import Session, Snapshot
-from .repl.snapshot_client import NotSnapshotable
+from typing import TYPE_CHECKING
+
+from ludus.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .api import close_default, execute, execute_async, grade, grade_async
+    from .docker import DockerSandbox
+    from .grading.hidden_tests import GradeOptions, Grading, TestResult, grade_in_detail
+    from .grading.repository import grade_repository
+    from .languages import LANGUAGES, UnknownLanguage
+    from .local.slot_sandbox import SlotSandbox
+    from .network import NetworkNotAllowed, NetworkPolicy
+    from .open import TIERS, TierFinding, examine, open_sandbox
+    from .over_http.blocking import BlockingSandbox
+    from .over_http.service import SandboxService
+    from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
+    from .remote import RemoteSandbox
+    from .repl.session import Session, Snapshot
+    from .repl.snapshot_client import NotSnapshotable
 
 __all__ = [
     "LANGUAGES",
     "TIERS",
+    "BlockingSandbox",
     "DockerSandbox",
     "Execution",
     "ExecutionStatus",
@@ -26,7 +35,9 @@ __all__ = [
     "NetworkNotAllowed",
     "NetworkPolicy",
     "NotSnapshotable",
+    "RemoteSandbox",
     "Sandbox",
+    "SandboxService",
     "Session",
     "SlotSandbox",
     "Snapshot",
@@ -44,3 +55,23 @@ __all__ = [
     "grade_repository",
     "open_sandbox",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".api": "close_default execute execute_async grade grade_async",
+        ".docker": "DockerSandbox",
+        ".grading.hidden_tests": "GradeOptions Grading TestResult grade_in_detail",
+        ".grading.repository": "grade_repository",
+        ".languages": "LANGUAGES UnknownLanguage",
+        ".local.slot_sandbox": "SlotSandbox",
+        ".network": "NetworkNotAllowed NetworkPolicy",
+        ".open": "TIERS TierFinding examine open_sandbox",
+        ".over_http.blocking": "BlockingSandbox",
+        ".over_http.service": "SandboxService",
+        ".protocol": "Execution ExecutionStatus Limits Sandbox Usage",
+        ".remote": "RemoteSandbox",
+        ".repl.session": "Session Snapshot",
+        ".repl.snapshot_client": "NotSnapshotable",
+    },
+)

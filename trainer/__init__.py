@@ -1,1 +1,101 @@
-"""."""
+"""Learning from trajectories: configurations and runs, recipes, engines, rollouts, updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ludus.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .config import (
+        EvalConfig,
+        LocalConfig,
+        ModelConfig,
+        RewardConfig,
+        RolloutConfig,
+        RunConfig,
+        SFTConfig,
+        TrainConfig,
+        TrainerConfig,
+        VLLMConfig,
+    )
+    from .engines import CausalLM, LocalEngine, load_model, load_tokenizer
+    from .learning.batch import Batch
+    from .learning.experience import Experience, gather
+    from .learning.learner import Learner
+    from .learning.update import Updater
+    from .recipes import Algorithm, Recipe, UnknownRecipe, load_recipe, recipe_names, resolve
+    from .rollout import Collector, EnvSource, EpisodeScorer, Group, open_source
+    from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
+    from .run.folder import RunFolder
+    from .setup import Parts, assemble
+    from .sft import run_sft
+    from .tiny import write_tiny_policy
+    from .train import TrainResult, Watcher, run_training
+
+__all__ = [
+    "Algorithm",
+    "Batch",
+    "CausalLM",
+    "Collector",
+    "EnvSource",
+    "EpisodeScorer",
+    "EvalConfig",
+    "Experience",
+    "Group",
+    "Learner",
+    "LocalConfig",
+    "LocalEngine",
+    "ModelConfig",
+    "Parts",
+    "Recipe",
+    "RewardConfig",
+    "RolloutConfig",
+    "RunConfig",
+    "RunFolder",
+    "SFTConfig",
+    "TrainConfig",
+    "TrainResult",
+    "TrainerConfig",
+    "UnknownRecipe",
+    "Updater",
+    "VLLMConfig",
+    "Watcher",
+    "assemble",
+    "gather",
+    "load_model",
+    "load_recipe",
+    "load_state",
+    "load_tokenizer",
+    "newest_checkpoint",
+    "open_source",
+    "recipe_names",
+    "resolve",
+    "run_sft",
+    "run_training",
+    "save_checkpoint",
+    "write_tiny_policy",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".config": (
+            "EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig RunConfig "
+            "SFTConfig TrainConfig TrainerConfig VLLMConfig"
+        ),
+        ".engines": "CausalLM LocalEngine load_model load_tokenizer",
+        ".learning.batch": "Batch",
+        ".learning.experience": "Experience gather",
+        ".learning.learner": "Learner",
+        ".learning.update": "Updater",
+        ".recipes": "Algorithm Recipe UnknownRecipe load_recipe recipe_names resolve",
+        ".rollout": "Collector EnvSource EpisodeScorer Group open_source",
+        ".run.checkpoint": "load_state newest_checkpoint save_checkpoint",
+        ".run.folder": "RunFolder",
+        ".setup": "Parts assemble",
+        ".sft": "run_sft",
+        ".tiny": "write_tiny_policy",
+        ".train": "TrainResult Watcher run_training",
+    },
+)

@@ -38,7 +38,7 @@ from .run.progress import ProgressWatcher, sft_progress
 from .run.report import write_report
 from .sft import run_sft
 from .tiny import briefing_phrases, write_tiny_policy
-from .train import train
+from .train import run_training
 
 ENV = "ludus/arithmetic-v0"
 TASKS = "max_operations=2&max_number=9&operators=%2B*"
@@ -104,7 +104,7 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
         out.print(f"[bold]2[/bold]  GRPO against {ENV}?{TASKS}, served by another process at {url}")
         settings = _training(config, warm, url)
         with ProgressWatcher(config.steps, out) as watcher:
-            result = await train(settings, watcher=watcher)
+            result = await run_training(settings, watcher=watcher)
     if result.interrupted:  # `train` took the cancellation, to save; here it goes on
         raise asyncio.CancelledError
     return _conclude(folder, result.folder, out)

@@ -60,7 +60,7 @@ class TrainResult:
     interrupted: bool
 
 
-async def train(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
+async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
     """Train a policy.
 
     Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` goes on from it.

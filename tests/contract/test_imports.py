@@ -1,24 +1,23 @@
 """What an import costs, and that every module stands by itself."""
 
+import ast
 import importlib
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-
-import ludus
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "ludus"
 FOLDERS = ["agent", "envs", "rewards", "sandboxes", "trainer"]
 LIGHT = ["ludus.envs", "ludus.rewards", "ludus.agent", "ludus.sandboxes", "ludus.cli.main"]
-PUBLIC = [
-    *("Briefing", "Message", "Sample", "TextEnv", "Verdict", "check_env", "check_verifier"),
-    *("LudusError", "RewardUnavailable", "ToolCall", "ToolError", "ToolResult"),
-    *("connect", "make", "make_async", "make_verifier", "register", "score", "tool", "verifier"),
+LAZY = [
+    *("ludus.agent", "ludus.envs", "ludus.rewards", "ludus.sandboxes", "ludus.trainer"),
+    *("ludus.llm", "ludus.wire"),
 ]
 HEAVY = "torch", "transformers", "vllm", "datasets"
+DEPENDENCIES = ("aiohttp", "asyncio", "gymnasium", "httpx", "jinja2", "msgspec", "numpy", *HEAVY)
 
 
 def fresh(code: str) -> str:
@@ -27,15 +26,17 @@ def fresh(code: str) -> str:
     return made.stdout.strip()
 
 
-def test_import_ludus_takes_less_than_300_ms() -> None:
-    def seconds(code: str) -> float:
-        started = time.perf_counter()
-        fresh(code)
-        return time.perf_counter() - started
-
-    took = min(seconds("import ludus") for _ in range(5))
-    bare = min(seconds("pass") for _ in range(5))
-    assert took - bare < 0.300
+@pytest.mark.parametrize("module", ["ludus", *LAZY])
+def test_a_package_that_exports_lazily_loads_few_modules(module: str) -> None:
+    """A bare import takes about 20 ms of CPU; modules are counted, since seconds depend on what
+    else the machine does. numpy alone would be over 100 modules, msgspec and asyncio over 60.
+    """
+    code = (
+        f"import sys; before = len(sys.modules); import {module}; print(len(sys.modules) - before)"
+    )
+    assert int(fresh(code)) < 100
+    code = f"import sys, {module}; print([m for m in {DEPENDENCIES!r} if m in sys.modules])"
+    assert fresh(code) == "[]"
 
 
 @pytest.mark.parametrize("module", ["ludus", *LIGHT])
@@ -97,7 +98,52 @@ def test_every_module_of_the_trainer_imports() -> None:
         importlib.import_module(name)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+def of_type_checking(package: str) -> set[str]:
+    """The names that a package imports for type checkers only."""
+    file = importlib.import_module(package).__file__
+    assert file is not None
+    return {
+        alias.name
+        for block in ast.parse(Path(file).read_text(encoding="utf-8")).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+@pytest.mark.parametrize("package", ["ludus", *LAZY])
+def test_a_lazy_package_lists_what_type_checkers_see_and_what_can_be_imported(
+    package: str,
+) -> None:
+    if package == "ludus.trainer":
+        pytest.importorskip("torch", reason="the extra 'train' is not installed")
+    made = importlib.import_module(package)
+    listed = list(made.__all__)
+    assert len(set(listed)) == len(listed)
+    assert of_type_checking(package) == set(listed)
+    assert set(listed) <= set(dir(made))
+    for name in listed:
+        assert not isinstance(getattr(made, name), ModuleType), name
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'maek'"):
+        _ = made.maek
+
+
+def test_what_a_lazy_package_can_import_is_listed() -> None:
+    """In a fresh interpreter, where no submodule has been imported: `dir` shows the table."""
+    code = (
+        "import importlib, types\n"
+        f"for package in {['ludus', *LAZY]!r}:\n"
+        "    made = importlib.import_module(package)\n"
+        "    plumbing = {'TYPE_CHECKING', 'annotations', 'lazy_exports', 'Path'}\n"
+        "    public = {n for n in dir(made) if not n.startswith('_')\n"
+        "              and not isinstance(vars(made).get(n), types.ModuleType)} - plumbing\n"
+        "    assert public == set(made.__all__), public ^ set(made.__all__)\n"
+    )
+    fresh(code)
+
+
+@pytest.mark.parametrize("package", sorted(set(PACKAGES) - set(LAZY)))
 def test_a_folders_all_is_what_it_imports(package: str) -> None:
     made = importlib.import_module(package)
     listed = list(getattr(made, "__all__", []))
@@ -107,12 +153,3 @@ def test_a_folders_all_is_what_it_imports(package: str) -> None:
         if not name.startswith("_") and not isinstance(value, type(sys)) and name != "annotations"
     }  # fmt: skip
     assert public == set(listed)
-
-
-def test_the_public_names_are_all_there() -> None:
-    for name in PUBLIC:
-        assert getattr(ludus, name) is not None
-        assert name in dir(ludus)
-        assert name in ludus.__all__  # what help(ludus) shows
-    with pytest.raises(AttributeError, match="no attribute 'maek'"):
-        _ = ludus.maek  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from ludus.trainer.demo import served
 from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 
 ENV = "ludus/ledger-v0?turns=6&registers=2&gap=4"
 WINDOW = 48
@@ -85,9 +85,11 @@ def segments_of(folder: Path, name: str) -> dict[tuple[str, int], list[list[int]
 async def test_a_run_is_the_same_over_http_and_its_windows_hold(
     model: Path, tmp_path: Path
 ) -> None:
-    here = await train(config(model, tmp_path / "here"))
+    here = await run_training(config(model, tmp_path / "here"))
     async with served(ENV, tmp_path / "server.log") as url:
-        there = await train(config(model, tmp_path / "there", env="ludus/ledger-v0", env_url=url))
+        there = await run_training(
+            config(model, tmp_path / "there", env="ludus/ledger-v0", env_url=url)
+        )
     for name in ("step-000001", "step-000002"):
         rows = segments_of(here.folder, name)
         assert rows == segments_of(there.folder, name)
@@ -104,10 +106,10 @@ async def test_a_run_is_the_same_over_http_and_its_windows_hold(
 async def test_a_run_that_was_interrupted_is_cut_at_the_same_places(
     model: Path, tmp_path: Path
 ) -> None:
-    whole = await train(config(model, tmp_path / "whole"))
-    await train(config(model, tmp_path / "parts", steps=1))
+    whole = await run_training(config(model, tmp_path / "whole"))
+    await run_training(config(model, tmp_path / "parts", steps=1))
     run = RunConfig(
         folder=str(tmp_path / "parts"), tensorboard=False, episodes_every=1, resume=True
     )
-    rest = await train(config(model, tmp_path / "parts", run=run))
+    rest = await run_training(config(model, tmp_path / "parts", run=run))
     assert segments_of(whole.folder, "step-000002") == segments_of(rest.folder, "step-000002")

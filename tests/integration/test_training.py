@@ -28,7 +28,7 @@ from ludus.trainer.config import (
 from ludus.trainer.run.checkpoint import checkpoints, load_state, step_of
 from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 
 ENV = "ludus/arithmetic-v0"
 
@@ -82,7 +82,7 @@ def served() -> Any:
 async def test_a_run_over_http_leaves_a_folder_that_loads(
     model: Path, tmp_path: Path, served: Served
 ) -> None:
-    result = await train(config(model, tmp_path / "run", env_url=served.url))
+    result = await run_training(config(model, tmp_path / "run", env_url=served.url))
     rows = read_metrics(result.folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "reward/mean" in row] == [1, 2, 3]
     assert rows[-1]["eval/failed"] == 0
@@ -99,8 +99,8 @@ async def test_a_run_over_http_leaves_a_folder_that_loads(
 async def test_local_and_served_environments_give_the_same_run(
     model: Path, tmp_path: Path, served: Served
 ) -> None:
-    here = await train(config(model, tmp_path / "here", steps=2))
-    there = await train(config(model, tmp_path / "there", steps=2, env_url=served.url))
+    here = await run_training(config(model, tmp_path / "here", steps=2))
+    there = await run_training(config(model, tmp_path / "there", steps=2, env_url=served.url))
     for name in ("step-000001", "step-000002"):
         first, second = (
             {
@@ -132,7 +132,7 @@ async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(
         tasks_per_step=4, group_size=4, max_tokens=8, max_turns=2, concurrency=4
     )
     settings = config(model, tmp_path / "run", steps=2, env_url=served.url, rollout=rollout)
-    result = await asyncio.wait_for(train(settings), 120)
+    result = await asyncio.wait_for(run_training(settings), 120)
     assert result.step == 2
     rows = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
     assert sum(row["episode/retries"] for row in rows) > 0
@@ -178,8 +178,10 @@ async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_h
     assert 2 <= done < 4000
     steps = done + 2
     table = merge(read_toml(folder / "config.toml"), {"steps": steps})
-    await train(build(TrainConfig, merge(table, {"run": {"resume": True, "folder": str(folder)}})))
-    await train(config(model, tmp_path / "whole", steps=steps))
+    await run_training(
+        build(TrainConfig, merge(table, {"run": {"resume": True, "folder": str(folder)}}))
+    )
+    await run_training(config(model, tmp_path / "whole", steps=steps))
     last = Path("episodes") / f"step-{steps:06d}.jsonl"
     assert sampled(folder / last) == sampled(tmp_path / "whole" / last)
 
@@ -249,11 +251,13 @@ async def test_recipes_that_choose_their_groups_run_and_resume(
 ) -> None:
     """An untrained policy gets no reward: DAPO's filter drops every group, and asks for more."""
     rollout = RolloutConfig(tasks_per_step=2, group_size=2, max_tokens=4, max_turns=2)
-    result = await train(config(model, tmp_path / "run", steps=1, rollout=rollout, recipe=recipe))
+    result = await run_training(
+        config(model, tmp_path / "run", steps=1, rollout=rollout, recipe=recipe)
+    )
     state = load_state(result.checkpoint)["tasks"]
     # 2 tasks, and with refill 4 more rounds of 2
     assert state["used"] == (10 if recipe == "dapo" else 2)
     on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
     settings = config(model, tmp_path / "run", steps=2, rollout=rollout, recipe=recipe, run=on)
-    again = await train(settings)
+    again = await run_training(settings)
     assert load_state(again.checkpoint)["tasks"]["used"] == 2 * state["used"]

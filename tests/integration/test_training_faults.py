@@ -36,7 +36,7 @@ from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.run.notice_board import read_notices
 from ludus.trainer.run.report import write_report
 from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 
 ENV = "ludus/arithmetic-v0"
@@ -163,7 +163,7 @@ async def test_a_planted_nan_is_refused_told_and_costs_one_update(
     module, recipe = planted
     module.broken = {2}
     run = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, save_every=1, keep=9)
-    result = await train(config(model, tmp_path, recipe=recipe, reward=NOISE, run=run))
+    result = await run_training(config(model, tmp_path, recipe=recipe, reward=NOISE, run=run))
     assert result.step == 3
     step, text = told(result.folder)["refused"]
     assert step == 2
@@ -193,7 +193,7 @@ async def test_refusals_in_a_row_end_the_run_and_good_checkpoints_stay(
     trainer = TrainerConfig(lr=1e-3, max_refused=2)
     settings = config(model, tmp_path, recipe=recipe, reward=NOISE, trainer=trainer, steps=50)
     with pytest.raises(UpdateRefused, match="2 updates in a row were refused, the last at step 3"):
-        await train(settings)
+        await run_training(settings)
     folder = tmp_path / "run"
     assert [row["update/refused"] for row in steps_of(folder)] == [0.0, 1.0, 1.0]
     for path in checkpoints(folder / "checkpoints"):
@@ -202,13 +202,13 @@ async def test_refusals_in_a_row_end_the_run_and_good_checkpoints_stay(
     module.broken = set()
     on = RunConfig(folder=str(folder), tensorboard=False, resume=True)
     again = config(model, tmp_path, recipe=recipe, reward=NOISE, trainer=trainer, steps=4, run=on)
-    assert (await train(again)).step == 4
+    assert (await run_training(again)).step == 4
     assert steps_of(folder)[-1]["update/refused"] == 0.0
 
 
 async def test_groups_of_equals_are_told_in_the_first_step(model: Path, tmp_path: Path) -> None:
     """An untrained policy solves nothing: every rollout earns 0."""
-    result = await train(config(model, tmp_path))
+    result = await run_training(config(model, tmp_path))
     step, text = told(result.folder)["no_signal"]
     assert step == 1
     assert "each of the 2 groups earned the same (mean reward 0.000" in text
@@ -225,7 +225,7 @@ async def test_a_window_that_is_too_small_is_told_in_the_first_step(
     rollout = RolloutConfig(
         tasks_per_step=2, group_size=3, max_tokens=60, max_turns=9, window=window
     )
-    result = await train(config(model, tmp_path, steps=1, rollout=rollout))
+    result = await run_training(config(model, tmp_path, steps=1, rollout=rollout))
     found = told(result.folder)
     step, text = found["context_full"]
     assert step == 1
@@ -241,7 +241,7 @@ async def test_a_verifier_that_fails_three_times_in_ten_costs_no_episode_and_is_
     monkeypatch.setattr(scoring, "BACKOFF_S", 0.01)
     rollout = RolloutConfig(tasks_per_step=4, group_size=4, max_tokens=4, max_turns=1)
     reward = [RewardConfig("test/three-in-ten")]
-    result = await train(config(model, tmp_path, steps=2, rollout=rollout, reward=reward))
+    result = await run_training(config(model, tmp_path, steps=2, rollout=rollout, reward=reward))
     step, text = told(result.folder)["verifiers_asked_again"]
     assert step == 1
     assert "verifiers were unavailable and asked again" in text
@@ -261,7 +261,7 @@ async def test_episodes_that_are_lost_are_left_out_counted_and_told(
     settings = config(
         model, tmp_path, steps=1, rollout=rollout, reward=reward, eval=EvalConfig(tasks=16)
     )
-    result = await train(settings)
+    result = await run_training(settings)
     (row,) = steps_of(result.folder)
     episodes = read_episodes(result.folder / "episodes" / "eval-000001.jsonl")
     assert any(not one.trajectories[0].verdict.ok for one in episodes)
@@ -280,7 +280,7 @@ async def test_a_run_in_which_every_episode_is_lost_stops_and_says_why(
     monkeypatch.setattr(NineInTen, "score", _down)
     reward = [RewardConfig("test/nine-in-ten")]
     with pytest.raises(TrainingFailed, match="most often: unavailable: the judge is down"):
-        await train(config(model, tmp_path, reward=reward))
+        await run_training(config(model, tmp_path, reward=reward))
 
 
 async def _down(self: object, sample: Sample) -> Verdict:

@@ -35,7 +35,7 @@ from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
 from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.tiny import build_model, write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")
 INSTALLED = bool(PYTHON) or importlib.util.find_spec("vllm") is not None
@@ -296,7 +296,7 @@ async def test_a_short_run_of_grpo(folder, tmp_path, reward):
         run=RunConfig(folder=str(tmp_path / "run"), tensorboard=False, episodes_every=1),
         vllm=VLLMConfig(python=PYTHON, probe_every=1),
     )
-    result = await train(config)
+    result = await run_training(config)
     rows = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert all(row["update/grad_norm"] > 0 for row in rows)  # so each publish moved the weights

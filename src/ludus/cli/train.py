@@ -57,11 +57,11 @@ def _run(config: TrainConfig) -> int:
     try:
         from ludus.trainer.run.progress import ProgressWatcher
         from ludus.trainer.run.report import write_report
-        from ludus.trainer.train import train
+        from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     with ProgressWatcher(config.steps) as watcher:
-        result = run_interruptible(train(config, watcher=watcher))
+        result = run_interruptible(run_training(config, watcher=watcher))
     report = write_report(result.folder)
     if result.interrupted:
         print(

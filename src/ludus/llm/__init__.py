@@ -1,8 +1,32 @@
 """An async client of OpenAI-compatible chat servers: retries, limits, cache, budget."""
 
-from .budget import TokenBudget, TokenUsage
-from .cache import DiskCache
-from .chat_wire import Completion, ContextTooLong
-from .client import ChatClient
+from __future__ import annotations
 
-__all__ = ["ChatClient", "Completion", "ContextTooLong", "DiskCache", "TokenBudget", "TokenUsage"]
+from typing import TYPE_CHECKING
+
+from ludus.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .budget import TokenBudget, TokenUsage
+    from .cache import DiskCache
+    from .chat_wire import Completion, ContextTooLong
+    from .client import ChatClient
+
+__all__ = [
+    "ChatClient",
+    "Completion",
+    "ContextTooLong",
+    "DiskCache",
+    "TokenBudget",
+    "TokenUsage",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".budget": "TokenBudget TokenUsage",
+        ".cache": "DiskCache",
+        ".chat_wire": "Completion ContextTooLong",
+        ".client": "ChatClient",
+    },
+)

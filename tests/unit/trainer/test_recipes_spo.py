@@ -36,7 +36,7 @@ from ludus.trainer.rollout.source import LocalSource
 from ludus.trainer.rollout.task_pool import TaskPool
 from ludus.trainer.rollout.tracker import Score, SuccessTracker
 from ludus.trainer.tiny import build_model, write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 
 ROW = Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0, -1.0, 0.0, -2.0])
@@ -297,10 +297,10 @@ async def test_a_resumed_run_is_the_run_that_was_not_cut(
 ) -> None:
     """Draws, success rates, drifts and weights: all of them are in the checkpoint."""
     model = write_tiny_policy(tmp_path / "model", hidden=32, layers=2, heads=2)
-    whole = await train(settings(coin, recipe, model, tmp_path / "whole", 6))
+    whole = await run_training(settings(coin, recipe, model, tmp_path / "whole", 6))
     cut = settings(coin, recipe, model, tmp_path / "cut", 6)
     await _interrupted(cut, after=3)
-    again = await train(replace(cut, run=replace(cut.run, resume=True)))
+    again = await run_training(replace(cut, run=replace(cut.run, resume=True)))
     first, second = (steps_of(result.folder) for result in (whole, again))
     assert set(first) == set(second) == {1, 2, 3, 4, 5, 6}
     for step in first:
@@ -329,5 +329,5 @@ async def _interrupted(config: TrainConfig, *, after: int) -> None:
 
         def on_evaluation(self, step: int, evaluation: HeldOutScores) -> None: ...
 
-    task = asyncio.create_task(train(config, watcher=Stopper()))
+    task = asyncio.create_task(run_training(config, watcher=Stopper()))
     await asyncio.wait([task])
