@@ -1,8 +1,8 @@
-"""Values of the solution's classes that derive from plain data: how they are spelt on the wire.
+"""Encodes values whose classes, defined by the solution, derive from plain data such as `int`.
 
 Such a value crosses as three parts: the handle of the object, the names of the methods that its
-classes define anew, and the plain value that it is without its class. The tests' side rebuilds it
-as that plain value (`derived_values`), which knows whom to ask for its text and its attributes.
+classes define anew, and the plain value without its class. The tests' side rebuilds that plain
+value (`derived_values`), and asks the solution for its text and its attributes.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from . import failures, rare_values
 
 TAG = "V"
 MODULE = "solution"
-"""The module of the solution's classes, and of those that stand for them in the tests' process."""
+"""The module of the solution's classes, and of their stand-ins in the tests' process."""
 
 _MOST_ITEMS = 10_000
-"""Longer collections are not copied to find out what a method of theirs would answer."""
+"""The longest collection that is copied to find out what a method would answer."""
 
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
-"""What every collection defines, and what a copy of it answers as well."""
+"""Methods that every collection defines, and that a copy of the collection answers as well."""
 
 _TEXTS = ("__str__", "__repr__", "__format__")
 
 
 def _items(kind: Any) -> Callable[[Any], object]:
-    """What makes a collection of exactly this type of another's items."""
+    """Return a function that copies the items of a collection into a plain `kind`."""
     return lambda item: kind(kind.__iter__(item))
 
 
 def _pairs(kind: Any) -> Callable[[Any], object]:
-    """The same for mappings."""
+    """Return a function that copies the pairs of a mapping into a plain `kind`."""
     return lambda item: kind(dict(dict.items(item)))
 
 
@@ -63,23 +63,24 @@ _BARE: dict[type, Callable[[Any], object]] = {
     datetime.date: lambda item: datetime.date.fromisoformat(datetime.date.isoformat(item)),
     datetime.timedelta: lambda item: datetime.timedelta(item.days, item.seconds, item.microseconds),
 }
-"""base type -> what makes the plain value of an object; a subclass stands before its base."""
+"""Base type -> what makes the plain value of an object; a subclass comes before its base."""
 
 _BARE_BY_NAME: dict[str, Callable[[type, Any], object]] = {
     "fractions.Fraction": lambda kind, item: kind(item.numerator, item.denominator),
     "decimal.Decimal": lambda kind, item: kind(item),
 }
-"""The same for types whose modules are loaded only where a program uses them."""
+"""As `_BARE`, for types whose modules are loaded only where a program uses them."""
 
 
 def is_derived(item: object) -> bool:
-    """Whether a value may be of a class of the solution's (or stand for one)."""
+    """Return whether a value may be of a class of the solution, or stand for such a value."""
     return type(item).__module__ == MODULE
 
 
 def handle_of(item: object) -> object | None:
-    """The handle of the object that a value on the tests' side stands for, while it is the same;
-    None for other values.
+    """Return the handle of the object that a value on the tests' side stands for, or None.
+
+    The answer is also None once the tests have changed the value.
     """
     held: Any = sys.modules.get(f"{__package__}.derived_values")
     if held is None or not isinstance(item, held.Derived) or held.is_changed(item):
@@ -97,7 +98,7 @@ def called(item: object) -> object:
 
 
 def bare(item: object) -> object | None:
-    """The plain value of an object whose class derives from plain data; None if it does not."""
+    """Return the plain value of an object whose class derives from plain data, else None."""
     if isinstance(item, BaseException) or hasattr(type(item), "_fields"):
         return None
     if rare_values.is_member(item):
@@ -114,7 +115,9 @@ def bare(item: object) -> object | None:
 
 
 def parts_of(item: object) -> tuple[str, object] | None:
-    """The names of the methods defined anew, and the plain value; None if it has none."""
+    """Return the names of the methods defined anew, and the plain value; None without such a
+    value.
+    """
     value = bare(item) if failures.own_module == MODULE else None
     if value is None:
         return None
@@ -122,7 +125,7 @@ def parts_of(item: object) -> tuple[str, object] | None:
 
 
 def defined_anew(kind: type) -> set[str]:
-    """What the solution's classes among the bases of a class define."""
+    """Return the names that the solution's classes among the bases of a class define."""
     found = {name for base in kind.__mro__ if base.__module__ == MODULE for name in vars(base)}
     enum: Any = sys.modules.get("enum")
     # how a member is written is the enumeration's to say, whoever defines it
@@ -130,14 +133,16 @@ def defined_anew(kind: type) -> set[str]:
 
 
 def as_plain(item: object, used: str, *, anew: bool) -> object | None:
-    """What answers a use of an object in its place: the object itself if it derives from plain
-    data, a copy of what is in it if it is a collection; None if it is neither, or if its class
-    defines the use anew.
+    """Return the data that answers a use of an object in the object's place; None if nothing does.
+
+    That is the object itself if it derives from plain data, or a copy of its items if it is a
+    collection; but None if its class defines the use anew.
 
     Args:
+        item: the object.
         used: a special method or an attribute.
-        anew: an object that derives from plain data answers even for what it defines anew; the
-            tests' side notes that (`Derived`).
+        anew: whether an object that derives from plain data answers even for what its class defines
+            anew; the tests' side then notes that (`Derived`).
     """
     own = used in defined_anew(type(item))
     if bare(item) is not None:

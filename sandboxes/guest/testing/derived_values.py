@@ -1,9 +1,9 @@
 """The tests' side of values whose classes derive from plain data (`derived`).
 
 Each is genuinely the plain value that crossed: what the tests compare, calculate and look up is
-decided here. Its text and its further attributes are asked of the solution, as those of any object;
-both are data that the tests compare. An operator that the solution defines anew is not asked, since
-its answer could be the test's: the plain value answers. Where that fails the test and the tests
+decided here. The text and any further attributes are asked of the solution, as for any object; both
+are data that the tests compare. An operator that the solution defines anew is not asked, since its
+answer could decide the test: the plain value answers. Where that fails the test, and the tests
 themselves made the value by calling the class, the test cannot be judged.
 """
 
@@ -34,17 +34,17 @@ _MUTABLE = (list, dict, set, deque)
 
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
 _MADE: dict[str, Derived] = {}
-"""The value that stands for each object, by its handle: the same object is the same value."""
+"""Handle -> the value that stands for the object: the same object is always the same value."""
 
 
 class Derived:
-    """A plain value, and the handle of the object of the solution's that it came from."""
+    """A plain value, with the handle of the solution's object that it came from."""
 
     ludus_handle_: Handle
     ludus_content_: object
-    """What was in it when it came, if it can change."""
+    """The content at the time of arrival, if the value can change."""
     ludus_called_: bool = False
-    """Whether the tests made it by calling a class of the solution."""
+    """Whether the tests made the value by calling a class of the solution."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith(("__", "ludus_")):
@@ -77,13 +77,13 @@ class Derived:
 
 
 def forget() -> None:
-    """Let go of every value."""
+    """Drop all values of the present tests."""
     _KINDS.clear()
     _MADE.clear()
 
 
 def build(parts: list[object]) -> object:
-    """The value of a handle, the names of methods defined anew, and the plain value."""
+    """Rebuild a value from a handle, the names of methods defined anew, and the plain value."""
     handle, names, plain = parts
     if not isinstance(handle, Handle) or type(names) is not str:
         return plain
@@ -106,7 +106,7 @@ def build(parts: list[object]) -> object:
 
 
 def _known(handle: Handle, plain: object) -> Derived | None:
-    """The value that stands for the object already, with what is in it now."""
+    """Return the value that already stands for the object, with the present content; else None."""
     known = _MADE.get(token_of(handle))
     if known is None or not isinstance(known, type(plain)):
         return None
@@ -124,7 +124,7 @@ def _known(handle: Handle, plain: object) -> Derived | None:
 
 
 def is_changed(value: Derived) -> bool:
-    """Whether the tests have changed it since it came."""
+    """Return whether the tests have changed a value since its arrival."""
     return isinstance(value, _MUTABLE) and values.changed(value, value.ludus_content_)
 
 
@@ -166,7 +166,7 @@ def _text(verb: str) -> Callable[..., str]:
 
 
 def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
-    """A method of the solution's that may change what is in the value."""
+    """Return a method of the solution that renews the value's content after each call."""
 
     def call(*arguments: object, **named: object) -> object:
         try:

@@ -1,7 +1,8 @@
-"""Idioms of tests that look at the solution's process, which is another one.
+"""Finds idioms of tests that look at the solution's process, which is a separate process here.
 
-Some are carried over to it (`Needs`): captured output, standard input, chance, a few patched
-functions. The others cannot be judged, and the tests are told so before anything is asked.
+Some idioms are carried over (`Needs`): captured output, standard input, randomness, a few patched
+functions. The others cannot be judged, and the grading says so before the solution is asked for
+anything.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ _LENDABLE = {
         ("time", "sleep", "perf_counter", "monotonic", "time_ns", "ctime", "strftime")
     ),
 }
-"""module -> functions of it that tests may patch: the solution's process then calls the tests'."""
+"""Module -> functions that tests may patch: the solution's process then calls the tests'
+function.
+"""
 
 
 @dataclass
@@ -89,19 +92,19 @@ class Needs:
     """What the tests want to be the same in the solution's process."""
 
     output: bool = False
-    """What the solution prints is printed on the tests' side."""
+    """Whether what the solution prints is printed on the tests' side."""
     chance: bool = False
-    """`random.seed` holds for both."""
+    """Whether `random.seed` holds for both processes."""
     stdin: bool = False
-    """The solution reads the tests' `sys.stdin`."""
+    """Whether the solution reads the tests' `sys.stdin`."""
     lent: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """(module, function) that the solution calls on the tests' side."""
+    """(module, function) pairs that the solution calls on the tests' side."""
     problem: str = ""
-    """What cannot be judged; empty if nothing is found."""
+    """The idiom that cannot be judged; empty if there is none."""
 
 
 def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:
-    """What the tests need, or why they cannot be judged."""
+    """Return what the tests need, or why they cannot be judged."""
     needs = Needs()
     reader = _Reader(needs, interface)
     for tree in trees:
@@ -117,7 +120,9 @@ class _Reader:
         self._errors: set[str] = set()
 
     def problem(self, node: ast.AST) -> str:
-        """What about this node cannot be judged; empty if nothing, and what it needs is noted."""
+        """Return the idiom at this node that cannot be judged, or ""; record what the node
+        needs.
+        """
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._of_import(node)
         if isinstance(node, ast.arg):
@@ -141,13 +146,17 @@ class _Reader:
         return "use groups of exceptions" if isinstance(node, ast.TryStar) else ""
 
     def _of_change(self, called: ast.expr) -> str:
-        """Data reached through an object is a copy: a change of it would be lost."""
+        """Find a change of data reached through an object: the data is a copy, and the change is
+        lost.
+        """
         if not isinstance(called, ast.Attribute) or called.attr not in CHANGING_METHODS:
             return ""
         return _CHANGES if self._is_inside(called.value) else ""
 
     def _is_inside(self, node: ast.expr) -> bool:
-        """Whether an expression is what an attribute or method of an object under test gave."""
+        """Return whether an expression is what an attribute or method of an object under test
+        gave.
+        """
         if isinstance(node, ast.Name):
             return any(map(self._is_inside, self._interface.given(node.id)))
         if isinstance(node, ast.Call):
@@ -157,7 +166,7 @@ class _Reader:
         return self._interface.is_object(node.value) or self._is_inside(node.value)
 
     def _of_error(self, called: ast.expr) -> str:
-        """Methods of an exception of the solution's own do not come along."""
+        """Find calls of the methods of the solution's exceptions, which do not cross."""
         if not isinstance(called, ast.Attribute) or called.attr in dir(BaseException):
             return ""
         value = called.value
@@ -167,7 +176,9 @@ class _Reader:
         return "call methods of the solution's exceptions" if caught or (told and not plain) else ""
 
     def _of_mock(self, node: ast.Attribute) -> str:
-        """The solution gets a mock as a function, without its attributes."""
+        """Find mocks that are passed to the solution, which gets only a function without
+        attributes.
+        """
         if {"Mock", "MagicMock", "AsyncMock"}.isdisjoint(self._interface.bound):
             return ""
         said = node.attr.startswith("assert_") or node.attr in _OF_MOCKS
@@ -234,7 +245,9 @@ class _Reader:
         return _OF_NAMES[node.attr] if known else ""
 
     def _of_patch(self, call: ast.Call) -> str:
-        """`patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and their like."""
+        """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and their
+        like.
+        """
         path = _path(call.func)
         if path[-1:] == ["patch"]:
             return self._lend(_constant(call.args[0]) if call.args else "")
@@ -267,7 +280,7 @@ class _Reader:
         return ""
 
     def _of_with(self, node: ast.With) -> str:
-        """A context manager of the solution that is to swallow what its body raises."""
+        """Find a context manager of the solution that is to swallow what the body raises."""
         if not any(self._interface.origin(item.context_expr) for item in node.items):
             return ""
         raises = any(
@@ -285,7 +298,7 @@ class _Reader:
 
 
 def _path(node: ast.expr) -> list[str]:
-    """The names of `a.b.c`."""
+    """Return the names in `a.b.c`, in order."""
     if isinstance(node, ast.Attribute):
         return [*_path(node.value), node.attr]
     return [node.id] if isinstance(node, ast.Name) else []
@@ -296,7 +309,9 @@ def _constant(node: ast.expr) -> str:
 
 
 def uncalled(trees: list[ast.Module]) -> str:
-    """Functions of the tests that hold assertions and are never called: nothing would be tested."""
+    """Find functions of the tests with assertions that are never called: nothing would be
+    tested.
+    """
     used = {
         node.id
         for tree in trees

@@ -1,13 +1,13 @@
-"""What a task names as the interface of the solution's objects, read from its tests alone.
+"""Finds the interface of the solution's objects, as the tests use it, from the tests alone.
 
-A name of the solution is *a class* where the tests use it as one: what it makes has attributes no
-plain value has, or attributes are set on it, or `isinstance` asks for it, or a name in CapWords is
-called and what it makes is never compared with a value, calculated with or asserted. A function is
-*a maker* where what it returns is used in that way. The option `interface` says so for the rest.
+A name of the solution is *a class* where the tests use it so: its objects have attributes that no
+plain value has, or attributes are set on them, or `isinstance` names it, or a name in CapWords is
+called and the result is never compared with a value, calculated with or asserted. A function is *a
+maker* where its result is used in that way. The option `interface` declares the rest.
 
-Of objects the tests may use the attributes that occur in them and that no plain value has, and
-others where they are used on what a class or a maker made. A name like `startswith` or `pop` on
-anything else means a text or a list.
+Of objects, the tests may use the attributes that occur in the tests and that no plain value has,
+and other attributes where they are used on what a class or a maker made. A name like `startswith`
+or `pop` on anything else means a text or a list.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _CATCHING = (
 )  # fmt: skip
 _LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
 _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
-"""What takes a value as a truth."""
+"""Syntax that takes a value as a truth value."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 
 
 class Interface:
-    """What the tests say about the solution's names.
+    """The tests' use of the solution's names.
 
     Args:
-        trees: the tests.
+        trees: the syntax trees of the tests.
         declared: name of the solution -> attributes, from the option `interface`.
-        module: what the tests import the solution as.
-        entry_point: the function under test, if one is named.
+        module: the name under which the tests import the solution.
+        entry_point: the function under test, if the task names one.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Interface:
     ) -> None:
         self.module = module
         self.modules: set[str] = set()
-        """What the tests call the module of the solution."""
+        """The names under which the tests import the module of the solution."""
         self.bound: set[str] = set()
-        """Names the tests give a value themselves."""
+        """Names to which the tests themselves assign a value."""
         self.classes: set[str] = set(declared)
         self.makers: set[str] = set(declared)
         self.attributes: set[str] = {name for names in declared.values() for name in names}
-        """Attributes the tests may ask an object of the solution for."""
+        """Attributes of the solution's objects that the tests may use."""
         self.data_methods: set[str] = set()
         """Methods that plain values have too, and that objects under test answer with data."""
         self._shown: set[str] = set()
-        """Classes and makers that the tests use as such, and not by their name alone."""
+        """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.said: set[str] = set()
-        """Every attribute the tests name, of whatever."""
+        """Every attribute that the tests name, of any value."""
         self._function = entry_point if entry_point not in declared else ""
         self._renamed: dict[str, str] = {}
         self._values: dict[str, list[ast.expr | None]] = {}
@@ -118,7 +118,7 @@ class Interface:
             self._values.setdefault(node.name, []).extend(given)
 
     def _read_binding(self, node: ast.AST) -> None:
-        """What a name, or an attribute of `self`, is given."""
+        """Record what a name, or an attribute of `self`, is given."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._bind(target, node.value)
@@ -143,7 +143,7 @@ class Interface:
             self._values.setdefault(key, []).append(value)
 
     def _bind_arguments(self, call: ast.Call) -> None:
-        """`check(f)` calls its parameter `candidate` what the solution calls `f`."""
+        """Record that `check(f)` passes the solution's `f` as the parameter `candidate`."""
         for node in self._nodes:
             if isinstance(node, ast.FunctionDef) and node.name == call.func.id:  # type: ignore[attr-defined]
                 for parameter, given in zip(node.args.args, call.args, strict=False):
@@ -151,7 +151,7 @@ class Interface:
                         self._renamed[parameter.arg] = given.id
 
     def free(self, node: ast.expr) -> str:
-        """The name of the solution an expression is; empty if it is another thing."""
+        """Return the solution's name that an expression is; empty for other expressions."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             return node.attr if node.value.id in self.modules else ""
         if not isinstance(node, ast.Name):
@@ -171,7 +171,9 @@ class Interface:
     # --- where a value comes from ---------------------------------------------
 
     def origin(self, node: ast.expr | None, depth: int = 8) -> str:
-        """The name of the solution whose call made what `node` is; empty if that is not sure."""
+        """Return the solution's name whose call made the value of `node`; empty if that is not
+        sure.
+        """
         if node is None or depth == 0:
             return ""
         if isinstance(node, (ast.Await, ast.NamedExpr)):
@@ -187,7 +189,9 @@ class Interface:
         return self._same(self._given(key), depth) if key else ""
 
     def _given(self, key: str) -> list[ast.expr | None]:
-        """What a variable is given, but for what is reached from itself: `node = node.next`."""
+        """Return what a variable is given, except values reached from itself: `node =
+        node.next`.
+        """
         return [
             value
             for value in self._values.get(key, [])
@@ -195,7 +199,7 @@ class Interface:
         ]
 
     def given(self, name: str) -> list[ast.expr]:
-        """What the tests give a variable."""
+        """Return what the tests give a variable."""
         return [
             value for value in self._given(name) if value is not None and variable_of(value) != name
         ]
@@ -205,13 +209,11 @@ class Interface:
         return made.pop() if len(made) == 1 else ""
 
     def is_object(self, node: ast.expr) -> bool:
-        """Whether an expression is sure to be an object of what the tests show to be a class or a
-        maker.
-        """
+        """Return whether an expression is sure to be an object of a class or maker under test."""
         return self.origin(node) in self._shown
 
     def _loose_origin(self, node: ast.expr) -> str:
-        """Also of what is calculated from it."""
+        """Return the origin of an expression, also if the value is calculated from an object."""
         if isinstance(node, ast.Name):
             given = [value for value in self._given(node.id) if not mentions(value, node.id)]
             made = {self._loose_origin(value) if value else "" for value in given}
@@ -256,7 +258,7 @@ class Interface:
                 self.attributes.add(node.attr)
 
     def _of_an_object(self, node: ast.Attribute) -> bool:
-        """Whether only an object has the attribute in this way."""
+        """Return whether only an object can have the attribute, by the way it is used."""
         parent = self._parents.get(node)
         if not isinstance(node.ctx, ast.Load):
             return True
@@ -270,9 +272,10 @@ class Interface:
         return capital and (statement or bare)
 
     def _gives_data(self, node: ast.Attribute) -> bool:
-        """Whether what a method of a class under test answers is data that the tests look at, as
-        in `evens.index(4) == 2`, and not itself the outcome of the test, as in
-        `name.startswith("a")`.
+        """Return whether a method of a class under test returns data that the tests examine.
+
+        That is so in `evens.index(4) == 2`, but not in `name.startswith("a")`, where the result
+        itself is the outcome of the test.
         """
         called = self._parents.get(node)
         if not isinstance(called, ast.Call) or called.func is not node:
@@ -282,7 +285,9 @@ class Interface:
         return not isinstance(self._parents.get(called), _DECIDING)
 
     def _asked_for(self, call: ast.Call, everywhere: set[str]) -> set[str]:
-        """Classes that `isinstance` and its like name; attributes named by a constant are noted."""
+        """Return the classes that `isinstance` and its like name; record attributes named by
+        constants.
+        """
         name: str = call.func.id  # type: ignore[attr-defined]
         if name in _ACCESSORS and len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
             everywhere.add(str(call.args[1].value))
@@ -306,8 +311,9 @@ class Interface:
                 self.classes.add(name)
 
     def _compared(self) -> set[str]:
-        """Names whose calls the tests compare with a value, calculate with or assert: those make
-        values.
+        """Return the names whose results are compared with values, calculated with or asserted.
+
+        These names make plain values.
         """
         found: set[str] = set()
         alike = {
@@ -330,13 +336,15 @@ class Interface:
         return found
 
     def _compares_its_like(self, node: ast.Compare) -> str:
-        """The name in CapWords whose calls (or what is calculated from them) all sides are."""
+        """Return the CapWords name whose results (or values calculated from them) are on all
+        sides.
+        """
         origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
         name = origins.pop() if len(origins) == 1 else ""
         return name if name[:1].isupper() else ""
 
     def means_objects(self, node: ast.expr) -> bool:
-        """Whether an expression is sure to be, or to hold, objects under test."""
+        """Return whether an expression is sure to be, or to hold, objects under test."""
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             return any(map(self.means_objects, node.elts))
         if isinstance(node, ast.Dict):
@@ -369,8 +377,8 @@ class Interface:
     # --- exceptions -----------------------------------------------------------
 
     def is_exception(self, name: str) -> bool:
-        """Whether the tests use a name of the solution as an exception, or it is called like
-        one.
+        """Return whether the tests use a name as an exception, or the name ends like that of an
+        exception.
         """
         return name.endswith(("Error", "Exception", "Warning")) or any(
             self._catches(node, name) for node in self._nodes
@@ -388,7 +396,7 @@ class Interface:
         return any(isinstance(part, ast.expr) and self.free(part) == name for part in flat)
 
     def makes(self, name: str) -> bool:
-        """Whether the tests call a name, and not to raise what it makes."""
+        """Return whether the tests call a name, other than to raise the result."""
         raised = {node.exc for node in self._nodes if isinstance(node, ast.Raise)}
         return any(
             isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name

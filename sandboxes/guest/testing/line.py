@@ -1,4 +1,4 @@
-"""What proxies of the solution's objects need of the connection to it."""
+"""What proxies of the solution's objects need of the connection to the solution."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ if TYPE_CHECKING:
 
 
 class Line(Protocol):
-    """What a proxy needs of the connection."""
+    """The connection to the solution, as a proxy uses it."""
 
     def ask(self, verb: str, *arguments: object) -> object:
-        """Ask the solution; raises here what it raised there."""
+        """Send a request to the solution; re-raise what the solution raised."""
         ...
 
     def check_attribute(self, token: object, name: str, *, known: bool) -> None:
-        """Raises unless the task names this attribute of objects."""
+        """Raise an error unless the task names this attribute of objects."""
         ...
 
     def adopt(self, maker: str, made: Handle) -> None:
-        """A function of the solution has returned an object."""
+        """Register an object that a function of the solution has returned."""
         ...
 
     def refuse(self, token: object, use: str) -> BaseException:
-        """The test has failed: an object crossed where a value was meant."""
+        """Return the error of a failed test: an object crossed where a value was meant."""
         ...
 
     def reads_plain_data(self, name: str) -> bool:
-        """Whether an attribute is a method of plain data that only looks."""
+        """Return whether an attribute is a method of plain data that only reads."""
         ...
 
     def note_own(self, token: object, name: str) -> None:
-        """The tests used what the class of a value defines anew, of which the plain value
+        """Note that the tests used a method that a class defines anew, where the plain value
         answered.
         """
         ...
 
     def compares_objects(self) -> bool:
-        """Whether the tests' syntax shows that they compare objects under test."""
+        """Return whether the tests' syntax shows a comparison of objects under test."""
         ...
 
     def cannot_judge(self, idiom: str) -> BaseException:
-        """The tests cannot be used: they ask the solution itself whether it is right."""
+        """Return the error of unusable tests: they ask the solution itself whether it is right."""
         ...

@@ -1,5 +1,6 @@
-"""What the marked places of the tests call (`rewriting`): there the tests' syntax shows that an
-object under test is meant.
+"""The functions behind the marks in the tests (`rewriting`).
+
+A mark is where the tests' syntax shows that an object under test is meant.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .proxies import (
 
 
 def operate(name: str, left: object, right: object) -> object:
-    """Where the tests' syntax shows that an object under test is meant."""
+    """Apply an operator where the tests' syntax shows that an object under test is meant."""
     if isinstance(left, Handle) or isinstance(right, Handle):
         for side in (left, right):
             if isinstance(side, Handle) and not is_known(side):
@@ -38,8 +39,9 @@ def operate(name: str, left: object, right: object) -> object:
 
 
 def compare(name: str, meant: bool, left: object, right: object) -> object:
-    """A comparison that the tests themselves write down; `meant`: their syntax shows that objects
-    under test are compared.
+    """Carry out a comparison that the tests themselves write down.
+
+    `meant`: the tests' syntax shows that objects under test are compared.
     """
     left, right = _plain_side(left, name), _plain_side(right, name)
     for side, other in ((left, right), (right, left)):
@@ -58,7 +60,9 @@ def compare(name: str, meant: bool, left: object, right: object) -> object:
 
 
 def _plain_side(side: object, name: str) -> object:
-    """What the solution's class leaves to plain data is compared here."""
+    """Return the plain data of a side, where the solution's class leaves the comparison to plain
+    data.
+    """
     if not isinstance(side, Handle):
         return side
     if name in ("eq", "ne") and is_known(side) and not has_own(side, "__eq__"):
@@ -68,7 +72,7 @@ def _plain_side(side: object, name: str) -> object:
 
 
 def type_of(item: object) -> object:
-    """The class of an object, which for one under test is the solution's."""
+    """Return the class of an object; for an object under test, a proxy of the solution's class."""
     handle = held(item)
     if isinstance(handle, Handle) and (is_known(handle) or handle is not item):
         return line_of(handle).ask("class", token_of(handle))
@@ -76,7 +80,9 @@ def type_of(item: object) -> object:
 
 
 def is_instance(item: object, kinds: Any) -> bool:
-    """`isinstance`, for which an object whose class derives from plain data is plain data too."""
+    """Do what `isinstance` does, but an object whose class derives from plain data is plain data
+    too.
+    """
     if isinstance(item, kinds):
         return True
     plain = as_plain(item, "") if isinstance(item, Handle) else None

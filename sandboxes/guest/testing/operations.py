@@ -31,4 +31,4 @@ def _operations() -> dict[str, Callable[..., object]]:
 
 
 OPERATIONS = _operations()
-"""name -> what does it."""
+"""Name -> the function that carries out the operation."""

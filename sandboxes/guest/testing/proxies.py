@@ -1,11 +1,10 @@
-"""What the tests hold of the solution: functions to call and objects to ask, never objects to
-believe.
+"""Proxies of the solution's objects: functions to call and objects to ask, never objects to trust.
 
-Any object may be called, handed back and told apart from others. Attributes are those that the
-task names (`interface`). An object of a class or maker under test (*known*) may also be iterated,
-indexed, measured, turned into text, ordered among its like by `sorted`, calculated with others of
-the solution: what comes back is plain data again, which the tests compare. Everything else, and all
-of it on any other object, would let the solution decide the test, and fails it.
+Any object may be called, handed back and told apart from others. Attributes are those that the task
+names (`interface`). An object of a class or maker under test (*known*) may also be iterated,
+indexed, measured, turned into text, ordered among its like by `sorted`, and calculated with other
+objects of the solution: the result is plain data again, which the tests compare. Everything else,
+and all of these on any other object, would let the solution decide the test, so it fails the test.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "
 
 
 class Handle:
-    """An object that stays with the solution."""
+    """A proxy of an object that stays with the solution."""
 
     __slots__ = ("_called", "_known", "_line", "_token")
 
@@ -157,39 +156,40 @@ class Handle:
 
 
 def token_of(handle: Handle) -> value_wire.Ready:
-    """What names the object on the line. (Not a method: every attribute of a handle is the
-    solution's.)
+    """Return the token that names the object on the line.
+
+    This is not a method, since every attribute of a proxy is the solution's.
     """
     token: value_wire.Ready = object.__getattribute__(handle, "_token")
     return token
 
 
 def line_of(handle: Handle) -> Line:
-    """Where the object is."""
+    """Return the connection to the process of the object."""
     line: Line = object.__getattribute__(handle, "_line")
     return line
 
 
 def is_known(handle: Handle) -> bool:
-    """Whether it is of a class or maker under test."""
+    """Return whether an object is of a class or maker under test."""
     known: bool = object.__getattribute__(handle, "_known")
     return known
 
 
 def is_called(handle: Handle) -> bool:
-    """Whether the tests made it by calling a class by its name."""
+    """Return whether the tests made an object by calling a class by name."""
     called: bool = object.__getattribute__(handle, "_called")
     return called
 
 
 def is_function(handle: object) -> bool:
-    """Whether it is a function or class of the solution, by name."""
+    """Return whether an object is a function or class that the tests name."""
     named = isinstance(handle, ClassHandle) and is_known(handle)
     return named or isinstance(handle, FunctionHandle)
 
 
 class FunctionHandle(Handle):
-    """A function of the solution."""
+    """A proxy of a function of the solution."""
 
     __slots__ = ("_asked_as",)
 
@@ -205,19 +205,19 @@ class FunctionHandle(Handle):
 
 
 def adopt(made: Handle) -> None:
-    """From now on the object is one under test, and so are others of its class."""
+    """Register an object as under test, and with it all others of its class."""
     if line_of(made).ask("declare", token_of(made)) is True:
         object.__setattr__(made, "_known", True)
 
 
 class ClassHandle(Handle):
-    """A class of the solution; *known* if it is one under test."""
+    """A proxy of a class of the solution; *known* if the class is under test."""
 
     __slots__ = ()
 
 
 class NamedClass(ClassHandle):
-    """A class of the solution that the tests name."""
+    """A proxy of a class of the solution that the tests name."""
 
     __slots__ = ()
 
@@ -229,7 +229,7 @@ class NamedClass(ClassHandle):
 
 
 class MisplacedClass(FunctionHandle):
-    """A class where the tests ask for a function."""
+    """A proxy of a class where the tests ask for a function."""
 
     __slots__ = ()
 
@@ -270,7 +270,7 @@ setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a propert
 
 
 def forward(name: str, *operands: object) -> object:
-    """Have the solution operate on its own object."""
+    """Let the solution apply an operation to its own object."""
     first = next(item for item in operands if isinstance(item, Handle))
     if is_known(first):
         return line_of(first).ask("operate", name, operands)
@@ -278,7 +278,7 @@ def forward(name: str, *operands: object) -> object:
 
 
 def operate_on_plain(name: str, refused: Handle, operands: tuple[object, ...]) -> object:
-    """Operate here, on what the classes of the operands leave to plain data."""
+    """Apply an operation here, to what the operands' classes leave to plain data."""
     plain = [
         item if not isinstance(item, Handle) else as_plain(item, f"__{name.rstrip('_')}__")
         for item in operands
@@ -298,7 +298,9 @@ def _exactly(kind: type, handle: Handle, name: str, *more: object) -> Any:
 
 
 def _pair(name: str, left: object, right: object) -> object:
-    """Between objects of the solution alone: a value of the tests would go along."""
+    """Apply an operation to objects of the solution alone; the solution sees no value of the
+    tests.
+    """
     for side in (left, right):
         if isinstance(side, Handle) and not is_known(side):
             return operate_on_plain(name, side, (left, right))
@@ -312,7 +314,7 @@ SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 def as_plain(handle: Handle, used: str) -> object | None:
-    """What answers in the object's place, as genuine data of this side."""
+    """Return the genuine data of this side that answers in the object's place; None without any."""
     if is_function(handle) or not (is_known(handle) or is_called(handle)):
         return None
     plain = line_of(handle).ask("as_plain", token_of(handle), used, is_called(handle))
@@ -322,7 +324,7 @@ def as_plain(handle: Handle, used: str) -> object | None:
 
 
 def held(item: object) -> object:
-    """The handle of what a value stands for, or the item itself."""
+    """Return the handle of the object that a value stands for, or the item itself."""
     handle = derived.handle_of(item)
     return item if handle is None else handle
 
@@ -370,13 +372,13 @@ for _name in ("neg", "pos", "abs", "invert", "len", "reversed", "getitem", "seti
 
 
 _CONTROL = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Raised by a call, these would silently end a `map` or a loop of the tests; from a plain call
-they are errors.
+"""Exceptions that, raised by a call, would silently end a `map` or a loop of the tests; a plain
+call raises them as errors instead.
 """
 
 
 def here(error: BaseException, verb: str, operands: tuple[object, ...]) -> BaseException:
-    """What to raise for an exception of the solution."""
+    """Return the exception to raise on this side for an exception of the solution."""
     if isinstance(error, StopIteration) and (verb, operands[:1]) == ("operate", ("next",)):
         return error
     return RuntimeError(*error.args) if isinstance(error, _CONTROL) else error

@@ -1,9 +1,9 @@
-"""Values of the library that are plain data though less usual: named tuples, members of mixed
-enumerations, exceptions, views, namespaces, identifiers and paths.
+"""Encodes less usual values of the standard library that are plain data.
 
-Each is spelt by a tag and plain parts and rebuilt by this side's own classes, so that nothing of
-the other side's code comes along. Where this side is the solution's, its own class of that name is
-used.
+These are named tuples, members of mixed enumerations, exceptions, views, namespaces, identifiers
+and paths. Each is encoded as a tag and plain parts, and rebuilt with the classes of this side, so
+that no code of the other side comes along. On the solution's side, a class of the solution with
+that name is used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ own_names: Mapping[str, object] = {}
 """The names of the module whose classes are meant, on the solution's side."""
 
 _KINDS: dict[tuple[str, ...], Any] = {}
-"""What was rebuilt before: the class of named tuples, the member of an enumeration."""
+"""Rebuilt classes of named tuples and members of enumerations, kept for reuse."""
 
 
 class Member:
-    """What a member of an enumeration that is also a number or a text arrives as."""
+    """Stands for a member of an enumeration that is also a number or a text."""
 
     name: str
     value: object
@@ -53,7 +53,7 @@ MEMBERS = frozenset(_MEMBERS.values())
 
 
 def forget() -> None:
-    """Let go of every class that was rebuilt."""
+    """Drop every class that was rebuilt."""
     _KINDS.clear()
     failures.forget()
     if derived_values := sys.modules.get(f"{__package__}.derived_values"):
@@ -61,13 +61,13 @@ def forget() -> None:
 
 
 def is_member(item: object) -> bool:
-    """Whether it is a member of an enumeration (or stands for one)."""
+    """Return whether a value is a member of an enumeration, or stands for a member."""
     enum: Any = sys.modules.get("enum")
     return isinstance(item, Member) or (enum is not None and isinstance(item, enum.Enum))
 
 
 def member_parts(item: object) -> tuple[str, list[object]] | None:
-    """The spelling of a member that is a number or a text; None for others."""
+    """Return the tag and parts of a member that is a number or a text; None for other values."""
     member: Any = item
     for kind in _MEMBERS:
         if isinstance(item, kind):
@@ -77,7 +77,9 @@ def member_parts(item: object) -> tuple[str, list[object]] | None:
 
 
 def stand_in(item: object) -> object | None:
-    """A member that is a number or a text, without its enumeration; None for others."""
+    """Return a member that is a number or a text, without the enumeration; None for other
+    values.
+    """
     parts = member_parts(item)
     if parts is None:
         return None
@@ -89,7 +91,7 @@ def stand_in(item: object) -> object | None:
 
 
 def parts_of(item: object) -> tuple[str, list[object]] | None:
-    """The tag and the parts of one of these values; None if it is none."""
+    """Return the tag and the parts of a value of these kinds; None for other values."""
     if isinstance(item, BaseException):
         return "X", failures.parts_of(item, all_plain)
     if type(item) is SimpleNamespace and all_plain(vars(item).values()):
@@ -119,7 +121,7 @@ def _by_name(item: Any) -> tuple[str, list[object]] | None:
 
 
 def fields_of(item: object) -> list[str] | None:
-    """The fields of a named tuple; None if it is another."""
+    """Return the fields of a named tuple; None for other values."""
     fields = getattr(type(item), "_fields", None)
     if type(fields) is not tuple or not 0 < len(fields) <= _MOST_FIELDS:
         return None
@@ -130,8 +132,9 @@ def fields_of(item: object) -> list[str] | None:
 
 
 def titled(item: object) -> str:
-    """The name of a named tuple's class, and of the methods it has of its own, which do not come
-    along.
+    """Return the name of a named tuple's class, and the names of its own methods, in a text.
+
+    The methods themselves do not cross.
     """
     kind = type(item)
     own = [
@@ -143,7 +146,7 @@ def titled(item: object) -> str:
 
 
 def left_behind(item: object) -> tuple[str, ...]:
-    """The methods that a rebuilt named tuple lacks."""
+    """Return the names of the methods that a rebuilt named tuple lacks."""
     lacks = getattr(type(item), _LACKS, ())
     return lacks if type(lacks) is tuple else ()
 
@@ -186,17 +189,17 @@ _TEXTUAL: dict[str, Callable[[str], object]] = {
 
 
 def check_attributes(values: Iterable[object]) -> None:
-    """See that what a value has as attributes is plain at every depth: it brings no functions.
+    """Check that the attributes of a value are plain at every depth, so that no function crosses.
 
     Raises:
-        TypeError: it does.
+        TypeError: an attribute is not plain data.
     """
     if failures.own_module != "solution" and not all_plain(values):
         raise TypeError("a value whose attributes are objects of the solution")
 
 
 def all_plain(found: Iterable[object]) -> bool:
-    """Whether values are plain data at every depth."""
+    """Return whether values are plain data at every depth."""
     from . import values  # which uses this module
 
     waiting, seen = list(found), set[int]()
@@ -297,4 +300,4 @@ BUILD: dict[str, Callable[[list[object]], object]] = {
     "p": lambda parts: _pairs(parts).items(),
     "x": _textual, "V": _derived,
 }  # fmt: skip
-"""tag -> what makes the value of its parts."""
+"""Tag -> the function that rebuilds the value from its parts."""

@@ -1,8 +1,8 @@
-"""Marks in the tests where an object of a class under test is meant, before they are compiled.
+"""Marks the places in tests where an object of a class under test is meant.
 
-A proxy cannot know whether the tests mean it (`Vector(1, 2) * 3`) or a value that should have
-come in its place (`account.balance() - 3`). The tests' syntax does: here such places are turned
-into calls of `OPERATE`, `COMPARE` and `TYPE`, and proxies refuse them everywhere else.
+A proxy cannot know whether the tests mean it (`Vector(1, 2) * 3`) or a value that should have come
+in its place (`account.balance() - 3`). The tests' syntax shows which: here such places are turned
+into calls of `OPERATE`, `COMPARE` and `TYPE`, and proxies refuse operators everywhere else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EQUAL: dict[type, str] = {ast.Eq: "eq", ast.NotEq: "ne"}
 
 
 def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
-    """The test with its places marked; `tree` itself is changed."""
+    """Return the test with marks; `tree` itself is changed."""
     found = _Rewriter(interface).visit(tree)
     assert isinstance(found, ast.Module)
     return ast.fix_missing_locations(found)

@@ -1,4 +1,4 @@
-"""Small questions about expressions of tests."""
+"""Small questions about expressions in tests."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 
 
 def last_name(node: ast.expr) -> str:
-    """`c` of `a.b.c`, and of `c`."""
+    """Return the last name of a path: `c` for `a.b.c` and for `c`; empty for other expressions."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def variable_of(node: ast.expr) -> str:
-    """What a variable is kept under: its name, or `self.name`."""
+    """Return the key of a variable: its name, or `self.name`; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -22,7 +22,7 @@ def variable_of(node: ast.expr) -> str:
 
 
 def mentions(value: ast.expr | None, name: str) -> bool:
-    """Whether a variable is calculated from itself."""
+    """Return whether an expression uses a variable."""
     if value is None:
         return False
     return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(value))

@@ -1,8 +1,7 @@
-"""Which values are plain, and how each is spelt on the wire: by exact base type, so that nothing of
-a subclass travels.
+"""Decides which values are plain, and encodes each by its exact base type.
 
-A scalar is one token, a container a tag and its parts. A bare number, bool or null is itself; a
-string's first letter is its tag.
+Nothing of a subclass crosses. A scalar is a single token, a container a tag and its parts. A bare
+number, bool or null is itself; the first letter of a string is its tag.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from . import rare_values
 
 Bare = None | bool | int | float | str
 BARE = frozenset((NoneType, bool, int, float, str))
-"""Exact types of what JSON says by itself."""
+"""The exact types that JSON has itself."""
 
 SMALL = 1 << 53
-"""Integers below this are sent as they are, larger ones in hexadecimal: no limit on digits, and no
-quadratic conversion.
+"""Integers below this are sent as they are, larger integers in hexadecimal: that has no limit on
+digits, and no quadratic conversion.
 """
 
 NOT_SCALAR = object()
 
 TAGS: dict[Any, str] = {list: "[", tuple: "(", set: "{", frozenset: "<"}
-"""The usual containers, by exact type."""
+"""The usual containers, by exact type -> tag."""
 
 _TIMES = (datetime.datetime, datetime.date, datetime.time)
 _DTYPE = re.compile(r"[<>|=][?bBiufcSUmM]\d+(\[\w+\])?")
@@ -54,12 +53,12 @@ class Malformed(Exception):
 
 
 def is_small(number: int) -> bool:
-    """Whether it is sent as it is."""
+    """Return whether an integer is sent as a JSON number."""
     return -SMALL < number < SMALL
 
 
 def scalar(item: object) -> object:
-    """The one token of a value without parts, or `NOT_SCALAR`."""
+    """Return the token of a value without parts, or `NOT_SCALAR`."""
     if item is None or type(item) is bool or type(item) is float:
         return item
     if isinstance(item, int):
@@ -94,8 +93,9 @@ def _rare_scalar(item: object) -> object:
 
 
 def buffer(item: object) -> object:
-    """The one token of a bytearray or numpy array, which can change and so has a number like a
-    container; or `NOT_SCALAR`.
+    """Return the token of a bytearray or numpy array, or `NOT_SCALAR`.
+
+    Such a value can change, and therefore has a number like a container.
     """
     if isinstance(item, bytearray):
         return "B" + base64.b64encode(bytes(item)).decode()
@@ -114,7 +114,7 @@ def _numpy_token(item: object, family: str, tag: str) -> object:
 
 
 def parts_of(item: object) -> tuple[str, list[object]] | None:
-    """The tag of a container and what is in it; None if it is none."""
+    """Return the tag and the items of a container; None for other values."""
     known: Any = item
     if tag := TAGS.get(type(known)):
         return tag, list(known)
@@ -140,13 +140,13 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
 
 
 def is_odd(item: object) -> bool:
-    """Whether it may be a member of an enumeration, which is no scalar though it looks like one."""
+    """Return whether a value may be a member of an enumeration, which only looks like a scalar."""
     kind = type(item)
     return type(kind) is not type or kind in rare_values.MEMBERS
 
 
 def content(item: object) -> object:
-    """What is in something that can change, to see later whether it has; None if it cannot."""
+    """Return the content of a mutable value, to detect changes later; None if immutable."""
     if isinstance(item, dict):
         return [*dict.keys(item), *dict.values(item)]
     if isinstance(item, (list, set, deque)):
@@ -161,7 +161,7 @@ def content(item: object) -> object:
 
 
 def changed(item: object, before: object) -> bool:
-    """Whether `item` has other content than `before`: other parts (by identity), other bytes."""
+    """Return whether `item` has other content than `before`: other items (by identity) or bytes."""
     now = content(item)
     if type(now) is list and type(before) is list:
         return len(now) != len(before) or any(map(operator.is_not, now, before))
@@ -195,14 +195,14 @@ BUILD: dict[str, Callable[[list[object]], object]] = {
     "C": _counter, "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
     **rare_values.BUILD,
 }  # fmt: skip
-"""tag -> what makes the container of its parts."""
+"""Tag -> the function that makes the container from its parts."""
 
 
 def replace(container: object, parts: list[object]) -> None:
-    """Put new content into a container the tests hold.
+    """Put new content into a container that the tests hold.
 
     Raises:
-        Malformed: it cannot change, or not into this.
+        Malformed: the container cannot change, or cannot have this content.
     """
     if isinstance(container, list):
         container[:] = parts
@@ -285,10 +285,10 @@ READ: dict[str, Callable[[str], object]] = {
     "i": _big, "b": base64.b64decode, "c": _complex, "D": _decimal, "F": _fraction, "t": _time,
     "r": _range, "e": lambda _: Ellipsis, "T": PLAIN_TYPES.__getitem__, "n": _array_scalar,
 }  # fmt: skip
-"""tag -> what reads the scalar."""
+"""Tag -> the function that reads the scalar."""
 
 READ_BUFFER: dict[str, Callable[[str], object]] = {
     "B": lambda text: bytearray(base64.b64decode(text)),
     "a": _array,
 }
-"""tag -> what reads the bytearray or array."""
+"""Tag -> the function that reads the bytearray or array."""
