@@ -30,7 +30,7 @@ _LOOK_EVERY_S = 0.25
 _CREDENTIALS = struct.Struct("3i")
 
 
-class ContainerGuardian:
+class ContainerSupervisor:
     """A container's first process, with the interface of a slot's supervisor."""
 
     def __init__(self, engine: DockerEngine, container: str, pid: int) -> None:
@@ -88,11 +88,11 @@ class ContainerSlot(Slot):
         self._borrowed: BorrowedGroup | None = None
         self._memory_bytes = described.memory_bytes
 
-    async def _launch(self) -> tuple[ContainerGuardian, socket.socket, socket.socket]:
+    async def _launch(self) -> tuple[ContainerSupervisor, socket.socket, socket.socket]:
         lines: list[socket.socket] = []
         try:
             await self._connect(lines)
-            guardian = self._take_charge(_peer(lines[0]))
+            supervisor = self._take_charge(_peer(lines[0]))
         except BaseException as error:
             for line in lines:
                 line.close()
@@ -101,7 +101,7 @@ class ContainerSlot(Slot):
             if isinstance(error, EngineFault):
                 raise SlotLost(str(error)) from error
             raise
-        return guardian, lines[0], lines[1]
+        return supervisor, lines[0], lines[1]
 
     async def _connect(self, lines: list[socket.socket]) -> None:
         """Start the container, and put the control socket and the request socket into `lines`."""
@@ -118,7 +118,7 @@ class ContainerSlot(Slot):
             finally:
                 (folder / SOCKET).unlink()
 
-    def _take_charge(self, pid: int) -> ContainerGuardian:
+    def _take_charge(self, pid: int) -> ContainerSupervisor:
         """Open the container's control group and a handle on the first process.
 
         Raises:
@@ -130,7 +130,7 @@ class ContainerSlot(Slot):
         if isinstance(group, str):
             raise SlotLost(f"the container's control group cannot be read: {group}")
         self.group = self._borrowed = group
-        return ContainerGuardian(self._engine, self._container, pid)
+        return ContainerSupervisor(self._engine, self._container, pid)
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         """Accept a connection from the container; give up if the container ends before.

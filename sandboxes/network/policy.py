@@ -100,7 +100,7 @@ class EgressDecision:
         """Return the addresses to connect to.
 
         Raises:
-            Refused: the host, the port or an address of the host is not allowed.
+            EgressRefused: the host, the port or an address of the host is not allowed.
             OSError: the name has no address.
             TimeoutError: no answer came in time.
         """

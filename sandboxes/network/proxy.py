@@ -129,7 +129,7 @@ class _Way:
         """Connect to the host.
 
         Raises:
-            Refused: the host may not be reached.
+            EgressRefused: the host may not be reached.
             OSError: no connection could be made, or not in time.
         """
         async with self._lookups:

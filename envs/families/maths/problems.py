@@ -51,7 +51,7 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
         answer: the field with the answer; empty looks for the known fields.
 
     Raises:
-        Unusable: there is no question or no final answer.
+        UnusableMathsRow: there is no question or no final answer.
     """
     asked = _question(row, question)
     gold, solution = _answer(row, answer)

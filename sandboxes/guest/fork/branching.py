@@ -1,9 +1,9 @@
 """What the snapshot server does to a session's processes, by system calls in stopped processes.
 
-A *holder* is a copy of a session's process that never runs again: it is stopped for good, as the
-frozen state of a snapshot. A *branch* is a copy of a holder. Before it runs its first instruction,
-it has been given descriptors, a directory and a Landlock domain of its own, in which no other
-branch can be reached.
+A *frozen copy* of a session's process never runs again: it is stopped for good, as the state of a
+snapshot. A *branch* is a copy of a frozen copy. Before it runs its first instruction, it has been
+given descriptors, a directory and a Landlock domain of its own, in which no other branch can be
+reached.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def examine(pid: int, session: int, readable: list[str]) -> None:
     They must not share anything with each other, nor with the session they were copied from.
 
     Raises:
-        NotSnapshotable: the process has threads, shared memory, open files or sockets.
+        UncopyableProcess: the process has threads, shared memory, open files or sockets.
     """
     if len(os.listdir(f"/proc/{pid}/task")) != 1:
         raise UncopyableProcess("threads", "other threads are running")
@@ -89,13 +89,13 @@ def _is_below(place: str, readable: list[str]) -> bool:
     return any(place == folder or place.startswith(folder + "/") for folder in folders)
 
 
-def settle_holder(holder: Tracee) -> None:
-    """Take the session's line and outputs away from a holder, and ignore the ends of its children.
+def settle_frozen(frozen: Tracee) -> None:
+    """Take the session's line and outputs away from a frozen copy, and ignore the ends of children.
 
-    Nobody will wait for these copies, so the kernel has to reap them.
+    Nobody will wait for those children, so the kernel has to reap them.
     """
-    _occupy(holder)
-    _handle_child_signal(holder, _SIG_IGN)
+    _occupy(frozen)
+    _handle_child_signal(frozen, _SIG_IGN)
 
 
 def _handle_child_signal(process: Tracee, handler: int) -> None:

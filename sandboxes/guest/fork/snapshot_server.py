@@ -29,19 +29,19 @@ Answer = tuple[dict[str, object], list[int]]
 def main(descriptor: int) -> None:
     """Serve the driver until the driver closes the line."""
     line = socket.socket(fileno=descriptor)
-    warden = SnapshotServer()
+    server = SnapshotServer()
     while True:
         ready, _, _ = select.select([line], [], [], _LOOK_EVERY_S)
-        warden.forget_ended()
+        server.forget_ended()
         if ready:
-            _serve(line, warden)
+            _serve(line, server)
 
 
-def _serve(line: socket.socket, warden: SnapshotServer) -> None:
+def _serve(line: socket.socket, server: SnapshotServer) -> None:
     request = line.recv(1 << 16)
     if not request:
         sys.exit(0)
-    answer, descriptors = warden.do(json.loads(request))
+    answer, descriptors = server.do(json.loads(request))
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
     line.sendmsg([json.dumps(answer).encode()], rights if descriptors else [])
     for descriptor in descriptors:
@@ -52,7 +52,7 @@ class SnapshotServer:
     """The frozen copies of sessions, by pid."""
 
     def __init__(self) -> None:
-        self._holders: dict[int, Tracee] = {}
+        self._frozen: dict[int, Tracee] = {}
         self._do: dict[str, Callable[[dict[str, Any]], Answer]] = {
             "hold": self._hold,
             "branch": self._branch,
@@ -72,36 +72,36 @@ class SnapshotServer:
 
     def forget_ended(self) -> None:
         """Reap frozen copies that were killed, so that slots can be cleaned up."""
-        self._holders = {
-            pid: holder for pid, holder in self._holders.items() if not holder.has_ended()
+        self._frozen = {
+            pid: frozen for pid, frozen in self._frozen.items() if not frozen.has_ended()
         }
 
     def _hold(self, request: dict[str, Any]) -> Answer:
         """Freeze a copy of the session, copy the files, and isolate the session from branches."""
         await_stop(request["holder"])
-        holder = Tracee.seize(request["holder"])
+        frozen = Tracee.seize(request["holder"])
         try:
-            branching.examine(holder.pid, request["session"], request["readable"])
-            branching.settle_holder(holder)
-            _join(holder.pid, request["group"])
+            branching.examine(frozen.pid, request["session"], request["readable"])
+            branching.settle_frozen(frozen)
+            _join(frozen.pid, request["group"])
             _copy_files(request)
             if request["set_apart"]:
                 session = Tracee.seize(request["session"])
                 branching.restrict(session, _root(request), request["readable"], request["from"])
                 session.release()
         except BaseException:
-            holder.kill()
+            frozen.kill()
             raise
-        self._holders[holder.pid] = holder
+        self._frozen[frozen.pid] = frozen
         return {}, []
 
     def _branch(self, request: dict[str, Any]) -> Answer:
         """Copy a frozen process and the files, and let the copy run."""
-        holder = self._holders.get(request["holder"])
-        if holder is None:
+        frozen = self._frozen.get(request["holder"])
+        if frozen is None:
             return {"reason": "gone", "text": "there is no such snapshot"}, []
         _copy_files(request)
-        branch = holder.fork()
+        branch = frozen.fork()
         try:
             _join(branch.pid, request["group"])
             ends = branching.settle_branch(branch, f"{request['to']}/{policy.FILES}")
@@ -114,8 +114,8 @@ class SnapshotServer:
         return {"pid": branch.pid}, [*ends, process]
 
     def _drop(self, request: dict[str, Any]) -> Answer:
-        if holder := self._holders.pop(request["holder"], None):
-            holder.kill()
+        if frozen := self._frozen.pop(request["holder"], None):
+            frozen.kill()
         return self._clear(request)
 
     def _clear(self, request: dict[str, Any]) -> Answer:

@@ -1,7 +1,7 @@
 """The system calls that Python does not wrap, each as a thin function.
 
 A failure is an `OSError` that names the call. This is the only file that uses ctypes. It decides
-nothing: `policy` and `walls` decide what is called with which arguments.
+nothing: `policy` and `namespaces` decide what is called with which arguments.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
         namespaces.enter_namespaces(plan)
     except OSError as error:
         _refuse(control, error)
-    guardian = os.pidfd_open(os.getpid())
+    supervisor = os.pidfd_open(os.getpid())
     slot = os.fork()
     if slot == 0:
         os.close(driver)
-        be_slot(plan, control, requests, guardian)
-    os.close(guardian)
+        be_slot(plan, control, requests, supervisor)
+    os.close(supervisor)
     control.close()
     requests.close()
     _guard(driver, slot)
@@ -55,7 +55,7 @@ def _guard(driver: int, slot: int) -> None:
 
 
 def be_slot(
-    plan: JailPlan, control: socket.socket, requests: socket.socket, guardian: int = -1
+    plan: JailPlan, control: socket.socket, requests: socket.socket, supervisor: int = -1
 ) -> None:
     """Isolate this process and serve as a slot; never returns.
 
@@ -63,7 +63,8 @@ def be_slot(
         plan: what the driver says about the slot.
         control: the socket to the driver.
         requests: the socket on which children receive requests.
-        guardian: a pidfd of the parent, to be closed here; -1 where the parent's end is no concern.
+        supervisor: a pidfd of the parent, to be closed here; -1 where the end of the parent is no
+            concern.
     """
     code = 1
     try:
@@ -71,13 +72,13 @@ def be_slot(
         weight = _own_weight() if plan.tier != UNSAFE else -1
         deferred_modules.keep()
         namespaces.build(plan)
-        if guardian >= 0:
+        if supervisor >= 0:
             # Exit if the supervisor ended before the kernel was asked to signal that end.
             watch = select.poll()
-            watch.register(guardian, select.POLLIN)
+            watch.register(supervisor, select.POLLIN)
             if watch.poll(0):
                 os._exit(1)
-            os.close(guardian)
+            os.close(supervisor)
         _warm_up(plan)
         GuestSlot(plan, control, requests, weight).serve()
     except BaseException as error:

@@ -59,16 +59,16 @@ def _rehearse_grading() -> None:
     server = solution_server.SolutionServer(near.detach())
     server.line.tell_core(_NOWHERE)
     server.load(_SOLUTION)
-    bench = testing.TestHarness(far.detach())
+    harness = testing.TestHarness(far.detach())
     tests = run_tests.compile_tests(_JOB)
     server.line.send(["!", *_tokens({"f": ("function", "h0")})])
-    tests = bench.prepare(tests, _JOB)
+    tests = harness.prepare(tests, _JOB)
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
     with open(os.devnull, "w") as report:
-        run_tests.write_rows(report, bench.results(tests, stop_early=True))
+        run_tests.write_rows(report, harness.results(tests, stop_early=True))
     server.line.answer_one()
     server.line.answer_one()
-    bench.line.close()
+    harness.line.close()
     server.line.close()
 
 

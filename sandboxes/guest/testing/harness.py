@@ -56,7 +56,7 @@ class TestHarness(TestsLine):
             words: the names and attributes that the tests use.
 
         Raises:
-            UnusableTests: the tests cannot be judged here.
+            BrokenTests: the tests cannot be judged here.
         """
         self._job = job
         from_module = str(job.get("module", "solution"))
@@ -96,7 +96,7 @@ class TestHarness(TestsLine):
         """Fetch the names that the tests use from the solution; return the tests, ready to run.
 
         Raises:
-            UnusableTests: the prelude cannot be run, or the tests cannot be judged.
+            BrokenTests: the prelude cannot be run, or the tests cannot be judged.
         """
         words = all_names(tests)
         self._run_prelude(str(job["prelude"]))
@@ -147,7 +147,7 @@ class TestHarness(TestsLine):
         Such a solution has done nothing wrong, so its tests must not give a zero.
 
         Raises:
-            UnusableTests: the solution lacks such a module.
+            BrokenTests: the solution lacks such a module.
         """
         if not isinstance(error, ImportError):
             return
@@ -291,11 +291,11 @@ class TestHarness(TestsLine):
         return self.explained(self.problem() or problem)
 
     def explained(self, problem: str) -> str:
-        """Why a test failed; empty if it passed.
+        """Return why a test failed, empty if it passed, or raise if the failure may be ours.
 
         Raises:
-            BrokenTests: it failed after it used what a class that derives from plain data
-                defines anew.
+            BrokenTests: the test failed after it used what a class that derives from plain data
+                defines anew, where the plain value answered instead.
         """
         own, self._own_use = self._own_use, ""
         if own and problem:
@@ -306,7 +306,7 @@ class TestHarness(TestsLine):
         """Check whether a test used a method of a named tuple, which stayed with the solution.
 
         Raises:
-            UnusableTests: the test did.
+            BrokenTests: the test did.
         """
         if isinstance(error, AttributeError) and error.name in rare_values.left_behind(error.obj):
             raise BrokenTests(
@@ -318,7 +318,7 @@ class TestHarness(TestsLine):
         """Check whether a test failed because a module is missing here, by the test's own fault.
 
         Raises:
-            UnusableTests: a module is missing.
+            BrokenTests: a module is missing.
         """
         lacking: list[str] = []
         if isinstance(error, ImportError):
@@ -335,21 +335,21 @@ class TestHarness(TestsLine):
 class SolutionModule(ModuleType):
     """The module that the tests import; names are fetched from the solution when first used."""
 
-    def __init__(self, name: str, bench: TestHarness) -> None:
+    def __init__(self, name: str, harness: TestHarness) -> None:
         super().__init__(name)
-        self.__dict__["_bench"] = bench
+        self.__dict__["_harness"] = harness
 
     def __getattr__(self, name: str) -> object:
-        bench: TestHarness = self.__dict__["_bench"]
+        harness: TestHarness = self.__dict__["_harness"]
         if name == "__all__":
-            return bench.exported(bench.interface.names)
+            return harness.exported(harness.interface.names)
         if name.startswith("__"):
             raise AttributeError(name)
-        if name not in bench.names or name in bench.own_values():
-            bench.resolve([name])
-        if name not in bench.names:
+        if name not in harness.names or name in harness.own_values():
+            harness.resolve([name])
+        if name not in harness.names:
             raise AttributeError(f"the solution has no {name!r}")
-        return bench.names[name]
+        return harness.names[name]
 
 
 def all_names(codes: list[CodeType]) -> set[str]:

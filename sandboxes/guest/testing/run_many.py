@@ -71,7 +71,7 @@ def _traceless(job: Job) -> list[CodeType] | None:
 
 
 def _may_be_uncalled(sources: list[str]) -> bool:
-    """Return whether the tests define functions that nobody may call; `prove` checks such tests."""
+    """Return whether the tests define functions that nobody may call; `run_tests` checks them."""
     return any(
         ("def check" in source and "\ncheck(" not in source) or "def test" in source
         for source in sources
@@ -79,8 +79,8 @@ def _may_be_uncalled(sources: list[str]) -> bool:
 
 
 def _rows(tests: list[CodeType], job: Job, far: socket.socket) -> Iterator[dict[str, object]]:
-    bench = TestHarness(far.detach())
+    harness = TestHarness(far.detach())
     try:
-        yield from bench.results(bench.prepare(tests, job), stop_early=bool(job["stop_early"]))
+        yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
     finally:
-        bench.close()
+        harness.close()

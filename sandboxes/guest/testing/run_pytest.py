@@ -24,8 +24,8 @@ _DETAIL_LETTERS = 300
 class _Results:
     """A pytest plugin that collects a result per test: that of the worst phase."""
 
-    def __init__(self, bench: TestHarness) -> None:
-        self._bench = bench
+    def __init__(self, harness: TestHarness) -> None:
+        self._harness = harness
         self.unusable = ""
         self.found: dict[str, tuple[bool, str, float]] = {}
         self.problem = ""
@@ -54,13 +54,13 @@ class _Results:
         """Examine the exception of a test before pytest makes a text."""
         if call.excinfo is not None:
             try:
-                self._bench.check_error(call.excinfo.value)
+                self._harness.check_error(call.excinfo.value)
             except BrokenTests as error:
                 self.unusable = str(error)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         try:
-            wrong = self._bench.problem() if report.when != "teardown" else ""
+            wrong = self._harness.problem() if report.when != "teardown" else ""
         except BrokenTests as error:
             wrong = self.unusable = str(error)
         if report.skipped and not wrong:
@@ -89,10 +89,10 @@ def run(request: Request) -> int:
     return 0
 
 
-def _run_pytest(source: str, job: Job, bench: TestHarness) -> _Results:
+def _run_pytest(source: str, job: Job, harness: TestHarness) -> _Results:
     with open(_FILE, "w") as stream:
         stream.write(source)
-    results = _Results(bench)
+    results = _Results(harness)
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
     try:
@@ -107,9 +107,9 @@ def _run_pytest(source: str, job: Job, bench: TestHarness) -> _Results:
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
-    bench = TestHarness(PEER)
+    harness = TestHarness(PEER)
     failures.own_module = _MODULE
-    results = _run_pytest(_prepared(job, bench), job, bench)
+    results = _run_pytest(_prepared(job, harness), job, harness)
     _check_modules(job, results)
     number = 0
     for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
@@ -119,11 +119,11 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
         yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}
 
 
-def _prepared(job: Job, bench: TestHarness) -> str:
+def _prepared(job: Job, harness: TestHarness) -> str:
     """Return the file to run, with marks where objects under test are meant.
 
     Raises:
-        UnusableTests: the file does not compile, or cannot be judged.
+        BrokenTests: the file does not compile, or cannot be judged.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     source = "\n\n".join(sources)
@@ -131,23 +131,23 @@ def _prepared(job: Job, bench: TestHarness) -> str:
         words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
     except (SyntaxError, ValueError) as error:
         raise BrokenTests(f"the tests do not compile: {error}") from error
-    bench.begin({**job, "tests": [source]}, {*words, str(job["module"])})
-    if not bench.interface.classes:
+    harness.begin({**job, "tests": [source]}, {*words, str(job["module"])})
+    if not harness.interface.classes:
         return source
     import ast
 
     from .rewriting import rewritten
 
-    bench.mark(builtins.__dict__)
-    (tree,) = bench.trees()
-    return ast.unparse(rewritten(tree, bench.interface))
+    harness.mark(builtins.__dict__)
+    (tree,) = harness.trees()
+    return ast.unparse(rewritten(tree, harness.interface))
 
 
 def _check_modules(job: Job, results: _Results) -> None:
     """Check whether tests failed because a module is missing here, by the tests' own fault.
 
     Raises:
-        UnusableTests: a module is missing.
+        BrokenTests: a module is missing.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     said = [results.problem, *(detail for _, detail, _ in results.found.values())]

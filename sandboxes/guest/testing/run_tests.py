@@ -49,16 +49,16 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
 def _rows(job: Job) -> Iterator[dict[str, object]]:
     tests = compile_tests(job)
     # Everything the tests do not define comes from the solution's process, by this line.
-    bench = TestHarness(PEER)
+    harness = TestHarness(PEER)
     _check_calls(job)
-    yield from bench.results(bench.prepare(tests, job), stop_early=bool(job["stop_early"]))
+    yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
 
 
 def _check_calls(job: Job) -> None:
     """Check that every test function is called; tests that nobody calls would pass any solution.
 
     Raises:
-        UnusableTests: a test function is never called.
+        BrokenTests: a test function is never called.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     if any("def check" in source or "def test" in source for source in sources):
@@ -74,7 +74,7 @@ def compile_tests(job: Job) -> list[CodeType]:
     """Compile the tests.
 
     Raises:
-        UnusableTests: a test does not compile.
+        BrokenTests: a test does not compile.
     """
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     tests: list[CodeType] = []

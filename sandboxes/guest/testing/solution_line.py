@@ -114,7 +114,7 @@ class TestsLine:
             known: it is sure to be of a class or maker under test.
 
         Raises:
-            Refused: the tests use the attribute of plain data.
+            ObjectRefused: the tests use the attribute of plain data.
             AttributeError: the tests do not use the name at all: a library looks for something.
         """
         asked = self.interface
@@ -165,7 +165,7 @@ class TestsLine:
         """Return what has failed the test for good, whatever the test caught; call once per test.
 
         Raises:
-            UnusableTests: the test itself cannot be used.
+            BrokenTests: the test itself cannot be used.
         """
         if self._unusable:
             raise BrokenTests(self._unusable)
