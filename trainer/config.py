@@ -1,4 +1,8 @@
-"""Settings of training and of the supervised warm start."""
+"""The settings of `ludus train` and `ludus sft`, as frozen dataclasses.
+
+Each field is an option of the command line and a key of the TOML file. A string below a field is
+its help text.
+"""
 
 from __future__ import annotations
 
@@ -17,41 +21,46 @@ EngineName = Literal["local", "vllm"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The policy's model."""
+    """The model that is trained."""
 
     path: str = ""
     """A transformers causal-LM folder with a chat template, or a hub id; for ludus sft also "tiny",
-    a small model from
-    random weights."""
+    a small model from random weights.
+    """
     device: str = "auto"
-    """Of the learner: auto takes CUDA where there is one."""
+    """Device of the learner; auto takes CUDA where there is a CUDA device."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """What the learner computes in and the engine samples in; the learner's weights are float32."""
+    """Type in which the learner computes and the engine samples; the learner's weights are float32.
+    """
     tool_format: str = "hermes"
-    """How the model writes tool calls."""
+    """Format in which the model writes tool calls."""
 
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """How episodes are sampled."""
+    """Settings of sampling episodes."""
 
     tasks_per_step: int = 16
-    """Groups in a step."""
+    """Tasks in a step; each task is a group of rollouts."""
     group_size: int = 0
-    """Rollouts of each task; 0 is what the recipe says."""
+    """Rollouts of each task; 0 takes the recipe's value."""
     max_tokens: int = 256
-    """Most sampled tokens a turn."""
+    """Largest number of sampled tokens in a turn."""
     temperature: float = 0.0
-    """0 is what the recipe says; greedy rollouts of a group would all be the same."""
+    """Sampling temperature; 0 takes the recipe's value, since greedy rollouts of a group would all
+    be the same.
+    """
     window: int = 0
-    """Context window in tokens; 0 is the engine's own."""
+    """Context window in tokens; 0 takes the engine's own."""
     max_turns: int = 0
-    """Most turns an episode, summaries counted; 0 is the environment's own, or 256."""
+    """Largest number of turns in an episode, summaries counted; 0 takes the environment's own
+    limit, or 256.
+    """
     episode_timeout_s: float = 600.0
     concurrency: int = 256
-    """Episodes under way at once."""
+    """Number of episodes that are played at the same time."""
     retries: int = 3
-    """How often an episode that failed through no fault of the policy is played again."""
+    """Number of times that an episode is played again after a failure that was not the policy's."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -67,28 +76,28 @@ class RolloutConfig:
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """How the weights move."""
+    """Settings of the optimizer and of updates."""
 
     lr: float = 1e-6
     weight_decay: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.99
     warmup_steps: int = 0
-    """Updates over which the learning rate rises linearly."""
+    """Number of updates over which the learning rate rises linearly."""
     lr_decay: Decay = "constant"
-    """How it falls over the rest of the run: linear and cosine end near 0."""
+    """Course of the learning rate after the warm-up: linear and cosine end near 0."""
     max_grad_norm: float = 1.0
     updates_per_step: int = 0
-    """Optimizer updates on each batch of rollouts, its groups shared out among them; 0 is what the
-    recipe says (ludus recipes), with no more mini-batches than rollout.tasks_per_step.
+    """Optimizer updates on each batch of rollouts, which share its groups; 0 takes the recipe's
+    value (ludus recipes), with no more mini-batches than rollout.tasks_per_step.
     """
     max_refused: int = 3
-    """Refused updates in a row that end the run: an update whose loss or gradient is not finite is
-    not made.
+    """Number of refused updates in a row that ends the run. An update is refused if its loss or
+    gradient is not finite.
     """
     tokens_per_pass: int = 16_384
-    """Most padded tokens in one forward pass; smaller needs less memory, the gradient is the
-    same.
+    """Largest number of padded tokens in one forward pass. A smaller value needs less memory; the
+    gradient is the same.
     """
 
     def __post_init__(self) -> None:
@@ -103,14 +112,14 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Evaluation on held-out tasks."""
+    """Settings of the evaluation on held-out tasks."""
 
     every: int = 0
-    """Steps between evaluations; 0 is only before and after."""
+    """Steps between evaluations; 0 evaluates only before and after the run."""
     tasks: int = 128
     split: str = "test"
     temperature: float = 0.0
-    """0 is greedy."""
+    """Sampling temperature of evaluation; 0 is greedy."""
 
     def __post_init__(self) -> None:
         _positive("eval.tasks", self.tasks)
@@ -123,11 +132,11 @@ class RewardConfig:
     """A verifier whose verdict is part of the reward."""
 
     name: str
-    """A local verifier, or `url#name` of one that is served."""
+    """Name of a local verifier, or `url#name` of a served verifier."""
     weight: float = 1.0
     timeout_s: float = 60.0
     token: Secret = NO_SECRET
-    """Bearer token of the server it is served by, best as env:NAME; empty is the environment
+    """Bearer token of the verifier's server, best given as env:NAME; empty takes the environment
     variable LUDUS_TOKEN.
     """
 
@@ -146,16 +155,16 @@ class RewardConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The run folder."""
+    """Settings of the run folder."""
 
     folder: str = ""
-    """Where it goes; empty is runs/<environment>-<recipe>, of ludus sft runs/sft."""
+    """Path of the run folder; empty is runs/<environment>-<recipe>, or runs/sft for ludus sft."""
     resume: bool = False
-    """Go on from the newest checkpoint of the folder."""
+    """Continue from the newest checkpoint of the folder."""
     save_every: int = 50
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 2
-    """Checkpoints kept."""
+    """Number of checkpoints that are kept."""
     episodes_every: int = 10
     """Steps between files of whole episodes."""
     tensorboard: bool = True
@@ -168,12 +177,14 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class LocalConfig:
-    """The engine in this process."""
+    """Settings of the engine in this process."""
 
     kept_tokens: int = 200_000
-    """Tokens whose keys and values are kept between the turns of an episode."""
+    """Number of tokens whose keys and values are kept between the turns of an episode."""
     prefill_tokens: int = 16_384
-    """Most padded prompt tokens in one forward pass; smaller needs less memory."""
+    """Largest number of padded prompt tokens in one forward pass; a smaller value needs less
+    memory.
+    """
 
     def __post_init__(self) -> None:
         _not_negative("local.kept_tokens", self.kept_tokens)
@@ -182,33 +193,38 @@ class LocalConfig:
 
 @dataclass(frozen=True)
 class VLLMConfig:
-    """The vLLM engine."""
+    """Settings of the vLLM engine."""
 
     url: str = ""
-    """Of a running server; empty starts one on this machine."""
+    """Address of a running server; empty starts a server on this machine."""
     api_key: Secret = NO_SECRET
-    """Of the running server, best as env:NAME."""
+    """API key of the running server, best given as env:NAME."""
     python: str = ""
-    """Interpreter with vLLM and ludus to start the server with; empty is this one."""
+    """Interpreter with vLLM and ludus that starts the server; empty is this interpreter."""
     arguments: str = ""
-    """More arguments for the server: "--tensor-parallel-size 2"."""
+    """More arguments for the server, such as "--tensor-parallel-size 2"."""
     gpu_memory_utilization: float = 0.5
-    """Share of the GPU's memory the server takes; the learner needs the rest."""
+    """Share of the GPU's memory that the server takes; the learner needs the rest."""
     max_model_len: int = 8192
-    """Most tokens of prompt and answer; the model's own maximum bounds it too."""
+    """Largest number of tokens of prompt and answer; the model's own maximum bounds the value too.
+    """
     startup_timeout_s: float = 600.0
     request_timeout_s: float = 600.0
-    """For one answer, and for loading weights."""
+    """Seconds to wait for an answer, and for weights to be loaded."""
     weights_folder: str = ""
-    """Where new weights are handed over, seen by us and the server; empty is /dev/shm, or the
-    folder for temporary files.
+    """Folder where new weights are handed over, visible to this process and the server; empty is
+    /dev/shm, or the folder for temporary files.
     """
     keep_cache: bool = False
-    """Whether running requests keep keys and values of older weights when new ones come."""
+    """Whether running requests keep the keys and values of older weights when new weights arrive.
+    """
     probe_every: int = 10
-    """Publishes between comparisons of the server's log-probabilities with the learner's."""
+    """Number of publishes between comparisons of the server's log-probabilities with the learner's.
+    """
     probe_tolerance: float = 0.0
-    """Mean difference in nats that passes; 0 goes by what the server computes in."""
+    """Largest mean difference in nats that passes the probe; 0 chooses by the type in which the
+    server computes.
+    """
 
     def __post_init__(self) -> None:
         _keep_secret(self, "api_key")
@@ -224,24 +240,23 @@ class VLLMConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run."""
+    """The settings of a training run."""
 
     env: str = ""
-    """An environment id, with constructor arguments as a query:
-    ludus/arithmetic-v0?max_operations=2.
+    """Environment id, with constructor arguments as a query: ludus/arithmetic-v0?max_operations=2.
     """
     env_url: str = ""
-    """Address of a ludus server that has it; empty plays in this process. Several, comma-
-    separated.
+    """Address of a ludus server with the environment, or several addresses separated by commas;
+    empty plays in this process.
     """
     env_token: Secret = NO_SECRET
-    """Bearer token of that server, best as env:NAME; empty is the environment variable
-    LUDUS_TOKEN.
+    """Bearer token of the environment's server, best given as env:NAME; empty takes the environment
+    variable LUDUS_TOKEN.
     """
     recipe: str = "grpo"
-    """An algorithm by name (ludus recipes), or a TOML file."""
+    """Name of an algorithm (ludus recipes), or path of a TOML file."""
     engine: EngineName = "local"
-    """What samples."""
+    """Engine that samples the rollouts."""
     steps: int = 100
     split: str = "train"
     seed: int = 0
@@ -267,32 +282,33 @@ class TrainConfig:
             )
 
     def require_complete(self) -> None:
-        """Refuse to start without an environment and a model."""
+        """Raise ConfigError unless an environment and a model are named."""
         _require(self.env, self.model)
 
 
 @dataclass(frozen=True)
 class SFTConfig:
-    """A supervised warm start on scripted demonstrations."""
+    """The settings of a supervised warm start on scripted demonstrations."""
 
     env: str = ""
-    """An environment that demonstrates, with arguments: ludus/arithmetic-v0?demo_fault=skip-
-    calculator.
+    """Environment that demonstrates, with arguments:
+    ludus/arithmetic-v0?demo_fault=skip-calculator.
     """
     steps: int = 100
     stop_loss: float = 0.0
-    """End early once the mean loss of the last twenty updates is below this, in nats a token; 0 is
-    never. No update sees a demonstration twice, so it is a held-out loss.
+    """Mean loss of the last twenty updates, in nats a token, below which the run ends early; 0
+    never ends early. No update sees a demonstration twice, so this is a held-out loss.
     """
     batch_size: int = 64
-    """Demonstrations an update."""
+    """Number of demonstrations in an update."""
     seed: int = 0
     split: str = "train"
     window: int = 0
-    """Context window in tokens that the expert plays in; 0 is without end."""
+    """Context window in tokens in which the expert plays; 0 is unlimited."""
     model: ModelConfig = field(default_factory=ModelConfig)
     context: ContextSettings = field(default_factory=ContextSettings)
-    """As in training: the expert writes the summaries it asks for."""
+    """Context manager, as in training; the expert writes the summaries that the manager asks for.
+    """
     trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-3, warmup_steps=10))
     run: RunConfig = field(default_factory=RunConfig)
 
@@ -312,7 +328,7 @@ class SFTConfig:
             )
 
     def require_complete(self) -> None:
-        """Refuse to start without an environment and a model."""
+        """Raise ConfigError unless an environment and a model are named."""
         _require(self.env, self.model)
 
 
@@ -336,5 +352,5 @@ def _not_negative(name: str, value: float) -> None:
 
 
 def _keep_secret(config: object, name: str) -> None:
-    """A secret given as a text is kept as one that is not shown."""
+    """Replace a secret that was given as text by a `Secret`, which never shows its value."""
     object.__setattr__(config, name, Secret.of(getattr(config, name)))

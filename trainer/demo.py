@@ -1,8 +1,10 @@
-"""The demo: a faulty policy, a served environment, and RL that removes the fault.
+"""The demo: RL removes a fault from a small policy, against an environment in another process.
 
-1. A small model is written from random weights and warmed up on demonstrations that are wrong more
-often than not. 2. `ludus serve` is started as another process; the environment lives there. 3. GRPO
-trains against it over HTTP until the fault is gone.
+1. A small model is written from random weights and warmed up on demonstrations that are wrong
+more
+often than not. 2. `ludus serve` is started as another process, which holds the environment. 3.
+GRPO
+trains against that server over HTTP until the fault is gone.
 """
 
 from __future__ import annotations
@@ -47,34 +49,36 @@ FAULT_IN_WORDS = "calls the calculator with the first operator mistaken for anot
 SERVER_START_S = 60.0
 SERVER_STOP_S = 15.0
 MARKER = ".ludus-demo"
-"""Lies in every folder the demo has written to; only in such a one does it write anew."""
+"""File name that marks a folder written by the demo; only such a folder is overwritten."""
 WRITTEN = ("model", "warm-start", "grpo", "server.log", "report.html")
 
 
 @dataclass(frozen=True, slots=True)
 class DemoConfig:
-    """Sizes of the demo."""
+    """The sizes of the demo."""
 
     folder: str = "runs/demo"
-    """Written anew each time; must be missing, empty, or of an earlier demo."""
+    """Folder to write, overwritten each time; must be missing, empty, or the folder of an earlier
+    demo.
+    """
     seed: int = 0
     warm_start_steps: int = 260
     steps: int = 40
     tasks_per_step: int = 16
     group_size: int = 8
     held_out_tasks: int = 256
-    """At least 1."""
+    """Number of held-out tasks, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What came of it."""
+    """The measurements and files of a finished demo."""
 
     before: float
     """Greedy accuracy on held-out tasks after the warm start."""
     after: float
     fault_before: float
-    """Share of held-out episodes that show the fault."""
+    """Share of held-out episodes that show the fault after the warm start."""
     fault_after: float
     report: Path
 
@@ -84,7 +88,7 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
 
     Raises:
         ConfigError: the folder holds something else, or no task is held out.
-        CancelledError: it was interrupted; there is nothing to report.
+        CancelledError: the demo was interrupted; there is nothing to report.
     """
     if config.held_out_tasks < 1:
         raise ConfigError(f"held_out_tasks must be at least 1, got {config.held_out_tasks}")
@@ -111,10 +115,10 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
 
 
 def claim(folder: Path) -> None:
-    """Make `folder` the demo's, without what an earlier demo wrote; anything else in it stays.
+    """Prepare `folder` for the demo: remove what an earlier demo wrote, and keep everything else.
 
     Raises:
-        ConfigError: it is not missing, empty, or of an earlier demo.
+        ConfigError: the folder is neither missing, empty, nor of an earlier demo.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,10 +142,10 @@ def claim(folder: Path) -> None:
 
 @asynccontextmanager
 async def served(env: str, log: Path) -> AsyncGenerator[str]:
-    """`ludus serve ENV` as a process on loopback; its address.
+    """Run `ludus serve ENV` as a process on the loopback address, and yield its address.
 
     Raises:
-        ConfigError: it did not come up; the message shows the end of its log.
+        ConfigError: the server did not start; the message shows the end of its log.
     """
     command = [sys.executable, "-m", "ludus", "serve", env, "--port", "0"]
     with log.open("wb") as errors:
@@ -155,7 +159,7 @@ async def served(env: str, log: Path) -> AsyncGenerator[str]:
 
 
 async def stop(process: asyncio.subprocess.Process, *, patience_s: float = SERVER_STOP_S) -> None:
-    """Ask a process to end; kill it if after `patience_s` seconds it has not."""
+    """Ask a process to end, and kill the process after `patience_s` seconds."""
     if process.returncode is not None:
         return
     process.terminate()
@@ -180,9 +184,10 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
 
 
 def fault_rate(episodes: Sequence[Episode]) -> float:
-    """Share of episodes whose first call is the expression with its first operator mistaken.
+    """Return the share of episodes whose first call is the expression with its first operator
+    mistaken.
 
-    Of the episodes with a turn: a lost one shows nothing. NaN if there is none.
+    Episodes without a turn were lost and are not counted. NaN if no episode is left.
     """
     shown = [_shows_fault(turn) for turn in map(_first_turn, episodes) if turn is not None]
     return sum(shown) / len(shown) if shown else math.nan
@@ -261,7 +266,7 @@ def _conclude(folder: Path, run: Path, out: Console) -> DemoResult:
 
 
 def accuracy(episodes: Sequence[Episode]) -> float:
-    """Mean reward of the episodes that have one; NaN if none has."""
+    """Return the mean reward of the episodes that have a reward; NaN if none has."""
     verdicts = [trajectory.verdict for episode in episodes for trajectory in episode.trajectories]
     rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
     return sum(rewards) / len(rewards) if rewards else math.nan

@@ -1,7 +1,8 @@
-"""Episodes an environment's own expert plays, as tokens, for a supervised warm start.
+"""Episodes that an environment's own expert plays, as tokens, for a supervised warm start.
 
-The expert plays through the same windows as the policy will: where the context manager asks for a
-summary, the expert writes that too.
+The expert plays in the same context windows as the policy will: where the context manager asks
+for a
+summary, the expert writes the summary too.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ LIMITS = EpisodeLimits(max_turns=1 << 20)
 
 
 class ExpertPolicy:
-    """Asks an environment in this process what its expert would do, and writes that down as tokens.
+    """A policy that asks an environment in this process for the expert's next action and writes
+    tokens.
 
     Args:
         session: the session being played; its environment demonstrates.
-        chat_format: how messages become ids.
-        context: what happens when the window is full.
-        window: in tokens; None is without end.
+        chat_format: converts messages to token ids.
+        context: the context manager, which decides what happens when the window is full.
+        window: context window in tokens; None is unlimited.
     """
 
     trainable = True
@@ -57,7 +59,9 @@ class ExpertPolicy:
         self.window = window or WITHOUT_END
 
     def begin(self, *, seed: int = 0) -> TokenPlayer:
-        """A player for one episode; experts draw from the environment's own randomness."""
+        """Return a player for one episode; `seed` is ignored, since experts draw from the
+        environment's own randomness.
+        """
         return TokenPlayer(
             self.chat_format,
             self,
@@ -68,7 +72,7 @@ class ExpertPolicy:
         )
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
-        """Write the expert's next action or summary."""
+        """Return the tokens of the expert's next action or summary."""
         said = as_action(self._shown(span))
         written = self.chat_format.answer(said, self._tools() if said.tool_calls else ())
         zeros = [0] * len(written)
@@ -102,7 +106,7 @@ async def demonstrate(
     context: ContextManager | None = None,
     window: int | None = None,
 ) -> Episode:
-    """One demonstration on the task that `seed` picks.
+    """Play one demonstration on the task that `seed` picks.
 
     Raises:
         ConfigError: the environment has no expert, or its demonstration failed.

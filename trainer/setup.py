@@ -1,4 +1,6 @@
-"""What a run is made of, put together from its settings."""
+"""Assembles the parts of a training run from its settings, and checks them before anything is
+spent.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from .run.folder import RunFolder
 
 @dataclass
 class Parts:
-    """Everything the main loop calls."""
+    """Everything that the main loop calls."""
 
     config: TrainConfig
     folder: RunFolder
@@ -46,16 +48,18 @@ class Parts:
     evaluator: Collector
     tasks: Tasks
     first_step: int
-    """Steps already done: 0, or those of the checkpoint that is gone on from."""
+    """Number of steps already done: 0, or the step of the checkpoint that the run continues from.
+    """
     notes: tuple[str, ...]
-    """What a user should know of the settings before the run, a line each."""
+    """What a user should know about the settings before the run, one line each."""
     closing: AsyncExitStack
-    """Closes what was opened, last first."""
+    """Closes everything that was opened, in reverse order."""
 
 
 async def assemble(config: TrainConfig) -> Parts:
-    """Load, connect and check everything a run needs, before anything is spent. What fails closes
-    what was opened before it.
+    """Load, connect and check everything a run needs, before anything is spent.
+
+    If a part fails, everything opened before that part is closed.
 
     Raises:
         ConfigError: something is missing or cannot work together.
@@ -126,7 +130,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
 
 
 async def _refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
-    """Refuse splits without a task; the names of their settings are told."""
+    """Refuse splits without a task; the error names the settings of the empty splits."""
     for split, setting in splits.items():
         if await source.size(split) == 0:
             raise ConfigError(
@@ -145,7 +149,7 @@ def _refuse_cut_rows(config: TrainConfig, algorithm: Algorithm) -> None:
 
 
 def _recipe(config: TrainConfig) -> Recipe:
-    """The recipe, with what the settings say of sampling put over it."""
+    """Load the recipe, and let the settings override its sampling options."""
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
     return load_recipe(
         config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
@@ -153,7 +157,8 @@ def _recipe(config: TrainConfig) -> Recipe:
 
 
 def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
-    """Tasks in turn, or drawn from a pool by what a tracker knows of them."""
+    """Choose the task source: a fixed order, or a pool that draws by what a success tracker
+    knows."""
     sampling = recipe.sampling
     if sampling.tracker is None:
         return TaskStream(source, config.split, config.seed)
@@ -162,7 +167,7 @@ def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
 
 
 def _restore(start: Path, learner: Learner, tasks: Tasks) -> None:
-    """Go on from what a checkpoint keeps beside the model."""
+    """Restore learner and tasks from the state that a checkpoint keeps beside the model."""
     state = load_state(start)
     if not {"learner", "tasks"} <= set(state):
         raise ConfigError(
@@ -179,7 +184,7 @@ def _restore(start: Path, learner: Learner, tasks: Tasks) -> None:
 
 
 def _with_recipe(config: TrainConfig, recipe: Recipe) -> TrainConfig:
-    """The settings with the recipe's own group size and temperature where they name none."""
+    """Fill in the recipe's group size and temperature where the settings name none."""
     sampling = recipe.sampling
     rollout = replace(
         config.rollout, group_size=sampling.group_size, temperature=sampling.temperature
@@ -188,7 +193,7 @@ def _with_recipe(config: TrainConfig, recipe: Recipe) -> TrainConfig:
 
 
 def run_path(config: TrainConfig) -> Path:
-    """Where a run goes."""
+    """Return the path of the run folder."""
     if config.run.folder:
         return Path(config.run.folder)
     env = config.env.partition("?")[0].replace("/", "-")
@@ -226,7 +231,7 @@ async def _engine(
 async def _vllm_engine(
     config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
 ) -> Engine:
-    """A server with the learner's weights, whatever it was started with."""
+    """Start or connect a vLLM server and give the server the learner's weights."""
     engine = await start_vllm(
         config.vllm,
         folder=path,
@@ -269,7 +274,7 @@ def _collectors(
     source: EnvSource,
     scorer: EpisodeScorer,
 ) -> tuple[Collector, Collector]:
-    """One that explores for training, one that plays as evaluation asks."""
+    """Make two collectors: one explores for training, the other plays as evaluation asks."""
     rollout = config.rollout
     limits = EpisodeLimits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
 

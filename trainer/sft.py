@@ -1,6 +1,6 @@
 """`ludus sft`: a supervised warm start on what an environment's expert does.
 
-The loss is the negative log-likelihood of the expert's tokens, averaged over all of them;
+The loss is the negative log-likelihood of the expert's tokens, averaged over all expert tokens;
 observations are not trained.
 """
 
@@ -40,10 +40,10 @@ from .shield import whole
 from .tiny import tiny_or_folder
 
 SEEDS_APART = 1 << 24
-"""Demonstrations between two seeds of an endless set; no run is that long."""
+"""Number of demonstrations between two seeds of an endless set; no run is that long."""
 
 STOP_UPDATES = 20
-"""Updates whose mean loss decides whether to stop early."""
+"""Number of last updates whose mean loss decides whether to stop early."""
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -51,10 +51,10 @@ Progress = Callable[[int, dict[str, float]], None]
 async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Path:
     """Warm a model up and return the checkpoint folder.
 
-    Cancellation (Ctrl-C) writes a checkpoint first; `run.resume` goes on from it.
+    Cancellation (Ctrl-C) writes a checkpoint first; `run.resume` continues from the checkpoint.
 
     Args:
-        config: what to do.
+        config: the settings.
         progress: called after each update with its number and metrics.
 
     Raises:
@@ -78,12 +78,12 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
 
 
 def folder_of(config: SFTConfig) -> Path:
-    """The run folder of a warm start."""
+    """Return the run folder of a warm start."""
     return Path(config.run.folder or "runs/sft")
 
 
 def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
-    """Load and check everything a warm start needs; `stack` closes it."""
+    """Load and check everything a warm start needs; `stack` closes what was opened."""
     path = folder_of(config)
     start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
     first_step = step_of(start) if start else 0
@@ -127,16 +127,16 @@ class _WarmUp:
     chat_format: ChatFormat
     step: int
     losses: deque[float]
-    """Of the last updates."""
+    """Mean losses of the last updates, for the decision to stop early."""
 
     @property
     def learned(self) -> bool:
-        """Whether the loss is as low as was asked for."""
+        """Whether the mean loss has fallen below the loss that was asked for."""
         full = len(self.losses) == STOP_UPDATES
         return full and fmean(self.losses) < self.config.stop_loss
 
     async def update(self) -> dict[str, float]:
-        """One update on demonstrations that no other update has seen."""
+        """Make one update on demonstrations that no other update has seen."""
         started = time.perf_counter()
         size = self.config.batch_size
         first = self.config.seed * SEEDS_APART + self.step * size
@@ -157,7 +157,7 @@ class _WarmUp:
         return metrics
 
     async def demonstrate(self, seed: int) -> Episode:
-        """The expert plays the task of `seed`."""
+        """Let the expert play the task of `seed`."""
         return await demonstrate(
             self.session,
             self.chat_format,
@@ -168,7 +168,7 @@ class _WarmUp:
         )
 
     def save(self) -> Path:
-        """Write a checkpoint."""
+        """Write a checkpoint and return its folder."""
         return save_checkpoint(
             self.folder.checkpoints,
             self.step,
@@ -180,12 +180,12 @@ class _WarmUp:
 
 
 def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
-    """`-sum logp m` and `sum m`, for `Learner.update`."""
+    """Return `-sum(logp * mask)` and `sum(mask)`, as `Learner.update` asks for."""
     return -(predicted.logp * batch.mask).sum(), batch.mask.sum()
 
 
 def _last_losses(folder: RunFolder) -> list[float]:
-    """Of the updates before the one that is resumed at."""
+    """Read the losses of the updates before the resumed one from the run folder."""
     return [row["loss"] for row in read_metrics(folder.path / "metrics.jsonl")][-STOP_UPDATES:]
 
 

@@ -1,4 +1,4 @@
-"""Work that Ctrl-C may not cut in half."""
+"""Work that a cancellation, such as Ctrl-C, must not cut in half."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ T = TypeVar("T")
 
 
 async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """Finish `work` even if cancelled meanwhile; the cancellation goes on afterwards."""
+    """Finish `work` even if the caller is cancelled meanwhile, and raise the cancellation
+    afterwards.
+    """
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

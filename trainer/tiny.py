@@ -1,11 +1,13 @@
 # pyright: basic
-"""A small policy from nothing: a Qwen-shaped model with random weights, a character tokenizer and a
-chat template.
+"""A small policy without downloads: a Qwen-shaped model with random weights, a character tokenizer
+and
+a chat template.
 
-The folder it writes is loaded by the same code as any released model, so what runs with it runs
-with those. The tokenizer is Qwen's kind, byte-level BPE, without a single merge: one token a
-character of ASCII (a byte of anything else), plus the marks of the chat and tool formats and whole
-phrases that are handed in.
+The folder is loaded by the same code as any released model. The tokenizer is of Qwen's kind,
+byte-level BPE, without a single merge: each character of ASCII is one token (each byte of
+anything
+else too), and so are the marks of the chat and tool formats and whole phrases that are passed
+in.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ludus.envs import Briefing
 from .engines.models import save_model
 
 TINY = "tiny"
-"""A model path that asks for a policy from nothing instead of a folder."""
+"""Model path that asks for a new tiny policy instead of naming a folder."""
 
 TURN_START, TURN_END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 MARKS = (
@@ -36,7 +38,7 @@ MARKS = (
     '": "',
     '"}}',
 )
-"""Runs of characters the Hermes format writes as they are; one token each."""
+"""Strings that the Hermes format writes unchanged; each becomes one token."""
 
 CHAT_TEMPLATE = """\
 {%- if messages[0].role == 'system' %}{{ '<|im_start|>system\\n' + messages[0].content }}
@@ -54,8 +56,9 @@ tojson + '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }}{% endif %} {%-
 
 
 def briefing_phrases(briefing: Briefing) -> list[str]:
-    """What every episode of an environment repeats: one token each keeps a small model's
-    episodes short.
+    """Return what every episode of an environment repeats, since one token for each phrase keeps a
+    small
+    model's episodes short.
     """
     told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
     arguments = [name for tool in briefing.tools for name in tool.parameters.get("properties", {})]
@@ -65,7 +68,7 @@ def briefing_phrases(briefing: Briefing) -> list[str]:
 
 
 def build_tokenizer(phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """A fast tokenizer over bytes, the chat marks and `phrases`; nothing can fail to encode."""
+    """Build a fast tokenizer over bytes, the chat marks and `phrases`; no text fails to encode."""
     special = (PAD, TURN_START, TURN_END)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate((*special, *alphabet))}
@@ -93,7 +96,7 @@ def build_model(
     seed: int = 0,
     **overrides: Any,
 ) -> Qwen2ForCausalLM:
-    """A Qwen2-shaped model with random weights."""
+    """Build a Qwen2-shaped model with random weights."""
     config = Qwen2Config(
         vocab_size=vocabulary,
         hidden_size=hidden,
@@ -128,9 +131,9 @@ def write_tiny_policy(
     """Write a model folder with random weights.
 
     Args:
-        path: a folder; made if missing.
+        path: the folder to write; created if missing.
         phrases: strings that become one token each, such as tool names.
-        seed: of the weights.
+        seed: seed of the weights.
         shape: `hidden`, `layers`, `heads`, `max_length`.
     """
     tokenizer = build_tokenizer(phrases)
@@ -139,7 +142,7 @@ def write_tiny_policy(
 
 
 def tiny_or_folder(path: str, folder: Path, briefing: Callable[[], Briefing], *, seed: int) -> str:
-    """`path`, or where a policy from nothing was just written, if `path` is "tiny"."""
+    """Return `path`, or the folder of a newly written tiny policy if `path` is "tiny"."""
     if path != TINY:
         return path
     phrases = briefing_phrases(briefing())

@@ -1,6 +1,6 @@
 """`ludus train`: generate, score, credit, update, publish, log.
 
-The loop below is the whole algorithm; each line is one module of this folder.
+The loop below is the whole algorithm; each line calls one module of this package.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from .setup import Parts, assemble
 from .shield import whole
 
 MAX_REFILLS = 4
-"""Rounds of more tasks a recipe with `sampling.refill` may ask for in one step."""
+"""Largest number of times that a recipe with `sampling.refill` may ask for more tasks in one step.
+"""
 
 
 class Watcher(Protocol):
-    """Is told how a run goes: a progress bar, a notebook, a test."""
+    """An observer of a run's progress: a progress bar, a notebook, a test."""
 
     def on_episode(self, episode: Episode) -> None:
-        """An episode ended."""
+        """Called when an episode has ended."""
         ...
 
     def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """A step is done."""
+        """Called when a step is done."""
         ...
 
     def on_evaluation(self, step: int, evaluation: HeldOutScores) -> None:
-        """Held-out tasks were played."""
+        """Called when held-out tasks were played."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What a run leaves."""
+    """The files and last step of a run."""
 
     folder: Path
     checkpoint: Path
@@ -61,12 +62,15 @@ class TrainResult:
 
 
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
-    """Train a policy.
+    """Train a policy and return where the run left its files.
 
-    Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` goes on from it.
+    Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` continues from the
+    checkpoint.
 
     Raises:
         ConfigError: the settings cannot work; nothing has been spent.
+        TrainingFailed: no episode of a step has a reward.
+        UpdateRefused: `trainer.max_refused` updates in a row were not finite.
     """
     parts = await assemble(config)
     try:
@@ -115,7 +119,9 @@ class _Run:
         return TrainResult(self.parts.folder.path, self.save(), self.step, interrupted)
 
     async def survey(self) -> None:
-        """Where a recipe tracks success rates: play each task of its pool, for a first estimate."""
+        """Play each task of the pool once for a first estimate, where a recipe tracks success
+        rates.
+        """
         tasks = self.parts.tasks
         if not isinstance(tasks, TaskPool) or not tasks.tracker.settings.prior_rollouts:
             return
@@ -131,8 +137,9 @@ class _Run:
         self.parts.folder.log(self.step, summarize_survey(groups))
 
     async def generate(self) -> list[Group]:
-        """The rollouts of a step; with refill, more of them until enough groups pass the
-        recipe's filter.
+        """Return the rollouts of a step; with refill, play more tasks until enough groups pass the
+        recipe's
+        filter.
         """
         wanted = self.config.rollout.tasks_per_step
         groups = await self.collect(wanted, [])
@@ -145,8 +152,10 @@ class _Run:
         return groups
 
     async def collect(self, count: int, played: Sequence[Group]) -> list[Group]:
-        """Play the next `count` tasks, after those `played` in this step; the same run plays the
-        same ones.
+        """Play the next `count` tasks after those already `played` in this step.
+
+        The sampling seeds depend on the step and the tasks alone, so that a resumed run plays
+        the same episodes.
         """
         return await self.parts.collector.collect(
             await self.parts.tasks.take(count),
@@ -157,7 +166,7 @@ class _Run:
         )
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
-        """Update, publish and log: all of it or, if Ctrl-C comes first, none."""
+        """Update, publish and log as one unit: if Ctrl-C comes first, nothing of this happens."""
         refuse_failure([episode for group in groups for episode in group.episodes])
         with watch("update"):
             metrics = await asyncio.to_thread(self.update, groups)
@@ -177,7 +186,7 @@ class _Run:
         self.refuse_more()
 
     def notice(self, groups: Sequence[Group], numbers: Mapping[str, float]) -> dict[str, str]:
-        """What a person should hear of this step, by name; refused updates are kept to look at."""
+        """Return the notices of this step by name, and keep refused updates for inspection."""
         refusals, kept = self.parts.updater.refusals, ""
         if refusals:
             kept = str(self.parts.folder.keep_refused(self.step, refusals))
@@ -192,10 +201,10 @@ class _Run:
         )
 
     def refuse_more(self) -> None:
-        """Stop where updates are refused one after the other.
+        """Stop the run after too many refused updates in a row.
 
         Raises:
-            UpdateRefused: `trainer.max_refused` in a row were.
+            UpdateRefused: `trainer.max_refused` updates in a row were refused.
         """
         updater = self.parts.updater
         if updater.refused_in_a_row < self.config.trainer.max_refused:
@@ -208,7 +217,7 @@ class _Run:
         )
 
     def update(self, groups: list[Group]) -> dict[str, float]:
-        """Learn from them; nothing is learned from a step in which every episode failed."""
+        """Learn from the groups; a step in which every episode failed changes nothing."""
         self.parts.updater.refusals = []
         experience = gather(groups)
         if experience is None:
@@ -221,7 +230,7 @@ class _Run:
         await self.parts.engine.set_weights(self.parts.learner.weights(), self.step + 1)
 
     async def keep(self, groups: list[Group]) -> None:
-        """Keep episodes, evaluate and save when it is time."""
+        """Keep episodes, evaluate and save where the settings ask for this step."""
         run = self.config.run
         if run.episodes_every and self.step % run.episodes_every == 0:
             episodes = [episode for group in groups for episode in group.episodes]
@@ -232,7 +241,7 @@ class _Run:
             self.save()
 
     def due_evaluation(self) -> bool:
-        """Whether held-out tasks are to be played now and were not: before, after, and every
+        """Whether held-out tasks must be played now: before the run, after the run, and every
         `eval.every` steps.
         """
         every, steps = self.config.eval.every, self.config.steps
@@ -240,7 +249,7 @@ class _Run:
         return bool(due) and not self.parts.folder.has_episodes(f"eval-{self.step:06d}")
 
     async def evaluate(self) -> None:
-        """Play held-out tasks."""
+        """Play held-out tasks and record their scores."""
         settings = self.config.eval
         found = await evaluate(self.parts.evaluator, settings.split, settings.tasks)
         refuse_failure(found.episodes)
@@ -252,7 +261,7 @@ class _Run:
             self.watcher.on_evaluation(self.step, found)
 
     def save(self) -> Path:
-        """Write a checkpoint."""
+        """Write a checkpoint and return its folder."""
         parts = self.parts
         return save_checkpoint(
             parts.folder.checkpoints,
@@ -265,7 +274,7 @@ class _Run:
 
 
 def refuse_failure(episodes: Sequence[Episode]) -> None:
-    """Stop where not one episode has a reward, rather than train on nothing.
+    """Stop if not one episode has a reward, rather than train on nothing.
 
     Raises:
         TrainingFailed: with the commonest reason.
@@ -279,7 +288,9 @@ def refuse_failure(episodes: Sequence[Episode]) -> None:
 
 
 def solved(groups: list[Group], rate: float) -> list[str]:
-    """Tasks whose share of rewarded rollouts reached `rate`; failed rollouts do not count."""
+    """Return the tasks whose share of rewarded rollouts reached `rate`; failed rollouts do not
+    count.
+    """
     found: list[str] = []
     for group in groups:
         verdicts = [episode.trajectories[0].verdict for episode in group.episodes]

@@ -79,4 +79,4 @@ def read_report(report: str, most: int) -> list[CellResult]:
 @cache
 def kernel_source() -> str:
     """Return the source of the program that runs the cells."""
-    return Path(__file__).with_name("kernel.py").read_text("utf-8")
+    return Path(__file__).with_name("notebook_kernel.py").read_text("utf-8")

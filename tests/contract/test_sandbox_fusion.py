@@ -344,14 +344,14 @@ async def test_a_server_that_stops_is_504_to_them() -> None:
         await stopping
 
 
-def guardians() -> list[int]:
+def supervisors() -> list[int]:
     """The processes that hold this process's slots."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-                if parent == os.getpid() and b"\0launch\0" in (entry / "cmdline").read_bytes():
+                if parent == os.getpid() and b"\0run.launch\0" in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
 
@@ -368,7 +368,7 @@ async def test_a_fault_of_ours_is_never_failed() -> None:
         async def kill() -> None:
             nonlocal killed
             while not ended.is_set():
-                for pid in guardians():
+                for pid in supervisors():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                         killed += 1

@@ -1,7 +1,8 @@
-"""Trajectories as rows of tensors: one row a segment.
+"""Trajectories as rows of tensors, one row for each segment.
 
-Axes: B rows, T tokens. `logp[b, t]` belongs to token t given those before it, so column 0 is never
-    trained.
+Axes: B rows, T tokens. `logp[b, t]` is the log-probability of token t given the tokens before
+it, so
+column 0 is never trained.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class Row:
     mask: list[int]
     """1 where the policy sampled the token."""
     logprobs: list[float]
-    """The sampler's; 0 elsewhere."""
+    """The sampler's log-probabilities; 0 elsewhere."""
 
     @property
     def trained(self) -> int:
-        """How many tokens it trains."""
+        """Number of tokens that the row trains."""
         return sum(self.mask)
 
 
@@ -36,21 +37,21 @@ class Batch:
     """Rows padded on the right to one length."""
 
     ids: Tensor
-    """[B, T] int."""
+    """Token ids, [B, T] int."""
     mask: Tensor
     """[B, T] in {0, 1}: the tokens that are trained."""
     sampler_logp: Tensor
-    """[B, T]."""
+    """Log-probabilities of the engine that sampled, [B, T]."""
     lengths: Tensor
     """[B] int: tokens of each row without padding."""
     extra: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    """Anything else a loss reads: [B] a row, or [B, T] a token."""
+    """Anything else that a loss reads: [B] for rows, or [B, T] for tokens."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, rows: Tensor) -> Batch:
-        """Some rows, with the padding they do not need cut off."""
+        """Return some rows, with surplus padding cut off."""
         width = int(self.lengths[rows].max())
 
         def cut(tensor: Tensor) -> Tensor:
@@ -61,12 +62,12 @@ class Batch:
         return Batch(*tensors, extra)
 
     def with_extra(self, **tensors: Tensor | None) -> Batch:
-        """The same rows with more tensors; None is left out."""
+        """Return the same rows with more tensors; None is left out."""
         given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         return Batch(self.ids, self.mask, self.sampler_logp, self.lengths, {**self.extra, **given})
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on another device."""
+        """Return the same batch on another device."""
         extra = {name: tensor.to(device) for name, tensor in self.extra.items()}
         return Batch(
             ids=self.ids.to(device),
@@ -78,7 +79,7 @@ class Batch:
 
 
 def as_row(segment: Segment) -> Row | None:
-    """Flatten a segment; None if it trains no token."""
+    """Flatten a segment; None if the segment trains no token."""
     ids = segment.ids()
     mask, logprobs = [0] * len(ids), [0.0] * len(ids)
     for start, turn in segment.spans():
@@ -108,10 +109,12 @@ def pad(rows: Sequence[Row]) -> Batch:
 def passes(
     lengths: Tensor, rows: Tensor, tokens: int, together: Tensor | None = None
 ) -> Iterator[Tensor]:
-    """Split `rows` into forward passes: like lengths together, at most `tokens` padded tokens each.
+    """Split `rows` into forward passes of rows with similar lengths, at most `tokens` padded tokens
+    each.
 
-    A row longer than `tokens` goes alone. With `together` [B] int, so does a set of rows that share
-    a number; they are never split.
+    A row longer than `tokens` is alone in its pass. With `together` [B] int, rows that share a
+    number are
+    never split, however long their pass gets.
     """
     part: list[int] = []
     for unit in units(lengths, rows, together):
@@ -124,7 +127,9 @@ def passes(
 
 
 def units(lengths: Tensor, rows: Tensor, together: Tensor | None) -> list[list[int]]:
-    """The rows that are not split from each other, by the longest of them; see `passes`."""
+    """Return the rows in units that are not split, in order of each unit's longest row; see
+    `passes`.
+    """
     ordered: list[int] = rows[lengths[rows].argsort()].tolist()
     if together is None:
         return [[row] for row in ordered]

@@ -1,4 +1,4 @@
-"""Where tensors live."""
+"""The choice of a device for tensors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ludus.errors import ConfigError
 
 
 def pick_device(name: str) -> str:
-    """Read `auto`, `cpu`, `cuda` or `cuda:1`.
+    """Resolve `auto`, `cpu`, `cuda` or `cuda:1` to a device name.
 
     Raises:
-        ConfigError: CUDA was asked for by name and is not there.
+        ConfigError: CUDA was asked for by name and is not available.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""What an update is made from: the trajectories of a step, and their rows.
+"""The experience of an update: the trajectories of a step, and their rows.
 
 Axes: N trajectories, B rows (segments), T tokens.
 """
@@ -20,7 +20,7 @@ from .batch import Batch, Row, pad
 from .turn_rewards import UNTRAINED, RewardedRow, rewarded_rows
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
-"""Ends by a limit: what recipes call truncated."""
+"""Stops by a limit, which recipes call truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,40 +28,41 @@ class Experience:
     """The trajectories of a step, flat, and their rows."""
 
     rewards: Tensor
-    """[N], of those that count in the baseline."""
+    """[N], rewards of the trajectories that count in the baseline."""
     groups: Tensor
-    """[N] int."""
+    """[N] int: the group of each trajectory."""
     truncated: Tensor
-    """[N] bool."""
+    """[N] bool: whether a limit cut the trajectory short."""
     excluded: Tensor
-    """[N] bool: in the statistics, not in the loss."""
+    """[N] bool: trajectories that count in the statistics and stay out of the loss."""
     rollouts: Tensor
     """[B] int: the trajectory of each row."""
     batch: Batch
     turn_rewards: Tensor
-    """[B, T]: what each turn earned, on its last trained token. A rollout's reward less the sum of
-    these came at its end (a verifier's).
+    """[B, T]: the reward of each turn, on its last trained token. The rest of a rollout's reward,
+    such as a verifier's, came at the rollout's end.
     """
     turns: Tensor
     """[B, T] int: the turn of each trained token, counted over the rows of its trajectory; -1
     elsewhere.
     """
     states: Batch | None
-    """M windows, each the state that a limit cut a trajectory in, and one token more, whose value
-    is that of the state; None where the environment ended all.
+    """M windows, each the state in which a limit cut a trajectory, plus one token whose value is
+    that of the state; None where the environment ended all trajectories.
     """
     states_of: Tensor
     """[M] int: the trajectory of each state."""
     tasks: tuple[str, ...] = ()
-    """N ids: what each trajectory played."""
+    """N ids: the task of each trajectory."""
     episodes: tuple[Episode, ...] = ()
-    """N: the episode of each trajectory."""
+    """N episodes, one for each trajectory."""
 
 
 def gather(groups: Sequence[Group]) -> Experience | None:
     """Flatten a step's groups; None if no trajectory trains a token.
 
-    A trajectory that is out of the baseline is out altogether: without a reward there is nothing to
+    A trajectory that is out of the baseline is left out altogether: without a reward there is
+    nothing to
     credit.
     """
     kept: list[tuple[int, Episode, Trajectory]] = [
@@ -100,10 +101,11 @@ def gather(groups: Sequence[Group]) -> Experience | None:
 
 
 def _state_after(trajectory: Trajectory) -> Row | None:
-    """The state a limit cut a trajectory in, and one token more to read its value at; None where
-    the environment ended it.
+    """Return the state in which a limit cut a trajectory, plus one token to read its value at.
 
-    Without a record of that state, it is the last window as far as it was sampled.
+    None where the environment ended the trajectory. Without a record of the state, the state is
+    the last
+    window as far as it was sampled.
     """
     if trajectory.terminated or trajectory.stop not in TRUNCATED or not trajectory.segments:
         return None
@@ -114,19 +116,20 @@ def _state_after(trajectory: Trajectory) -> Row | None:
 
 
 def _padded(rows: Sequence[Sequence[float]], filler: int) -> Tensor:
-    """[B, T]."""
+    """Stack lists of numbers into [B, T], padded with `filler`."""
     return pad_sequence([torch.tensor(row) for row in rows], True, filler)
 
 
 def prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
-    """[B]: the trained tokens of each row's group in the whole batch."""
+    """Return, for each row [B], the number of trained tokens of the row's group in the whole
+    batch."""
     row_groups = experience.groups[experience.rollouts]
     tokens = mask.sum(1)
     return tokens.new_zeros(int(row_groups.max()) + 1).index_add(0, row_groups, tokens)[row_groups]
 
 
 def responses_of(experience: Experience, logp: Tensor) -> list[list[Row]]:
-    """N times the rows of a trajectory, with `logp` [B, T] for log-probabilities."""
+    """Return the rows of each of the N trajectories, with `logp` [B, T] as log-probabilities."""
     batch = experience.batch
     found: list[list[Row]] = [[] for _ in experience.tasks]
     owners, lengths = experience.rollouts.tolist(), batch.lengths.tolist()

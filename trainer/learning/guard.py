@@ -1,4 +1,4 @@
-"""What must never reach the weights: numbers that are not finite, and the rows they came from."""
+"""Keeps numbers that are not finite away from the weights, and finds the rows they came from."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from ludus.errors import UpdateRefused
 from .batch import Batch
 
 MOST_NAMED = 8
-"""Rows that a refusal names; more are seldom needed to see what they have in common."""
+"""Number of rows that a refusal names; more are seldom needed to see what the rows have in common.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An update that was not made, and what it would have been made from."""
+    """An update that was not made, with the rows and episodes of the update."""
 
     reason: str
     batch: Batch
-    """The rows at fault, or all, where nothing tells them apart."""
+    """The rows at fault, or all rows where nothing tells them apart."""
     episodes: list[Episode]
-    """Theirs."""
+    """The episodes of the rows."""
 
     @property
     def names(self) -> list[str]:
-        """Of the episodes: the group, and which of its rollouts."""
+        """Names of the episodes: the group, and the number of the rollout within the group."""
         return [f"{one.group or one.task} rollout {one.index}" for one in self.episodes]
 
     def told(self, where: str) -> str:
-        """In words, with the episodes by task and rollout, and the file they are in."""
+        """Return the refusal in words, with the episodes by task and rollout, and the file that
+        holds the rows.
+        """
         shown = ", ".join(
             f"task {one.task} (group {one.group}, rollout {one.index})"
             for one in self.episodes[:MOST_NAMED]
@@ -47,9 +50,9 @@ def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: 
     """Refuse a batch in which a number of a trained token is not finite.
 
     Args:
-        tensors: by the name to tell, [B, T] one a token, or [N] one a rollout; None is left out.
-        batch: whose mask says what is trained.
-        rollouts: [B] int.
+        tensors: named tensors, [B, T] per token or [N] per rollout; None is skipped.
+        batch: the batch, whose mask says which tokens are trained.
+        rollouts: [B] int, the rollout of each row.
 
     Raises:
         UpdateRefused: with the names of the tensors and the rows.
@@ -70,23 +73,24 @@ def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: 
 
 
 def is_finite(parameters: Sequence[torch.nn.Parameter]) -> bool:
-    """Whether every gradient is finite; a parameter without one has none to spoil."""
+    """Whether every gradient is finite; parameters without a gradient do not count."""
     return all(bool(one.grad.isfinite().all()) for one in parameters if one.grad is not None)
 
 
 def broken_units(
     units: Sequence[list[int]], breaks: Callable[[list[int]], bool], *, most: int = MOST_NAMED
 ) -> list[int]:
-    """The rows at fault, found by halving.
+    """Find the rows at fault by halving.
 
     Args:
         units: rows that are never split.
         breaks: whether a set of rows gives a loss or a gradient that is not finite.
-        most: units to find.
+        most: largest number of units to find.
 
     Returns:
-        The rows of at most `most` units that break alone. Where none does, of the smallest set
-        found that breaks together; empty if all of them together do not.
+        The rows of at most `most` units that break alone. If no unit breaks alone, the smallest set
+        that
+        was found to break together; empty if all units together do not break.
     """
     found: list[int] = []
     count = 0
@@ -112,7 +116,7 @@ def broken_units(
 
 
 def told(loss: float, norm: float) -> str:
-    """What is wrong with an update, in words; empty if nothing is.
+    """Describe what is wrong with an update; empty if nothing is wrong.
 
     >>> told(0.5, float("nan"))
     'the gradient is not finite (norm nan, loss 0.5)'

@@ -26,18 +26,18 @@ from .schedule import learning_rate
 
 
 class Predicted(NamedTuple):
-    """What the model says of the trained tokens; 0 elsewhere."""
+    """Outputs of the model for the trained tokens; 0 elsewhere."""
 
     logp: Tensor
-    """[B, T], in nats."""
+    """Log-probabilities, [B, T], in nats."""
     entropy: Tensor | None
-    """[B, T], in nats; None where it was not asked for."""
+    """Entropies, [B, T], in nats; None unless they were asked for."""
     values: Tensor | None = None
-    """[B, T], of the state before each token; None without a value head."""
+    """Values of the state before each token, [B, T]; None without a value head."""
 
 
 Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
-"""(one pass, what the model says of it) to (sum, weight)."""
+"""A function from one pass and the model's outputs to (sum, weight)."""
 
 
 class Learner:
@@ -45,12 +45,16 @@ class Learner:
 
     Args:
         model: trained in place.
-        config: of the optimizer.
-        temperature: that the policy is sampled at; log-probabilities are of the same.
-        values: whether to train a value head on the last hidden state; it starts at 0 everywhere.
-        autocast: compute in this type, with float32 weights; None computes in the weights' own.
-        planned_updates: of the run, which `config.lr_decay` falls over; 0 is unknown.
-        logits_at_once: most logits held at a time; any number gives the same gradient.
+        config: settings of the optimizer.
+        temperature: sampling temperature of the policy; log-probabilities are computed at the same
+            one.
+        values: whether to train a value head on the last hidden state; the head starts at 0
+            everywhere.
+        autocast: type to compute in, with float32 weights; None computes in the type of the
+            weights.
+        planned_updates: number of updates in the run, over which `config.lr_decay` falls; 0 is
+            unknown.
+        logits_at_once: largest number of logits held at a time; any number gives the same gradient.
     """
 
     def __init__(
@@ -89,16 +93,18 @@ class Learner:
         together: Tensor | None = None,
         entropy: bool = False,
     ) -> dict[str, float]:
-        """One optimizer update.
+        """Make one optimizer update.
 
         Args:
             batch: the whole batch.
-            rows: [R] int, those of this update.
-            loss: called once a pass.
-            idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, the
+            rows: [R] int, the rows of this update.
+            loss: called once for each pass.
+            idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, and
+                the
                 model is not run on them.
-            together: [B] int, rows with the same number share a pass, however long it gets: for
-                losses that compare them.
+            together: [B] int, rows with the same number share a pass, however long the pass gets:
+                for
+                losses that compare rows.
             entropy: whether the loss reads entropies.
 
         Returns:
@@ -113,7 +119,9 @@ class Learner:
         left = rows[~idle[rows]]
 
         def backward(those: Tensor) -> tuple[float, float]:
-            """Leave the gradient of `those` rows in the parameters; the sum and the weight."""
+            """Add the gradient of `those` rows to the parameters; return the sum and the weight of
+            the loss.
+            """
             self.optimizer.zero_grad(set_to_none=True)
             total, weight = 0.0, 0.0
             for part in passes(batch.lengths, those, self.config.tokens_per_pass, together):
@@ -144,8 +152,9 @@ class Learner:
         return {"loss": total / weight, "grad_norm": norm, **made}
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
-        """Log-probabilities, and entropies if asked for, of the trained tokens; only their
-        logits are computed.
+        """Return log-probabilities, and entropies if asked for, of the trained tokens.
+
+        Only the logits of trained tokens are computed.
         """
         hidden = self._hidden(batch)
         read = self._read(batch, hidden, _logp_and_entropy if entropy else _logp)
@@ -161,11 +170,13 @@ class Learner:
         )
 
     def score(self, batch: Batch) -> Tensor:
-        """Log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
         return self._over(batch, lambda part: self.predict(part).logp)
 
     def score_values(self, batch: Batch) -> Tensor:
-        """Values [B, T] of the state before each trained token, without gradient, on the CPU."""
+        """Return values [B, T] of the state before each trained token, without gradient, on the
+        CPU.
+        """
 
         def values(part: Batch) -> Tensor:
             found = self.predict(part).values
@@ -175,7 +186,7 @@ class Learner:
         return self._over(batch, values)
 
     def score_entropy(self, batch: Batch) -> Tensor:
-        """Entropies [B, T], nats, at each trained token, without gradient, on the CPU."""
+        """Return entropies [B, T] in nats at each trained token, without gradient, on the CPU."""
 
         def entropy(part: Batch) -> Tensor:
             found = self.predict(part, entropy=True).entropy
@@ -185,8 +196,11 @@ class Learner:
         return self._over(batch, entropy)
 
     def score_norms(self, batch: Batch) -> Tensor:
-        """Squared norm [B, T] of each trained token's score with respect to its logits, on the CPU:
-        `1 - 2 p(token) + sum_v p(v)^2`. What an optimal token baseline weighs returns by.
+        """Return the squared norm [B, T] of each trained token's score with respect to its logits,
+        on the CPU.
+
+        The norm is `1 - 2 p(token) + sum_v p(v)^2`. An optimal token baseline weighs returns by
+        these norms.
         """
 
         def norms(part: Batch) -> Tensor:
@@ -206,17 +220,17 @@ class Learner:
         )
 
     def weights(self) -> Mapping[str, Tensor]:
-        """The parameters by name, not copied."""
+        """Return the parameters by name, not copied."""
         return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps besides the model."""
+        """Return what a checkpoint keeps besides the model."""
         head = {} if self.value_head is None else self.value_head.state_dict()
         optimizer = self.optimizer.state_dict()
         return {"optimizer": optimizer, "updates": self.updates, "value_head": head}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
         if self.value_head is not None:
@@ -228,7 +242,7 @@ class Learner:
 
     @torch.no_grad()
     def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
-        """What `of` says of every row, pass by pass, on the CPU."""
+        """Apply `of` to every row, pass by pass, and return the results on the CPU."""
         found = torch.zeros_like(batch.mask)
         every = torch.arange(len(batch))
         for part in passes(batch.lengths, every, self.config.tokens_per_pass):
@@ -237,7 +251,7 @@ class Learner:
         return found
 
     def _hidden(self, batch: Batch) -> Tensor:
-        """Last hidden states [N, D] before the trained tokens."""
+        """Return the last hidden states [N, D] before the trained tokens."""
         with self._precision():
             hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
         trained: Tensor = hidden[:, :-1][batch.mask[:, 1:].bool()]
@@ -248,7 +262,7 @@ class Learner:
         return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
 
     def _read(self, batch: Batch, hidden: Tensor, reading: Reading) -> Tensor:
-        """`reading` of each trained token, [N, K]."""
+        """Apply `reading` to each trained token, and return [N, K]."""
 
         def head(states: Tensor) -> Tensor:
             with self._precision():
@@ -258,7 +272,7 @@ class Learner:
         return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
 
     def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
-        """The sum and weight of rows the model is not run on."""
+        """Return the sum and weight of rows that the model is not run on."""
         if not len(rows):
             return 0.0, 0.0
         one = batch.take(rows).to(self.model.device)
@@ -267,7 +281,7 @@ class Learner:
         return float(part_sum), float(part_weight)
 
     def _clipped_norm(self, weight: float) -> float:
-        """Divide the gradient by `weight` and clip it; its norm before that."""
+        """Divide the gradient by `weight` and clip the result; return the norm before clipping."""
         parameters = self._parameters()
         for parameter in parameters:
             if parameter.grad is not None:
@@ -301,7 +315,7 @@ def _value_head(model: CausalLM) -> torch.nn.Linear:
 
 
 def _scatter(values: Tensor, batch: Batch) -> Tensor:
-    """Values of the trained tokens back into [B, T]."""
+    """Put values of the trained tokens back into [B, T]."""
     trained = batch.mask[:, 1:].bool()
     spread = torch.zeros_like(batch.mask[:, 1:]).masked_scatter(trained, values)
     return torch.nn.functional.pad(spread, (1, 0))

@@ -1,8 +1,10 @@
-"""What the logits of the trained tokens say, without holding all of them at once.
+"""Reads numbers off the logits of the trained tokens without holding all logits at once.
 
-Logits are the largest thing in training: 16,384 tokens of a vocabulary of 150,000 are 10 GB, twice
-that with their gradient. They are computed a slice of tokens at a time and, where a gradient is
-wanted, once more on the way back.
+Logits are the largest tensor in training: 16,384 tokens of a vocabulary of 150,000 are 10 GB,
+twice
+that with their gradient. Logits are computed a slice of tokens at a time and, where a gradient
+is
+wanted, once more in the backward pass.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from torch.utils.checkpoint import checkpoint
 from .precision import at_least_float32
 
 LOGITS_AT_ONCE = 1 << 26
-"""Numbers in a slice: 256 MB in float32."""
+"""Number of logits in a slice: 256 MB in float32."""
 
 Reading = Callable[[Tensor, Tensor], Tensor]
-"""(log-probabilities [n, V], log-probability of the token [n]) to numbers [n, K]."""
+"""A function from (log-probabilities [n, V], log-probability of the token [n]) to numbers [n, K].
+"""
 
 
 def read_logits(
@@ -34,14 +37,14 @@ def read_logits(
     """Apply `reading` to the log-probabilities after each hidden state.
 
     Args:
-        head: hidden states [n, D] to logits [n, V].
+        head: maps hidden states [n, D] to logits [n, V].
         hidden_ND: hidden states.
-        tokens_N: the token chosen after each.
+        tokens_N: the token chosen after each hidden state.
         reading: works row by row, so slicing changes nothing.
-        at_once: most numbers in a slice of logits.
+        at_once: largest number of logits in a slice.
 
     Returns:
-        [N, K], what `reading` gives.
+        [N, K], the results of `reading`.
     """
 
     def read(hidden: Tensor, tokens: Tensor) -> Tensor:

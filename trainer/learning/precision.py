@@ -1,4 +1,4 @@
-"""What the model computes in."""
+"""The numeric types of the model's computation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def autocast_of(dtype: str) -> torch.dtype | None:
-    """What a learner's passes are cast to; None where they are as its weights, float32.
+    """Return the type that a learner's passes are cast to; None for float32, the type of the
+    weights.
 
-    The weights stay float32: a step of a small learning rate is lost in the rounding of bfloat16.
+    The weights stay float32, since a step of a small learning rate is lost in the rounding of
+    bfloat16.
     """
     return None if dtype == "float32" else DTYPES[dtype]
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Half precision as float32; float64 stays what it is.
+    """Convert half precision to float32; float64 stays float64.
 
     >>> at_least_float32(torch.zeros(1, dtype=torch.bfloat16)).dtype
     torch.float32

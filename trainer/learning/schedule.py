@@ -13,16 +13,18 @@ def learning_rate(
 ) -> float:
     """The learning rate of update number `update`, counted from 0.
 
-    It rises linearly over the first `warmup` updates to `peak`, then stays, or falls towards 0,
-    which it would reach at update `total`. A run that goes on beyond `total` keeps the last rate
+    The rate rises linearly to `peak` over the first `warmup` updates, then stays or falls
+    towards 0,
+    which would be reached at update `total`. A run that continues beyond `total` keeps the last
+    rate
     above 0.
 
     Args:
-        update: from 0.
+        update: number of the update, from 0.
         peak: the highest rate.
-        warmup: updates of the rise.
-        decay: how it falls: not at all, along a line, or along half a cosine.
-        total: updates planned; 0 is unknown, and nothing falls.
+        warmup: number of updates of the rise.
+        decay: course of the fall: none, a line, or half a cosine.
+        total: planned number of updates; 0 is unknown, and nothing falls.
 
     >>> [learning_rate(n, peak=1.0, warmup=2, decay="linear", total=6) for n in range(6)]
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]

@@ -1,4 +1,4 @@
-"""Where in its rows each turn of a rollout stands, and what it earned there."""
+"""Places the rewards of turns on the tokens of a rollout's rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ UNTRAINED = -1
 
 @dataclass(frozen=True, slots=True)
 class RewardedRow:
-    """One row of a rollout with what its turns earned."""
+    """One row of a rollout with the rewards of its turns."""
 
     row: Row
     rewards: list[float]
-    """At each token: a turn's reward is on its last trained token."""
+    """Reward at each token: the reward of a turn is on the turn's last trained token."""
     turns: list[int]
-    """At each trained token: its turn, counted over all rows of the rollout; -1 elsewhere."""
+    """Turn of each trained token, counted over all rows of the rollout; -1 elsewhere."""
 
 
 def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
-    """The rows of a rollout that train a token, with the rewards of its turns.
+    """Return the rows of a rollout that train a token, with the rewards of its turns.
 
-    What a turn without trained tokens earned (an answer that left the window before its summary,
-    a span that is not trained, an empty one) goes to the last trained token before it, or else to
-    the first one after: the rewards of the rows sum up to those of the turns.
+    A turn may have no trained token: an answer that left the window before its summary, a span
+    that is
+    not trained, an empty answer. Its reward goes to the last trained token before the turn, or
+    else to
+    the first one after the turn, so that the rewards of the rows sum up to those of the turns.
     """
     made: list[RewardedRow] = []
     number, waiting = -1, 0.0
@@ -55,14 +57,16 @@ def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
 
 
 def _trained(row: Row, start: int | None, turn: Turn) -> list[int]:
-    """The trained tokens of a turn whose first token is at `start`."""
+    """Return the positions of the trained tokens of a turn whose first token is at `start`."""
     if start is None:
         return []
     return [place for place in range(start, start + len(turn.out_ids)) if row.mask[place]]
 
 
 def _in_order(segment: Segment) -> Iterator[tuple[int | None, Turn]]:
-    """The turns of a window as they were played; those that left it stand at no token of it."""
+    """Yield the turns of a window as they were played, with None as the start of turns that left
+    the window.
+    """
     spans: list[tuple[int | None, Turn]] = list(segment.spans())
     gone: list[tuple[int | None, Turn]] = [(None, turn) for turn in segment.discarded]
     summary = spans[-1:] if spans and spans[-1][1].kind is TurnKind.SUMMARY else []

@@ -38,12 +38,12 @@ PROVIDED = frozenset(
         "bootstrap",
     }
 )
-"""What the trainer can give a recipe beyond what every recipe has."""
+"""Tensors that the trainer can give a recipe beyond those that every recipe has."""
 
 _CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta", "bootstrap")
-"""What of it an advantage may read."""
+"""Provided tensors that an advantage may read."""
 _CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
-"""What of it a correction may read."""
+"""Provided tensors that a correction may read."""
 _SHORT = {"old_entropy": "entropy"}
 """Before the first update the old policy's entropies are the policy's own."""
 
@@ -60,7 +60,7 @@ LINEAR = frozenset(
         "luspo_loss",
     }
 )
-"""Losses that are the advantage times something: a row without advantage has no gradient."""
+"""Losses that are the advantage times a factor: a row without advantage has no gradient."""
 
 
 class Updater:
@@ -68,12 +68,13 @@ class Updater:
 
     Args:
         algorithm: a resolved recipe.
-        learner: whose weights move.
-        reference: a frozen copy the recipe is pulled towards, if it asks for one.
-        tracker: of success rates, if the recipe has one; each step is remembered in it.
-        updates: mini-batches that a step's groups are shared out into, an optimizer update each;
-            fewer where a step has fewer groups to train.
-        epochs: how often every group is used.
+        learner: holds the weights that are updated.
+        reference: a frozen copy that the recipe pulls towards, if the recipe asks for one.
+        tracker: tracks success rates, if the recipe has a tracker; each step is remembered there.
+        updates: number of mini-batches, and optimizer updates, that share a step's groups; fewer
+            where
+            a step has fewer groups to train.
+        epochs: number of times that every group is used.
 
     Raises:
         ConfigError: the recipe needs a tensor this trainer does not make.
@@ -112,7 +113,7 @@ class Updater:
         """Updates since the last one that was made."""
 
     def kept_groups(self, groups: Sequence[Group]) -> int:
-        """How many of `groups` pass the recipe's filter."""
+        """Return how many of `groups` pass the recipe's filter."""
         experience = gather(groups)
         if experience is None:
             return 0
@@ -120,7 +121,7 @@ class Updater:
         return len(experience.groups[kept].unique())
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
-        """Learn from the experience of one step. What is not finite makes no update: see
+        """Learn from the experience of one step. An update that is not finite is not made; see
         `refusals`.
 
         Returns:
@@ -164,7 +165,7 @@ class Updater:
         return metrics | moved | self._remember(experience, batch, drift)
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
-        """Keep what is needed to look at an update that was not made."""
+        """Keep the rows and episodes of an update that was not made."""
         self.refused_in_a_row += 1
         rows = torch.tensor(error.rows or range(len(batch)))
         rollouts = experience.rollouts[rows].unique().tolist()
@@ -174,7 +175,9 @@ class Updater:
     def _credited(
         self, experience: Experience, generator: torch.Generator | None = None
     ) -> tuple[Batch, dict[str, float]]:
-        """The batch with advantages, weights, old and reference log-probabilities."""
+        """Return the batch with advantages, weights, old and reference log-probabilities, and
+        metrics.
+        """
         algorithm, batch, rollouts = self.algorithm, experience.batch, experience.rollouts
         truncated = experience.truncated
         shaped = self._shaped(experience)
@@ -249,16 +252,16 @@ class Updater:
         )
 
     def _kept(self, experience: Experience, shaped: Tensor) -> Tensor:
-        """Which rollouts pass the recipe's filter, [N] bool."""
+        """Return which rollouts pass the recipe's filter, [N] bool."""
         return self.algorithm.keep(shaped, experience.groups, raw=experience.rewards)
 
     @property
     def _to_sampler(self) -> bool:
-        """Whether the loss's ratio is to what the engine sampled with."""
+        """Whether the loss's ratio is taken against the log-probabilities of the engine."""
         return self.algorithm.recipe.algorithm.ratio_to == "sampler"
 
     def _known(self, experience: Experience) -> dict[str, Tensor]:
-        """What credit and corrections read beyond rewards: only what the recipe asks for."""
+        """Compute the tensors, beyond rewards, that credit and corrections of this recipe read."""
         batch, needs = experience.batch, self.algorithm.needs
         known = {"sampler_logp": batch.sampler_logp}
         if self._needs_old:
@@ -278,15 +281,17 @@ class Updater:
         return known
 
     def _state_values(self, experience: Experience) -> Tensor:
-        """[N]: what the value head says of the state each trajectory was cut in; 0 after an end."""
+        """Return, for each trajectory [N], the value of the state it was cut in; 0 after an end."""
         found, states = torch.zeros(len(experience.rewards)), experience.states
         if states is not None:
             found[experience.states_of] = self.learner.score_values(states).sum(1)
         return found
 
     def _of_whole_batch(self, batch: Batch, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What a loss chooses by comparing all tokens: chosen here, so that how rows are split into
-        updates and passes changes nothing.
+        """Compute what a loss selects by comparing all tokens of the batch.
+
+        The selection is made here, so that the split of rows into updates and passes changes
+        nothing.
         """
         loss, made = self.algorithm.loss_fn, dict[str, Tensor]()
         if "marked" in loss.optional:
@@ -299,8 +304,11 @@ class Updater:
         return made
 
     def _weight_of_values(self, batch: Batch) -> float:
-        """The weight of the policy's term over that of the value's, which differ where the value
-        head is read at some tokens only: the mean of the value's term is then over those.
+        """Return the weight of the policy's term over that of the value's term.
+
+        The weights differ where the value head is read at some tokens only: the mean of the
+        value's term is
+        taken over those tokens.
         """
         if "value_mask" not in batch.extra:
             return 1.0
@@ -318,7 +326,7 @@ class Updater:
     def _remember(
         self, experience: Experience, batch: Batch, drift: Tensor | None
     ) -> dict[str, float]:
-        """Tell the tracker what became of each task; the old policy's words are kept."""
+        """Tell the tracker the result of each task, with the old policy's log-probabilities."""
         if self.tracker is None or drift is None:
             return {}
         responses = responses_of(experience, batch.extra["old_logp"])
@@ -328,7 +336,7 @@ class Updater:
 
     @property
     def _needs_old(self) -> bool:
-        """Whether the old policy must be scored before the first update, or is the learner
+        """Whether the old policy must be scored before the first update, rather than be the learner
         itself.
         """
         needs = self.algorithm.needs
@@ -370,8 +378,9 @@ class Updater:
         return loss.total + self._value_scale * total, loss.weight
 
     def _idle(self, batch: Batch) -> Tensor:
-        """Rows whose gradient is zero whatever the model says: no advantage anywhere, and
-        no pull from KL or entropy.
+        """Return the rows whose gradient is zero whatever the model outputs, [B] bool.
+
+        Such rows have no advantage anywhere, and the recipe has no term for KL or entropy.
         """
         settings = self.algorithm.recipe.algorithm
         if (
@@ -384,9 +393,11 @@ class Updater:
         return ((batch.extra["advantages"] * batch.mask) == 0).all(1)
 
     def _shares(self, batch: Batch, generator: torch.Generator) -> list[Tensor]:
-        """The rows of each update: groups are shared out whole, so segments and rivals stay
-        together. Groups that train no token have no share: a mini-batch of nothing else would be
-        an update less.
+        """Return the rows of each update.
+
+        Groups are not split, so that segments and rivals stay together. Groups that train no
+        token have no
+        share, since a mini-batch of such groups alone would be an update less.
         """
         row_groups = batch.extra["groups"]
         trained = row_groups[batch.mask.any(1)].unique()

@@ -1,4 +1,4 @@
-"""The numbers of a step's updates: what was kept from the loss, what has a signal, what moved."""
+"""The metrics of a step's updates: what left the loss, what has a signal, what moved."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from .experience import Experience
 def dropped_shares(
     experience: Experience, kept: Tensor, ready: Batch, *, overlong_in_loss: bool
 ) -> dict[str, float]:
-    """Shares of the sampled tokens that are not trained, each by the first reason there is:
+    """Return the shares of the sampled tokens that are not trained, by the first reason that
+    applies:
     `dropped_filter`, `dropped_excluded`, `dropped_overlong`, `dropped_correction`.
 
     Args:
-        experience: of the step.
+        experience: the experience of the step.
         kept: [N] bool, the rollouts that pass the recipe's filter of groups.
         ready: the batch whose mask and weights are those of the loss.
         overlong_in_loss: whether rollouts that a limit cut short are trained.
@@ -39,8 +40,10 @@ def dropped_shares(
 
 
 def signal_shares(batch: Batch) -> dict[str, float]:
-    """`signal`: the share of the trained tokens that have an advantage; `positive`: of these, the
-    share with a positive one. Empty where nothing is trained or has one.
+    """Return the share of trained tokens with an advantage (`signal`), and the share of these whose
+    advantage is positive (`positive`).
+
+    Empty where nothing is trained or has an advantage.
     """
     credited = batch.extra["advantages"][batch.mask.bool()]
     if not len(credited):
@@ -51,8 +54,9 @@ def signal_shares(batch: Batch) -> dict[str, float]:
 
 
 def sampler_gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
-    """`old_sampler_gap`: the mean distance in nats between learner and sampler, where the learner's
-    log-probabilities [B, T] are known.
+    """Return the mean distance in nats between learner and sampler as `old_sampler_gap`; empty
+    where the
+    learner's log-probabilities [B, T] are unknown.
     """
     if old_logp is None:
         return {}
@@ -61,7 +65,7 @@ def sampler_gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
 
 
 def movement_numbers(moves: Sequence[RatioStatistics]) -> dict[str, float]:
-    """Ratio and clip statistics over the passes of a step: means, and the extremes."""
+    """Return ratio and clip statistics over the passes of a step: means, and the extremes."""
     if not moves:
         return {}
     numbers = {

@@ -1,4 +1,4 @@
-"""Episodes for training: where they are played, how groups are collected, what they are worth."""
+"""Rollouts for training: episodes are collected in groups, scored, and drawn from tasks."""
 
 from .collect import Collector, Group
 from .scoring import EpisodeScorer

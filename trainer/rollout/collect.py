@@ -1,8 +1,9 @@
-"""Groups of rollouts, many at once.
+"""Collects groups of rollouts, many episodes at the same time.
 
-All rollouts of a group share task and environment seed and differ in sampling seed. An episode that
-failed through no fault of the policy is played again; one that keeps failing stays in its group,
-left out of loss and baseline.
+All rollouts of a group share task and environment seed and differ in sampling seed. An episode
+that
+failed through no fault of the policy is played again; an episode that keeps failing stays in its
+group, left out of loss and baseline.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class Collector:
 
     Args:
         source: opens sessions of the environment.
-        policy: who plays.
+        policy: the policy that plays.
         scorer: verifiers that score each episode besides the environment.
-        limits: of one episode.
-        concurrency: episodes under way at once.
-        retries: times a failed episode is played again.
+        limits: bounds on one episode.
+        concurrency: number of episodes that are played at the same time.
+        retries: number of times that a failed episode is played again.
     """
 
     def __init__(
@@ -72,10 +73,11 @@ class Collector:
         """Play `group_size` rollouts of each task.
 
         Args:
-            tasks: one group each.
-            group_size: rollouts a task.
-            seed: the same seed, tasks and weights give the same rollouts, up to the environment. A
-                task that comes again gets rollouts of its own each time.
+            tasks: the tasks; each becomes one group.
+            group_size: rollouts of each task.
+            seed: the same seed, tasks and weights give the same rollouts, as far as the environment
+                is
+                deterministic. A task that comes again gets other rollouts each time.
             played: ids of the tasks that were played with this seed before.
             done: called with each finished episode.
         """
@@ -111,7 +113,9 @@ class Collector:
         index: int,
         done: Callable[[Episode], None] | None,
     ) -> tuple[Episode, int]:
-        """Play until it is an episode of the policy's own making, or the retries are used up."""
+        """Play until the episode's end is of the policy's own making, or until the retries are used
+        up.
+        """
         attempt = 0
         while True:
             async with self._places:
@@ -145,8 +149,9 @@ class Collector:
 
 
 def _names(seed: int, played: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-    """A name for each group, of its own also where a task comes more than once: what the sampling
-    seeds of its rollouts are made from.
+    """Return a unique name for each group, also where a task comes more than once.
+
+    The sampling seeds of a group's rollouts are computed from its name.
     """
     times, names = Counter(played), list[str]()
     for task in tasks:
@@ -157,5 +162,7 @@ def _names(seed: int, played: Sequence[str], tasks: Sequence[Task]) -> list[str]
 
 
 def _seed_of(name: str) -> int:
-    """A sampling seed that the same rollout of the same step always gets."""
+    """Return the sampling seed of a rollout, computed from its name, so that a resumed run repeats
+    the seed.
+    """
     return Task(id=name, split="").rng().randrange(1 << 31)

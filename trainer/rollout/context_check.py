@@ -1,4 +1,6 @@
-"""The context windows of a run: how long rows may get, and whether the manager can work at all."""
+"""Checks of a run's context windows: how long rows may get, and whether the context manager can
+work.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from ..config import TrainConfig
 from . import Collector
 
 INSTRUCTION_MARKS = 64
-"""Tokens the chat template may put around an instruction."""
+"""Number of tokens that a chat template may put around an instruction."""
 
 
 def row_length(config: TrainConfig) -> int | None:
-    """Most tokens of a row: the window, and where summaries are written, room for one past it.
+    """Return the largest number of tokens in a row, or None for whatever the model takes.
 
-    None is whatever the model takes.
+    The length is the window; where summaries are written, there is room for a summary beyond the
+    window.
     """
     window, context = config.rollout.window, config.context
     if not window or context.manager != "summarize":

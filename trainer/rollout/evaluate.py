@@ -1,4 +1,4 @@
-"""How good a policy is on tasks it was not trained on."""
+"""Measures a policy on held-out tasks, which are not trained on."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from .source import EnvSource
 
 @dataclass(frozen=True, slots=True)
 class HeldOutScores:
-    """Scores of some tasks, with the failed episodes apart: they are nobody's zero."""
+    """The scores of held-out tasks. Failed episodes are counted apart, since a failure is not a
+    zero.
+    """
 
     episodes: list[Episode]
     note: str = ""
-    """What a person should know of the tasks; empty is nothing."""
+    """What a person should know about the tasks; empty if there is nothing to tell."""
 
     @property
     def rewards(self) -> list[float]:
-        """The reward of every episode that has one."""
+        """The reward of every episode that has a reward."""
         verdicts = [episode.trajectories[0].verdict for episode in self.episodes]
         return [verdict.reward for verdict in verdicts if verdict.reward is not None]
 
@@ -38,12 +40,12 @@ class HeldOutScores:
 
     @property
     def failed(self) -> int:
-        """Episodes without a reward."""
+        """Number of episodes without a reward."""
         return len(self.episodes) - len(self.rewards)
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean; None, unknown, below two episodes."""
+        """Standard error of the mean; None, for unknown, below two episodes."""
         rewards, mean = self.rewards, self.mean
         if mean is None or len(rewards) < 2:
             return None
@@ -63,8 +65,9 @@ class HeldOutScores:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """For `metrics.jsonl`: `eval/mean` and `eval/standard_error` where they are known,
-        `eval/episodes` (with a reward), `eval/failed`.
+        """The scores for `metrics.jsonl`: `eval/mean` and `eval/standard_error` where known,
+        `eval/episodes`
+        (episodes with a reward), `eval/failed`.
         """
         known = {"eval/mean": self.mean, "eval/standard_error": self.standard_error}
         found = {name: value for name, value in known.items() if value is not None}
@@ -77,7 +80,8 @@ class HeldOutScores:
 async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 0) -> HeldOutScores:
     """Play `count` different problems of `split`, once each.
 
-    The same split and count are the same tasks, whatever the seed of the run: results compare
+    The same split and count give the same tasks, whatever the seed of the run, so that results
+    compare
     across runs.
     """
     tasks, note = await held_out(collector.source, split, count)
@@ -89,8 +93,11 @@ async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 
 
 
 async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[Task], str]:
-    """`count` tasks that are different problems: evenly spread over a finite split, the first of an
-    endless one. Fewer, where there are no more, and what to tell of it.
+    """Return `count` tasks that are different problems, and a note on them.
+
+    The tasks are evenly spread over a finite split, or the first tasks of an endless split. If
+    the split
+    has fewer different problems, fewer are returned and the note says so.
     """
     size = await source.size(split)
     tasks: list[Task] = []
@@ -106,7 +113,7 @@ async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[
 
 
 def _order(size: int | None, count: int) -> Iterator[int]:
-    """Indices to look at: those spread evenly first, then the rest."""
+    """Yield the indices to look at: evenly spread indices first, then the rest."""
     if size is None:
         return iter(range(LOOKED * count))
     stride = max(1, size // count)

@@ -1,7 +1,8 @@
-"""Rewards besides the environment's own: verifiers, as soon as an episode ends.
+"""Scores finished episodes with verifiers, in addition to the environment's own reward.
 
-The pieces are composed into one verdict whose `parts` show each. One piece that is not ok makes the
-whole not ok: half a reward would be a wrong reward. A verifier that says it is unavailable is asked
+The verdicts are composed into one verdict whose `parts` show each. If one part is not ok, the
+whole
+is not ok, because half a reward would be a wrong reward. A verifier that is unavailable is asked
 again, within the time of the episode.
 """
 
@@ -27,16 +28,16 @@ from ludus.verdict import Status, Verdict
 logger = logging.getLogger(__name__)
 
 MOST_ASKED_AGAIN = 2
-"""Times a verifier that is unavailable is asked again about one answer."""
+"""Number of times that an unavailable verifier is asked again about one answer."""
 BACKOFF_S = 0.5
-"""The mean wait before it is asked the second time; twice that before the third."""
+"""Mean wait in seconds before the second request; the wait before the third is twice as long."""
 RETRIES, GAVE_UP = "verifier_retries", "verifier_gave_up"
 """Metrics of a trajectory: how often its verifiers were asked again, and whether in vain."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedVerifier:
-    """A verifier with its place in the reward."""
+    """A verifier with its weight in the reward and its timeout."""
 
     name: str
     verifier: Verifier
@@ -52,11 +53,11 @@ class EpisodeScorer:
         self.grouped = [one for one in verifiers if isinstance(one.verifier, GroupVerifier)]
 
     async def score(self, episode: Episode, *, left_s: float = math.inf) -> None:
-        """Add what each verifier that looks at one answer says.
+        """Add the verdict of each verifier that looks at one answer.
 
         Args:
-            episode: has been played.
-            left_s: of its time; a verifier is not asked again once that is over.
+            episode: a finished episode.
+            left_s: seconds left of the episode's time; no verifier is asked again after that.
         """
         deadline = time.monotonic() + left_s
         for trajectory in episode.trajectories:
@@ -68,7 +69,7 @@ class EpisodeScorer:
                     _add(trajectory, one, _one_each(one, answer.said, 1)[0])
 
     async def score_group(self, episodes: Sequence[Episode], *, left_s: float = math.inf) -> None:
-        """Add what each verifier that compares the answers of a group says; see `score`."""
+        """Add the verdicts of each verifier that compares the answers of a group; see `score`."""
         deadline = time.monotonic() + left_s
         every = [trajectory for episode in episodes for trajectory in episode.trajectories]
         for one in self.grouped:
@@ -85,7 +86,7 @@ class EpisodeScorer:
 
 
 def as_sample(trajectory: Trajectory) -> Sample:
-    """A trajectory as a verifier reads it: the opening, what followed, and the environment's
+    """Return a trajectory as a verifier reads it: the opening, the answer, and the environment's
     gold.
     """
     turns = trajectory.turns
@@ -101,20 +102,20 @@ def as_sample(trajectory: Trajectory) -> Sample:
 @dataclass(frozen=True, slots=True)
 class _Answer:
     said: Any
-    """A verdict, or one for each answer of a group."""
+    """A verdict, or a list of verdicts, one for each answer of a group."""
     retries: int = 0
     wait_s: float = 0.0
-    """Before it should be asked again, as it said itself."""
+    """Seconds that the verifier wants to be left alone before the next request."""
 
     @property
     def unavailable(self) -> bool:
-        """Whether asking again may help."""
+        """Whether another request may help."""
         said: Any = [self.said] if isinstance(self.said, Verdict) else self.said
         return any(one.status is Status.UNAVAILABLE and one.retryable for one in said)
 
 
 async def _insist(one: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
-    """Ask a verifier, and again while it is unavailable and there is time."""
+    """Ask a verifier, and ask again while the verifier is unavailable and there is time."""
     answer = await _ask(one, call, one.timeout_s)
     for again in range(1, MOST_ASKED_AGAIN + 1):
         if not answer.unavailable:
@@ -131,9 +132,9 @@ async def _insist(one: WeightedVerifier, call: Callable[[], Any], deadline: floa
 async def _ask(
     one: WeightedVerifier, call: Callable[[], Any], timeout_s: float, *, retries: int = 0
 ) -> _Answer:
-    """Call a verifier and wait for it; what it raises, and lateness, are verdicts.
+    """Call a verifier and wait for its answer; exceptions and lateness become verdicts.
 
-    A plain method runs on a thread, unless it says that it never blocks.
+    A plain method runs on a thread, unless the verifier declares `never_blocks`.
     """
     clock = asyncio.timeout(timeout_s)
     try:
@@ -156,7 +157,9 @@ async def _ask(
 
 
 def _read(one: WeightedVerifier, said: Any) -> Any:
-    """What a verifier returned: a verdict, or a list of them; anything else is its bug."""
+    """Check that a verifier returned a verdict or a list of verdicts; anything else is a bug of the
+    verifier.
+    """
     if isinstance(said, Verdict):
         return said
     if isinstance(said, Sequence) and all(isinstance(each, Verdict) for each in said):
@@ -165,7 +168,7 @@ def _read(one: WeightedVerifier, said: Any) -> Any:
 
 
 def _count(trajectories: Sequence[Trajectory], answer: _Answer) -> None:
-    """Note how often a verifier was asked again, on the first of the trajectories it was about."""
+    """Record how often a verifier was asked again, on the first of the trajectories in question."""
     first = trajectories[0].metrics
     if answer.retries:
         first[RETRIES] = first.get(RETRIES, 0.0) + answer.retries
@@ -175,7 +178,9 @@ def _count(trajectories: Sequence[Trajectory], answer: _Answer) -> None:
 
 
 def _one_each(one: WeightedVerifier, judged: Any, count: int) -> list[Verdict]:
-    """What a verifier said of each answer of a group."""
+    """Return one verdict for each answer of a group, or failures if the verifier returned another
+    number.
+    """
     if isinstance(judged, Verdict):
         return [judged] * count
     if len(judged) != count:
@@ -204,6 +209,6 @@ def _add(trajectory: Trajectory, one: WeightedVerifier, verdict: Verdict) -> Non
 
 
 def _leave_out(trajectory: Trajectory, verdict: Verdict) -> None:
-    """Nobody can say what it is worth."""
+    """Take a trajectory whose worth is unknown out of the loss and the baseline."""
     trajectory.verdict = verdict
     trajectory.exclude_from_loss = trajectory.exclude_from_baseline = True

@@ -1,4 +1,4 @@
-"""Where episodes are played: in this process, or on ludus servers."""
+"""Sources of sessions: environments of this process, of worker processes, or of ludus servers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ludus.wire.arguments import format_served, parse_served, told_arguments
 
 THREADS = 16
 CALL_S = 120.0
-"""Longest one call of an environment of this process may take."""
+"""Largest number of seconds that one call of an environment of this process may take."""
 
 PAGE = 256
-"""Tasks fetched at once."""
+"""Number of tasks that are fetched at once."""
 
 
 class EnvSource(Protocol):
@@ -30,43 +30,44 @@ class EnvSource(Protocol):
     id: str
 
     async def open(self) -> Playable:
-        """A session for one episode."""
+        """Return a session for one episode."""
         ...
 
     async def release(self, session: Playable) -> None:
-        """Give a session back."""
+        """Give a session back after its episode."""
         ...
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
-        """The tasks at `indices` of a split."""
+        """Return the tasks at `indices` of a split."""
         ...
 
     async def size(self, split: str) -> int | None:
-        """How many tasks the split has; None is without end."""
+        """Return the number of tasks in the split; None for an endless split."""
         ...
 
     async def named(self) -> str:
-        """The environment with its constructor arguments: `ludus/arithmetic-v0?max_operations=2`.
+        """Return the environment with its constructor arguments:
+        `ludus/arithmetic-v0?max_operations=2`.
 
         Raises:
-            ConfigError: it is served with other arguments than those it was asked for with.
+            ConfigError: the server has other arguments than those that were asked for.
         """
         ...
 
     def counters(self) -> dict[str, float]:
-        """What crossed the wire so far."""
+        """Return counts of what crossed the wire so far."""
         ...
 
     async def close(self) -> None:
-        """Let everything go."""
+        """Close all sessions and connections."""
         ...
 
 
 class LocalSource:
-    """Sessions in this process, for environments that never block; closed ones are played again.
+    """Sessions in this process, for environments that never block; finished sessions are used
+    again.
 
-    What blocks all the same runs on a thread of its own where it is a plain method, and is given up
-    on if it hangs.
+    A plain method that blocks all the same runs on a thread, and is given up if it hangs.
     """
 
     def __init__(
@@ -84,33 +85,33 @@ class LocalSource:
         self._started = False
 
     async def open(self) -> Playable:
-        """A session for one episode."""
+        """Return a session for one episode."""
         if not self._started:
             await self._threads.start()
             self._started = True
         return self._idle.pop() if self._idle else self._threads.place(self._make())
 
     async def release(self, session: Playable) -> None:
-        """Keep it for the next episode, unless a call is still running on it."""
+        """Keep the session for the next episode, unless a call is still running on the session."""
         assert isinstance(session, EnvSession)  # what open() gave
         if not self._threads.is_inside(session):
             self._idle.append(session)
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
-        """The tasks at `indices` of a split."""
+        """Return the tasks at `indices` of a split."""
         tasks = self._first.tasks(split)
         return [tasks.at(index) for index in indices]
 
     async def size(self, split: str) -> int | None:
-        """How many tasks the split has."""
+        """Return the number of tasks in the split."""
         return self._first.tasks(split).size
 
     async def named(self) -> str:
-        """The environment with its constructor arguments."""
+        """Return the environment with its constructor arguments."""
         return format_served(self.id, self._arguments)
 
     def counters(self) -> dict[str, float]:
-        """Nothing crosses a wire."""
+        """Return no counts, since nothing crosses a wire."""
         return {}
 
     async def close(self) -> None:
@@ -134,7 +135,7 @@ class RemoteSource:
         self._tasks: dict[tuple[str, int], Task] = {}
 
     async def open(self) -> Playable:
-        """A session for one episode; created over there by its first reset."""
+        """Return a session for one episode; its first reset creates the session on the server."""
         return self._server.make_async(self.id)
 
     async def release(self, session: Playable) -> None:
@@ -142,19 +143,19 @@ class RemoteSource:
         await session.close()
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
-        """The tasks at `indices`, fetched in pages and kept."""
+        """Return the tasks at `indices`, which are fetched in pages and kept."""
         for index in indices:
             if (split, index) not in self._tasks:
                 await self._fetch(split, index)
         return [self._tasks[split, index] for index in indices]
 
     async def size(self, split: str) -> int | None:
-        """How many tasks the split has."""
+        """Return the number of tasks in the split."""
         page = await self._server.make_async(self.id).task_page(split, limit=1)
         return page.size
 
     async def named(self) -> str:
-        """The environment with the constructor arguments it is served with."""
+        """Return the environment with the constructor arguments of the server."""
         cards = await asyncio.to_thread(self._server.envs)
         served = {card.id: card.arguments for card in cards}.get(self.id, {})
         if self._arguments and told_arguments(self._arguments) != served:
@@ -166,7 +167,7 @@ class RemoteSource:
         return format_served(self.id, served)
 
     def counters(self) -> dict[str, float]:
-        """Requests, steps, retries, sessions and bytes so far."""
+        """Return counts of requests, steps, retries, sessions and bytes so far."""
         return {name: float(count) for name, count in asdict(self._server.traffic).items()}
 
     async def close(self) -> None:
@@ -181,7 +182,7 @@ class RemoteSource:
 
 
 class WorkerSource:
-    """Sessions in worker processes of this machine: for environments that may block."""
+    """Sessions in worker processes of this machine, for environments that may block."""
 
     def __init__(self, env: str) -> None:
         self.id, self._arguments = parse_served(env)
@@ -190,7 +191,7 @@ class WorkerSource:
         self._remote: RemoteSource | None = None
 
     async def open(self) -> Playable:
-        """A session for one episode."""
+        """Return a session for one episode."""
         return await (await self._started()).open()
 
     async def release(self, session: Playable) -> None:
@@ -198,24 +199,24 @@ class WorkerSource:
         await session.close()
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
-        """The tasks at `indices` of a split."""
+        """Return the tasks at `indices` of a split."""
         return await (await self._started()).tasks(split, indices)
 
     async def size(self, split: str) -> int | None:
-        """How many tasks the split has."""
+        """Return the number of tasks in the split."""
         return await (await self._started()).size(split)
 
     async def named(self) -> str:
-        """The environment with its constructor arguments."""
+        """Return the environment with its constructor arguments."""
         await self._started()
         return format_served(self.id, self._arguments)
 
     def counters(self) -> dict[str, float]:
-        """Nothing crosses a wire between machines."""
+        """Return no counts, since nothing crosses a wire between machines."""
         return {}
 
     async def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         self._remote = None
         await self._home.stop()
 
@@ -227,15 +228,17 @@ class WorkerSource:
 
 
 def open_source(env: str, *, url: str = "", token: str | Secret = "") -> EnvSource:
-    """Open an environment here or on a server.
+    """Open an environment in this process, in worker processes, or on servers.
 
     Args:
-        env: an id; here with constructor arguments as a query,
+        env: an id; without `url` with constructor arguments as a query,
             `ludus/arithmetic-v0?max_operations=2`.
-        url: of a ludus server, or several separated by commas; empty is this process.
-        token: that server's bearer token.
+        url: address of a ludus server, or several addresses separated by commas; empty plays on
+            this
+            machine.
+        token: bearer token of the servers.
 
-    Arguments of an environment that is served must be those it is served with: `named` checks it.
+    The arguments of a served environment must be those of the server; `named` checks them.
     """
     env_id, arguments = parse_served(env)
     if not url and may_block(env_id):

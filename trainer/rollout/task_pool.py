@@ -1,4 +1,4 @@
-"""A pool of tasks drawn by what a success tracker knows of them: single-stream SPO's curriculum."""
+"""A pool of tasks that is drawn from by success rate: the curriculum of single-stream SPO."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from .tracker import SuccessTracker
 class TaskPool:
     """Draws tasks without replacement, the uncertain ones first; interchangeable with `TaskStream`.
 
-    Draws, success rates and last responses are part of a checkpoint, so a resumed run draws what
+    Draws, success rates and last responses are part of a checkpoint, so that a resumed run draws
+    what
     the run would have drawn.
 
     Args:
-        source: has the tasks.
-        split: of them.
-        seed: of the pool of a finite split, and of the draws.
-        tracker: knows how uncertain each is.
-        prioritise: False draws every task alike.
+        source: the source of tasks.
+        split: the split to draw from.
+        seed: seed of the pool of a finite split, and of the draws.
+        tracker: knows the success rate of each task.
+        prioritise: False draws all tasks with the same probability.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class TaskPool:
         self._members: Sequence[Task] = ()
 
     async def members(self) -> Sequence[Task]:
-        """Every task of the pool."""
+        """Return every task of the pool."""
         if not self._members:
             size = await self._source.size(self._split)
             pool = self.tracker.settings.pool
@@ -59,15 +60,17 @@ class TaskPool:
         return self._members
 
     def begin(self, groups: Sequence[Group]) -> None:
-        """Start from rollouts of the pool's tasks; failed ones do not count."""
+        """Start the tracker from rollouts of the pool's tasks; failed rollouts do not count."""
         for group in groups:
             verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
             rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
             self.tracker.begin(group.task.id, sum(rewards), len(rewards))
 
     async def take(self, count: int) -> list[Task]:
-        """Draw `count` tasks; more than there are come round again. Retired ones are passed over,
-        unless nothing else is left.
+        """Draw `count` tasks.
+
+        Tasks repeat if the pool is smaller. Retired tasks are skipped, unless all tasks are
+        retired.
         """
         members = await self.members()
         if all(task.id in self._retired for task in members):
@@ -79,16 +82,16 @@ class TaskPool:
         return taken
 
     def retire(self, tasks: Iterable[str]) -> None:
-        """Draw these tasks no more."""
+        """Stop drawing these tasks."""
         self._retired.update(tasks)
 
     def state(self) -> dict[str, Any]:
-        """Where the pool stands."""
+        """Return the state for a checkpoint."""
         retired = sorted(self._retired)
         return {"draws": self._draws, "retired": retired, "tracker": self.tracker.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self._draws = int(state["draws"])
         self._retired = set(state["retired"])
         self.tracker.restore(state["tracker"])

@@ -1,4 +1,5 @@
-"""Which tasks a step plays: in the order the seed gives, skipping those a recipe has retired."""
+"""The order of tasks: a stream in the order of a seed, without the tasks that a recipe has
+retired."""
 
 from __future__ import annotations
 
@@ -13,33 +14,34 @@ from .source import EnvSource
 
 
 class Tasks(Protocol):
-    """What a step asks for tasks; where it stands is part of a checkpoint."""
+    """A source of tasks whose position is part of a checkpoint."""
 
     async def take(self, count: int) -> list[Task]:
-        """The next `count` tasks."""
+        """Return the next `count` tasks."""
         ...
 
     def retire(self, tasks: Iterable[str]) -> None:
-        """Play these tasks no more."""
+        """Stop playing these tasks."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Where it stands."""
+        """Return the position for a checkpoint."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         ...
 
 
 class TaskStream:
-    """Tasks one after another; where it stands is part of a checkpoint, so a resumed run skips and
-    repeats none.
+    """Tasks one after another. The position is part of a checkpoint, so that a resumed run skips
+    and repeats
+    no task.
 
     Args:
-        source: has the tasks.
-        split: of them.
-        seed: of the order.
+        source: the source of tasks.
+        split: the split to play.
+        seed: seed of the order.
     """
 
     def __init__(self, source: EnvSource, split: str, seed: int) -> None:
@@ -51,7 +53,8 @@ class TaskStream:
         self._retired: set[str] = set()
 
     async def take(self, count: int) -> list[Task]:
-        """The next `count` tasks. Retired ones are passed over, unless nothing else is left."""
+        """Return the next `count` tasks; retired tasks are skipped, unless all tasks are
+        retired."""
         size = await self._source.size(self._split)
         taken: list[Task] = []
         allowed = count + (4 * size if size is not None else count + len(self._retired))
@@ -65,15 +68,15 @@ class TaskStream:
         return [*taken, *[await self._next(size) for _ in range(count - len(taken))]]
 
     def retire(self, tasks: Iterable[str]) -> None:
-        """Play these tasks no more."""
+        """Stop playing these tasks."""
         self._retired.update(tasks)
 
     def state(self) -> dict[str, Any]:
-        """Where the stream stands."""
+        """Return the position for a checkpoint."""
         return {"used": self._used, "retired": sorted(self._retired)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self._used, self._indices = int(state["used"]), None
         self._retired = set(state["retired"])
 

@@ -1,12 +1,14 @@
-"""What single-stream SPO remembers of each task: how often it was solved, forgetting the faster the
+"""The success tracker of single-stream SPO: success rates of tasks, which older results leave
+faster the
 more the policy has moved.
 
     values = tracker.counts(tasks)                       # before the update
     drift = tracker.drift(tasks, learner.score)
     tracker.remember(tasks, rewards, drift, responses)
 
-Not thread-safe; one run has one. A task's memory is replaced, never changed in place, so `state()`
-is a snapshot.
+A tracker is not thread-safe; each run has its own. The memory of a task is replaced and never
+changed
+in place, so `state()` is a snapshot.
 """
 
 from __future__ import annotations
@@ -30,24 +32,28 @@ from ..learning.batch import Batch, Row, pad
 from ..recipes import TrackerSettings
 
 Score = Callable[[Batch], Tensor]
-"""A batch to log-probabilities [B, T] of its trained tokens."""
+"""A function from a batch to log-probabilities [B, T] of its trained tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMemory:
-    """Of one task: a Beta posterior, and the last response with its log-probabilities then."""
+    """What is known about one task: a Beta posterior, and the last response with its
+    log-probabilities.
+    """
 
     alpha: float
     beta: float
     rows: tuple[Row, ...] = ()
-    """One a segment; `logprobs` are the learner's, of when it was sampled."""
+    """Rows of the last response, one for each segment; `logprobs` are the learner's at the time of
+    sampling.
+    """
 
 
 class SuccessTracker:
     """Success rates of tasks, by id.
 
     Args:
-        settings: of the recipe.
+        settings: the tracker settings of the recipe.
     """
 
     def __init__(self, settings: TrackerSettings) -> None:
@@ -56,7 +62,7 @@ class SuccessTracker:
         self._unknown = self._prior(0.0, 0)
 
     def begin(self, task: str, successes: float, attempts: int) -> None:
-        """Start a task from rollouts played before training.
+        """Start a task from rollouts that were played before training.
 
         Raises:
             TrainingFailed: successes are outside of [0, attempts].
@@ -66,22 +72,25 @@ class SuccessTracker:
         self._memories[task] = self._prior(successes, attempts)
 
     def counts(self, tasks: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """(alpha, beta), [N] each."""
+        """Return (alpha, beta) of the Beta posteriors, [N] each."""
         found = [self._memories.get(task, self._unknown) for task in tasks]
         return torch.tensor([one.alpha for one in found]), torch.tensor([one.beta for one in found])
 
     def rates(self, tasks: Sequence[str]) -> Tensor:
-        """Tracked success rates, [N]."""
+        """Return the tracked success rates, [N]."""
         alpha, beta = self.counts(tasks)
         return alpha / (alpha + beta)
 
     def weights(self, tasks: Sequence[str]) -> Tensor:
-        """How much to prefer each task, [N]: the uncertain ones."""
+        """Return the preference for each task, [N]; uncertain tasks weigh more."""
         return single_stream_spo_sampling_weights(*self.counts(tasks), floor=self.settings.floor)
 
     def drift(self, tasks: Sequence[str], score: Score) -> Tensor:
-        """How far the policy has moved on each task's last response, [N]: mean over its tokens of
-        |log-probability then - now|; 0 without one.
+        """Return how far the policy has moved on each task's last response, [N].
+
+        The drift is the mean over the response's tokens of |log-probability then - now|, and 0
+        for a task
+        without a response.
         """
         rows = [(n, row) for n, task in enumerate(tasks) for row in self._rows(task)]
         moved, tokens = torch.zeros(len(tasks)), torch.zeros(len(tasks))
@@ -100,13 +109,13 @@ class SuccessTracker:
         drift: Tensor,
         responses: Sequence[Sequence[Row]],
     ) -> None:
-        """Count a rollout of each task; of a task that comes twice, the last counts.
+        """Count a rollout of each task; if a task comes twice, the last rollout counts.
 
         Args:
             tasks: N ids.
             rewards: [N] in [0, 1].
-            drift: [N], of `drift`.
-            responses: N times the rows of the rollout, with the learner's log-probabilities.
+            drift: [N], the result of `drift`.
+            responses: N lists of the rows of the rollout, with the learner's log-probabilities.
 
         Raises:
             TrainingFailed: a reward is no success rate.
@@ -123,11 +132,11 @@ class SuccessTracker:
         self._memories |= {task: TaskMemory(a, b, tuple(rows)) for task, a, b, rows in found}
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: plain lists."""
+        """Return the state for a checkpoint, in plain lists."""
         return {task: _as_lists(memory) for task, memory in self._memories.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self._memories = {
             task: TaskMemory(alpha, beta, tuple(Row(*row) for row in rows))
             for task, (alpha, beta, rows) in state.items()

@@ -1,4 +1,4 @@
-"""The verifiers a run's rewards come from: of this process, or on ludus servers."""
+"""Opens the verifiers of a run, in this process or on ludus servers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .scoring import WeightedVerifier
 async def open_verifiers(
     rewards: Sequence[RewardConfig], stack: AsyncExitStack
 ) -> list[WeightedVerifier]:
-    """Make each verifier; `stack` closes the connections of those that are served.
+    """Make each verifier; `stack` closes the connections of served verifiers.
 
     Raises:
-        UnknownVerifier: there is none of that name, here or on its server.
+        UnknownVerifier: no verifier has that name, in this process or on the server.
         RemoteError: a server could not be asked.
     """
     servers: dict[tuple[str, Secret], RemoteServer] = {}
@@ -41,7 +41,7 @@ async def open_verifiers(
 
 
 async def _served(server: RemoteServer, name: str) -> Verifier:
-    """A verifier on a server; one that compares groups there does so here."""
+    """Return a verifier on a server; a verifier that compares groups there compares groups here."""
     cards = {card.name: card for card in await asyncio.to_thread(server.verifiers)}
     if name not in cards:
         raise UnknownVerifier.near(

@@ -1,9 +1,10 @@
-"""Checkpoints: a folder `from_pretrained` loads, with what the trainer needs to go on beside it.
+"""Checkpoints: a folder that `from_pretrained` loads, with the trainer's state beside the model.
 
     checkpoints/step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
 
-A checkpoint is written under another name and renamed when whole, so a crash never leaves half of
-one.
+A checkpoint is written under another name and renamed when complete, so that a crash never
+leaves an
+incomplete checkpoint.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def save_checkpoint(
     *,
     keep: int,
 ) -> Path:
-    """Write the checkpoint of `step`, and remove all but the newest `keep`.
+    """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints.
 
     Raises:
         UpdateRefused: the weights are not finite; nothing is written, and nothing removed.
@@ -58,16 +59,16 @@ def save_checkpoint(
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The whole checkpoints of a run, oldest first."""
+    """Return the complete checkpoints of a run, oldest first."""
     found = [path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)]
     return sorted(found, key=step_of)
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    """The one a run goes on from.
+    """Return the newest checkpoint, from which a run continues.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the run has no checkpoint.
     """
     found = checkpoints(folder)
     if not found:
@@ -78,7 +79,7 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step a checkpoint was written after."""
+    """Return the step after which a checkpoint was written."""
     match = _NAME.fullmatch(checkpoint.name)
     if match is None:
         raise ConfigError(f"{str(checkpoint)!r} is not a checkpoint; those are named step-000050")
@@ -86,7 +87,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """What `save_checkpoint` kept beside the model.
+    """Load the state that `save_checkpoint` kept beside the model.
 
     Raises:
         ConfigError: the folder holds no trainer state.

@@ -1,9 +1,9 @@
-"""A training run is a folder: everything that looks at a run reads these files.
+"""The folder of a training run, which everything that looks at a run reads.
 
-config.toml       the settings, whole
-metrics.jsonl     one line a step
-notices.jsonl     what a person was told; see `notices.py`
-episodes/         whole episodes, one a line
+config.toml       the settings, complete
+metrics.jsonl     one line for each step
+notices.jsonl     the notices that were shown; see `notices.py`
+episodes/         whole episodes, one in each line
 refused/          the rows of updates that were not made
 checkpoints/      see `checkpoint.py`
 tensorboard/
@@ -38,14 +38,16 @@ class RunFolder:
     """Writes the files of one run.
 
     Args:
-        folder: made if missing.
+        folder: created if missing.
         config: written to `config.toml`, its secrets as `env:NAME`.
-        resume_at: the step to go on from; what an earlier process wrote of later steps, which no
-            checkpoint has, is taken back. None starts a run.
-        tensorboard: whether to write for it, where it is installed.
+        resume_at: the step to continue from; what an earlier process wrote about later steps, which
+            no
+            checkpoint has, is removed. None starts a run.
+        tensorboard: whether to write TensorBoard files, where tensorboard is installed.
 
     Raises:
-        ConfigError: the folder cannot be written, or holds another run that was not asked to go on.
+        ConfigError: the folder cannot be written, or holds another run and `resume` was not asked
+            for.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class RunFolder:
         self._board = _tensorboard(folder / "tensorboard", resume_at) if tensorboard else None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Keep the numbers of a step."""
+        """Write the metrics of a step."""
         self._metrics.write(step, numbers)
         if self._board is not None:
             for name, value in numbers.items():
@@ -84,8 +86,8 @@ class RunFolder:
         return path
 
     def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
-        """Write what updates that were not made would have been made from: the rows to
-        `refused/step-NNNNNN.pt`, their episodes to `episodes/refused-NNNNNN.jsonl`.
+        """Write the rows of refused updates to `refused/step-NNNNNN.pt`, and their episodes to
+        `episodes/refused-NNNNNN.jsonl`.
         """
         self.refused.mkdir(exist_ok=True)
         rows = [
@@ -118,18 +120,20 @@ class RunFolder:
                 path.unlink()
 
     def close(self) -> None:
-        """Flush what is buffered."""
+        """Flush buffered lines and close the files."""
         if self._board is not None:
             self._board.close()
 
 
 VARIABLES = {"env_token": "LUDUS_TOKEN", "token": "LUDUS_TOKEN", "api_key": "LUDUS_API_KEY"}
-"""Setting -> the environment variable that is asked for when a run goes on."""
+"""Setting -> the environment variable that is asked for when a run continues."""
 
 
 def referring(config: object) -> dict[str, Any]:
-    """Settings with each secret as a reference: `env:NAME` as it was given, or the variable that
-    the run asks for when it goes on.
+    """Return the settings with each secret as a reference.
+
+    The reference is `env:NAME` as given, or the variable that is asked for when the run
+    continues.
     """
     return _referring(as_table(config))
 
@@ -149,7 +153,7 @@ def _reference(name: str, value: Any) -> Any:
 
 
 def read_episodes(path: Path) -> list[Episode]:
-    """The episodes of a file that `keep_episodes` wrote."""
+    """Read the episodes of a file that `keep_episodes` wrote."""
     return [msgspec.json.decode(line, type=Episode) for line in path.read_bytes().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a step."""
+"""The metrics of a step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def summarize_step(
     watch: Stopwatch,
     wire: Mapping[str, float],
 ) -> dict[str, float]:
-    """One flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary, fold),
+    """Return one flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary,
+    fold),
     `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
     """
     trajectories = [
@@ -46,7 +47,8 @@ def summarize_step(
 
 
 def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
-    """Of rollouts played for a first estimate of success rates: `survey/rollouts`, `survey/tokens`
+    """Summarize the rollouts of a first estimate of success rates: `survey/rollouts`,
+    `survey/tokens`
     (sampled, in all), `survey/reward`.
     """
     played = [one for group in groups for episode in group.episodes for one in episode.trajectories]
@@ -63,7 +65,7 @@ def _steps(trajectories: Sequence[Trajectory]) -> int:
 
 
 def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Means over the trajectories that have a reward, and how many have none."""
+    """Return means over the trajectories with a reward, and the number of trajectories without."""
     scored = [one.verdict for one in trajectories if one.verdict.ok]
     rewards = [verdict.unwrap() for verdict in scored]
     numbers = {"reward/unavailable": float(len(trajectories) - len(scored))}
@@ -99,9 +101,13 @@ def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> di
 
 
 def _groups(groups: Sequence[Group]) -> dict[str, float]:
-    """How groups are: `group/count`, `group/tasks` (different ones), and shares: `group/lone`
-    (fewer than two rewards), `group/equal` (two or more, all the same), `group/identical` (two or
-    more rollouts, all of the same tokens).
+    """Describe the groups of a step.
+
+    `group/count`, `group/tasks` (different ones), and shares: `group/lone` (fewer than two
+    rewards),
+    `group/equal` (two or more rewards, all the same), `group/identical` (two or more rollouts,
+    all of the
+    same tokens).
     """
     lone, equal, identical = 0, 0, 0
     for group in groups:
@@ -122,7 +128,7 @@ def _groups(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
-    """Why episodes have no reward, with how many, the commonest first."""
+    """Count the reasons for which episodes have no reward, the commonest first."""
     verdicts = [
         one.verdict
         for group in groups
@@ -134,10 +140,11 @@ def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
 
 
 def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Tokens an episode and entropy by kind of span.
+    """Return tokens per episode and entropy by kind of span.
 
-    The entropy is the mean of `-logprob` over sampled tokens, in nats: without bias at the sampling
-    temperature.
+    The entropy is the mean of `-logprob` over sampled tokens, in nats, which is an unbiased
+    estimate at
+    the sampling temperature.
     """
     acts = [turn for one in trajectories for turn in one.turns if turn.kind is TurnKind.ACT]
     numbers: dict[str, float] = {}
@@ -154,8 +161,11 @@ def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _context(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """How context summaries go: `p_sum`, the share of episodes with one; `p_success_sum`, the share
-    of those that earned a reward above 0; overlong ends. Empty where none was written.
+    """Describe the context summaries of a step; empty where no summary was written.
+
+    `p_sum` is the share of episodes with a summary, `p_success_sum` the share of those episodes
+    with a
+    reward above 0; overlong ends are counted too.
     """
     scored = [one for one in trajectories if one.verdict.ok]
     summed = [one for one in scored if one.metrics.get("summaries")]

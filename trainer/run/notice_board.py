@@ -1,4 +1,4 @@
-"""When a notice is told: at once, and again ever more seldom while it holds."""
+"""Decides when a notice is shown: at once, and then ever more seldom while it holds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ logger = logging.getLogger(__name__)
 
 FILE = "notices.jsonl"
 PREFIX = "notice/"
-"""In front of a notice's name in the metrics of each step it holds in."""
+"""Prefix of a notice's name in the metrics of each step in which the notice holds."""
 
 
 class ToldNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice as it is told."""
+    """A notice that is shown to a person."""
 
     step: int
     name: str
     count: int
-    """How many steps of the run it has held in."""
+    """Number of steps of the run in which the notice has held."""
     text: str
 
 
@@ -31,18 +31,19 @@ class Listener(Protocol):
     """A watcher that shows notices."""
 
     def on_notice(self, told: ToldNotice) -> None:
-        """Something a person should hear."""
+        """Called with a notice that a person should see."""
         ...
 
 
 class NoticeBoard:
-    """Tells a notice the first, third, tenth, thirtieth ... time that it holds, and keeps what it
-    told in a file.
+    """Shows a notice the first, third, tenth, thirtieth ... time that the notice holds, and writes
+    every
+    shown notice to a file.
 
     Args:
-        path: of the file, a JSON object a line.
-        watcher: is told, if it listens; else it is logged as a warning.
-        counts: in how many steps each notice held before, where a run goes on.
+        path: path of the file, with a JSON object in each line.
+        watcher: receives the notices if it has `on_notice`; otherwise they are logged as warnings.
+        counts: number of steps in which each notice held before, for a run that continues.
     """
 
     def __init__(self, path: Path, watcher: object, counts: Mapping[str, int]) -> None:
@@ -51,7 +52,7 @@ class NoticeBoard:
         self._counts = dict(counts)
 
     def post(self, step: int, found: Mapping[str, str]) -> None:
-        """Count the notices of a step, and tell those that are due."""
+        """Count the notices of a step, and show those that are due."""
         for name, text in found.items():
             count = self._counts[name] = self._counts.get(name, 0) + 1
             if is_told(count):
@@ -68,7 +69,7 @@ class NoticeBoard:
 
 
 def is_told(count: int) -> bool:
-    """Whether something that held `count` times is told.
+    """Whether a notice that has held `count` times is shown.
 
     >>> [count for count in range(1, 200) if is_told(count)]
     [1, 3, 10, 30, 100]
@@ -79,7 +80,7 @@ def is_told(count: int) -> bool:
 
 
 def counts_of(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
-    """In how many steps each notice held, of the lines of `metrics.jsonl`."""
+    """Count, from the lines of `metrics.jsonl`, the steps in which each notice held."""
     counts: dict[str, int] = {}
     for row in rows:
         for name in row:
@@ -89,7 +90,7 @@ def counts_of(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
 
 
 def read_notices(folder: Path) -> list[ToldNotice]:
-    """What a run was told, in order; a line that a crash cut short is left out."""
+    """Read the notices of a run in order; a line that a crash cut short is left out."""
     path, found = folder / FILE, list[ToldNotice]()
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:

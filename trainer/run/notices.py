@@ -1,7 +1,9 @@
-"""What the numbers of a step say that a person should hear: a run that learns nothing tells so.
+"""Notices: warnings that the metrics of a step give to a person, for instance that nothing is
+learned.
 
-Each notice is a function from the facts of a step to a sentence with the numbers and a remedy, or
-None. `NoticeBoard` says when it is told.
+Each notice is a function from the facts of a step to a sentence with the numbers and a remedy,
+or
+None. `NoticeBoard` decides when a notice is shown.
 """
 
 from __future__ import annotations
@@ -14,32 +16,32 @@ from ..recipes.conflicts import GROUP_ESTIMATORS
 from ..recipes.recipe import Recipe
 
 MOST = 0.9
-"""Share from which something holds of nearly all."""
+"""Share from which a statement is said to hold for nearly all."""
 HALF = 0.5
 GAP = 0.1
-"""Nats a token between learner and sampler that no rounding makes."""
+"""Difference in nats per token between learner and sampler that rounding does not explain."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What notices read."""
+    """The facts that notices read."""
 
     numbers: Mapping[str, float]
     """The metrics of the step; see `summarize_step`."""
     config: TrainConfig
     recipe: Recipe
     reasons: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Why episodes have no reward, with how many."""
+    """Reasons for which episodes have no reward, with their counts."""
     refusals: tuple[str, ...] = ()
-    """Why updates were refused, with their rollouts and where to look at them."""
+    """Reasons for which updates were refused, with the rollouts and the files that hold them."""
 
     def get(self, name: str) -> float:
-        """A metric; 0 where the step has none of that name."""
+        """Return a metric; 0 if the step has no metric of that name."""
         return self.numbers.get(name, 0.0)
 
     @property
     def trained(self) -> float:
-        """Tokens that updates were made from."""
+        """Number of tokens that updates were made from."""
         return self.get("update/tokens")
 
 
@@ -47,7 +49,7 @@ Notice = Callable[[StepFacts], str | None]
 
 
 def refused(facts: StepFacts) -> str | None:
-    """An update would have spoilt the weights."""
+    """Holds if an update would have spoilt the weights."""
     if not facts.refusals:
         return None
     return (
@@ -58,7 +60,7 @@ def refused(facts: StepFacts) -> str | None:
 
 
 def without_reward(facts: StepFacts) -> str | None:
-    """Episodes that were left out because nobody could say what they are worth."""
+    """Holds if episodes were left out because their reward is unknown."""
     lost, played = facts.get("reward/unavailable"), facts.get("episode/count")
     if not lost:
         return None
@@ -71,7 +73,7 @@ def without_reward(facts: StepFacts) -> str | None:
 
 
 def verifiers_asked_again(facts: StepFacts) -> str | None:
-    """Verifiers that were unavailable at first."""
+    """Holds if verifiers were unavailable at first."""
     again = facts.get("episode/verifier_retries") * facts.get("episode/count")
     if not again:
         return None
@@ -85,7 +87,7 @@ def verifiers_asked_again(facts: StepFacts) -> str | None:
 
 
 def nothing_trained(facts: StepFacts) -> str | None:
-    """No token reached the loss."""
+    """Holds if no token reached the loss."""
     if facts.trained or facts.refusals:
         return None
     start = f"no token of {facts.get('episode/count'):.0f} episodes was trained on"
@@ -111,7 +113,7 @@ def nothing_trained(facts: StepFacts) -> str | None:
 
 
 def no_signal(facts: StepFacts) -> str | None:
-    """Every advantage is zero."""
+    """Holds if every advantage is zero."""
     if not facts.trained or "update/signal" not in facts.numbers or facts.get("update/signal"):
         return None
     reward, groups = facts.get("reward/mean"), facts.get("group/count")
@@ -129,7 +131,7 @@ def no_signal(facts: StepFacts) -> str | None:
 
 
 def context_full(facts: StepFacts) -> str | None:
-    """Episodes end because the window is full."""
+    """Holds if episodes end because the window is full."""
     share = facts.get("stop/context_full")
     if share < HALF:
         return None
@@ -144,7 +146,7 @@ def context_full(facts: StepFacts) -> str | None:
 
 
 def cut_turns(facts: StepFacts) -> str | None:
-    """Answers are cut by the token budget."""
+    """Holds if answers are cut by the token budget."""
     share = facts.get("turn/cut")
     if share < HALF:
         return None
@@ -155,7 +157,7 @@ def cut_turns(facts: StepFacts) -> str | None:
 
 
 def unread_calls(facts: StepFacts) -> str | None:
-    """Tool calls that nobody can read."""
+    """Holds if tool calls cannot be parsed."""
     calls, broken = facts.get("episode/tool_calls"), facts.get("episode/parse_errors")
     if not calls or broken < HALF * calls:
         return None
@@ -166,7 +168,7 @@ def unread_calls(facts: StepFacts) -> str | None:
 
 
 def no_calls(facts: StepFacts) -> str | None:
-    """Episodes end because the policy calls no tool."""
+    """Holds if episodes end because the policy calls no tool."""
     share = facts.get("stop/no_calls")
     if share < HALF:
         return None
@@ -178,7 +180,7 @@ def no_calls(facts: StepFacts) -> str | None:
 
 
 def lone_groups(facts: StepFacts) -> str | None:
-    """Groups in which there is nothing to compare."""
+    """Holds if groups have fewer than two rewards to compare."""
     lone = facts.get("group/lone")
     compares = facts.recipe.algorithm.advantage in GROUP_ESTIMATORS
     if not compares or lone < HALF or facts.recipe.sampling.group_size < 2:
@@ -191,7 +193,7 @@ def lone_groups(facts: StepFacts) -> str | None:
 
 
 def all_alike(facts: StepFacts) -> str | None:
-    """The policy does not explore any more."""
+    """Holds if the policy no longer explores."""
     share = facts.get("group/identical")
     if share < MOST or facts.recipe.sampling.group_size < 2:
         return None
@@ -204,7 +206,7 @@ def all_alike(facts: StepFacts) -> str | None:
 
 
 def repeated_tasks(facts: StepFacts) -> str | None:
-    """A step plays a task more than once."""
+    """Holds if a step plays a task more than once."""
     groups, tasks = facts.get("group/count"), facts.get("group/tasks")
     if not tasks or tasks >= groups:
         return None
@@ -216,7 +218,7 @@ def repeated_tasks(facts: StepFacts) -> str | None:
 
 
 def clipped(facts: StepFacts) -> str | None:
-    """The clip stops what would be learned."""
+    """Holds if the clip stops nearly everything that would be learned."""
     share = facts.get("update/clip_low") + facts.get("update/clip_high")
     if share < MOST:
         return None
@@ -227,7 +229,7 @@ def clipped(facts: StepFacts) -> str | None:
 
 
 def one_sided(facts: StepFacts) -> str | None:
-    """Advantages of a comparison that are all of one sign."""
+    """Holds if the advantages of a comparison all have one sign."""
     positive, signal = facts.get("update/positive"), facts.get("update/signal")
     compares = facts.recipe.algorithm.advantage in GROUP_ESTIMATORS
     if not compares or not signal or 0 < positive < 1:
@@ -240,7 +242,7 @@ def one_sided(facts: StepFacts) -> str | None:
 
 
 def no_gradient(facts: StepFacts) -> str | None:
-    """Advantages without a gradient."""
+    """Holds if there are advantages but no gradient."""
     if not facts.trained or not facts.get("update/signal") or facts.get("update/grad_norm"):
         return None
     if facts.refusals:
@@ -253,7 +255,7 @@ def no_gradient(facts: StepFacts) -> str | None:
 
 
 def no_rate(facts: StepFacts) -> str | None:
-    """A learning rate of zero."""
+    """Holds if the learning rate is zero."""
     if not facts.trained or facts.get("update/lr") > 0:
         return None
     return (
@@ -263,7 +265,7 @@ def no_rate(facts: StepFacts) -> str | None:
 
 
 def samplers_gap(facts: StepFacts) -> str | None:
-    """The engine samples from something else than the learner."""
+    """Holds if the engine samples from another distribution than the learner's."""
     gap = facts.get("update/old_sampler_gap")
     if gap < GAP:
         return None
@@ -284,7 +286,7 @@ def _stops(facts: StepFacts) -> str:
 
 
 def _shares(facts: StepFacts) -> str:
-    """What was kept from the loss."""
+    """Describe in words what was kept from the loss."""
     found = [
         f"{facts.get(f'update/dropped_{name}'):.0%} by {words}"
         for name, words in (
@@ -324,6 +326,6 @@ NOTICES: Mapping[str, Notice] = {
 
 
 def notices_of(facts: StepFacts) -> dict[str, str]:
-    """Those that hold, by name."""
+    """Return the notices that hold, by name."""
     said = {name: notice(facts) for name, notice in NOTICES.items()}
     return {name: text for name, text in said.items() if text is not None}

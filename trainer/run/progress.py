@@ -1,4 +1,4 @@
-"""A run on the terminal: one bar, what it learns, and what crosses the wire."""
+"""Shows a run on the terminal: a progress bar, rewards, and traffic."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class ProgressWatcher:
     """A `Watcher` that draws with rich.
 
     Args:
-        steps: of the whole run.
-        console: where to draw; on one that is no terminal, a line every tenth of the run.
+        steps: number of steps in the whole run.
+        console: the console to draw on; where it is no terminal, a line is printed every tenth of
+            the run.
     """
 
     def __init__(self, steps: int, console: Console | None = None) -> None:
@@ -54,29 +55,29 @@ class ProgressWatcher:
         self._progress.stop()
 
     def on_episode(self, episode: Episode) -> None:
-        """Show how far the step's rollouts are."""
+        """Show the progress of the step's rollouts."""
         self._played += 1
         self._progress.update(self._task, numbers=f"{self._last}  {self._played} episodes")
 
     def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show the numbers of the step."""
+        """Show the metrics of the step."""
         self._last, self._played = numbers_line(metrics), 0
         self._progress.update(self._task, completed=step, numbers=self._last)
         if not self.console.is_terminal and step % max(1, self.steps // 10) == 0:
             self.console.print(f"step {step}/{self.steps}  {self._last}")
 
     def on_evaluation(self, step: int, evaluation: HeldOutScores) -> None:
-        """Say how held-out tasks went."""
+        """Print the result of held-out tasks."""
         self.console.print(f"held-out tasks after step {step}: {evaluation.told}")
 
     def on_notice(self, told: ToldNotice) -> None:
-        """Show what a person should hear."""
+        """Print the notice."""
         at = f" at step {told.step}" if told.step else ""
         self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(told.text)}")
 
 
 def numbers_line(metrics: Mapping[str, float]) -> str:
-    """Reward, speed and traffic of a step, as one line.
+    """Return reward, speed and traffic of a step as one line.
 
     >>> numbers_line({"reward/mean": 0.5, "tokens_per_s": 1234.0})
     'reward 0.500  1,234 tok/s'
@@ -97,7 +98,7 @@ def numbers_line(metrics: Mapping[str, float]) -> str:
 def sft_progress(
     steps: int, console: Console | None = None
 ) -> Generator[Callable[[int, dict[str, float]], None]]:
-    """A bar for `run_sft`."""
+    """Show a progress bar for `run_sft`; yields the function to call after each update."""
     out = console or Console()
     columns = (
         TextColumn("[bold]{task.description}"),
