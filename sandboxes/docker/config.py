@@ -139,6 +139,7 @@ class Container:
             "Image": self.image,
             "Entrypoint": list(command),
             "Cmd": [],
+            # The slot is root in the container, to give each program another identity.
             "User": "0:0",
             "WorkingDir": "/",
             "Hostname": policy.HOSTNAME,

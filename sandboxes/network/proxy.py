@@ -122,6 +122,8 @@ class _Way:
             await writer.drain()
             return
         async with _closing(host):
+            # For a tunnel, the program is told that it is open; otherwise the host gets the
+            # request.
             (writer if wanted.is_tunnel else host[1]).write(wanted.opening or _ESTABLISHED)
             await self._join(program, host)
 
@@ -156,6 +158,7 @@ class _Way:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_READ_BYTES):
+            # The budget counts all connections of the run, in both directions.
             self._left -= len(data)
             if self._left < 0:
                 raise ConnectionAbortedError("the run has used up the bytes it may move")

@@ -115,6 +115,7 @@ class Gate:
         self._admit()
 
     def _admit(self) -> None:
+        # In strict order: otherwise light work could overtake heavy work for ever.
         while self._line and self.busy + self._line[0].weight <= self.width:
             waiter = self._line.popleft()
             if waiter.turn.cancelled():  # the waiter gives up in this turn of the event loop

@@ -104,6 +104,8 @@ class SnapshotServer:
         branch = frozen.fork()
         try:
             _join(branch.pid, request["group"])
+            # Group, descriptors and domain are in place before the branch runs its first
+            # instruction.
             ends = branching.settle_branch(branch, f"{request['to']}/{policy.FILES}")
             branching.restrict(branch, _root(request), request["readable"], request["to"])
             process = os.pidfd_open(branch.pid)

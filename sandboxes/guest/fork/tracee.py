@@ -76,6 +76,7 @@ class Tracee:
 
     def _call(self, number: int, arguments: tuple[int, ...]) -> int:
         try:
+            # The first stop is the entry of the call, the second its exit.
             self._enter(number, arguments)
             self._go_to_syscall_stop()
             self._go_to_syscall_stop()
@@ -115,6 +116,8 @@ class Tracee:
         """
         tid = self._tid_address()
         flags = 0x0100_0000 | 0x0020_0000 | 17  # CHILD_SETTID, CHILD_CLEARTID, SIGCHLD
+        # clone(2) stops four times: at its entry, at the event that names the child, at its exit,
+        # and in the child, which the kernel traces from its first moment.
         self._enter(56, (flags, 0, 0, tid))
         self._go_to_syscall_stop()
         sc.ptrace(sc.PTRACE_SYSCALL, self.pid)

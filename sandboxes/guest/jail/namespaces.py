@@ -56,6 +56,7 @@ def build(plan: JailPlan) -> None:
     Raises:
         OSError: a step was refused; the slot must not serve.
     """
+    # A 0 stands for the calling process. The slot joins first, while it still sees these files.
     for procs in plan.cgroup_procs:
         _write(procs, "0")
     # not before: a cgroup namespace shows the group joined at this moment as its root
@@ -70,6 +71,7 @@ def build(plan: JailPlan) -> None:
         sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
         return
     sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
+    # No setuid program gains rights; seccomp and Landlock ask for this promise.
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
     if plan.tier in (ROOT, USERNS):
         _build_root(plan)
@@ -96,8 +98,9 @@ def build(plan: JailPlan) -> None:
         shared_identity=plan.strangers or plan.uid == os.getuid(),
         memory_counted=plan.address_space_bytes == 0,
     )
+    # The filter comes last: it refuses what the steps before it needed.
     sc.install_seccomp(filter_)
-    sc.prctl(sc.PR_SET_DUMPABLE, 0)
+    sc.prctl(sc.PR_SET_DUMPABLE, 0)  # no program of the same identity may trace the slot
 
 
 def renew_work(plan: JailPlan) -> None:
@@ -116,6 +119,7 @@ def _mount_work(plan: JailPlan, target: str) -> None:
 
 
 def _build_root(plan: JailPlan) -> None:
+    # Private mounts do not propagate, so nothing below reaches the host's mount namespace.
     sc.mount("none", "/", "", sc.MS_REC | sc.MS_PRIVATE)
     root = next(place for place in _STAGING if os.path.isdir(place))
     sc.mount("root", root, "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "mode=755,size=1m,nr_inodes=2048")
@@ -136,6 +140,7 @@ def _build_root(plan: JailPlan) -> None:
     # it.
     sc.pivot_root(".", ".")
     sc.unmount(".")
+    # Read-only only now, since every step before created files in the new root.
     sc.restrict_mount("/", sc.MOUNT_ATTR_RDONLY, recursive=False)
     os.chdir(policy.WORK)
 
@@ -182,6 +187,7 @@ def _fill_dev(root: str) -> None:
     for name in policy.DEVICES:
         target = f"{root}/dev/{name}"
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
+        # Bound from the host, since device nodes cannot be made in a user namespace.
         sc.mount("/dev/" + name, target, "", sc.MS_BIND)
     os.symlink(policy.WORK, root + "/dev/shm")
     os.symlink("/proc/self/fd", root + "/dev/fd")
@@ -217,6 +223,7 @@ def _limit(plan: JailPlan) -> None:
         limits.append((resource.RLIMIT_AS, plan.address_space_bytes))
     for which, value in limits:
         hard = resource.getrlimit(which)[1]
+        # A lower limit of the host stays: raising a hard limit needs a capability.
         lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (lowest, lowest))
 
@@ -242,6 +249,7 @@ def _restrict_files(plan: JailPlan) -> None:
     allowed = [
         (place, _READ if os.path.isdir(place) else 0b101) for place in plan.readable + plan.packages
     ]
+    # Imports list the folder of a package, but must not read its neighbours.
     allowed += [(os.path.dirname(place), 0b1000) for place in plan.packages]
     allowed += [("/dev/" + name, 0b110) for name in policy.DEVICES]
     allowed.append((plan.work, _WRITE))

@@ -158,11 +158,16 @@ class _Filter:
     """Collects the decisions about the filter; begins with what every program may do."""
 
     def __init__(self) -> None:
-        # a child gives up signals by these two; rules are memory without end, and only the slot's
-        own_walls = {_LANDLOCK_CREATE, _LANDLOCK_RESTRICT}
-        self.allowed = {*ALLOWED.values(), *own_walls} - {_SOCKET, _SOCKETPAIR}
+        # A child restricts itself by these two calls. The third, which adds rules, is refused:
+        # rules take kernel memory without a bound, and only the slot needs any.
+        landlock = {_LANDLOCK_CREATE, _LANDLOCK_RESTRICT}
+        self.allowed = {*ALLOWED.values(), *landlock} - {_SOCKET, _SOCKETPAIR}
         self.rules: list[seccomp.ArgumentRule] = []
+        # clone3 has its flags in memory, where a filter cannot look; ENOSYS makes the C library use
+        # clone.
         self.absent = {_CLONE3, *_SYSV_AND_QUEUES}
+        # A new namespace would give capabilities inside it; CLONE_PARENT would make a child of the
+        # slot.
         self.restrict(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, (0,))
 
     def restrict(

@@ -73,6 +73,7 @@ def main(plan: JailPlan, requests: socket.socket, number: int) -> None:
 
 def lock_down(plan: JailPlan) -> None:
     """Take on the program's identity and limits, for good."""
+    # A session of its own keeps terminals away, and signals to a process group within the run.
     os.setsid()
     # The slot itself handles no signal, but Python programs expect KeyboardInterrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,8 +92,8 @@ def lock_down(plan: JailPlan) -> None:
     if plan.tier not in (USERNS, UNSAFE) and os.getuid() == 0:
         os.setresuid(plan.uid, plan.uid, plan.uid)
     if plan.tier != USERNS:
-        # changing identity made /proc/self unreadable to its own process; nothing of ours is in
-        # this memory
+        # A change of identity makes /proc/self unreadable even to the process itself. It may be
+        # readable again: this memory holds nothing of the driver's or of another run.
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
 
 

@@ -106,6 +106,7 @@ def _warm_up(plan: JailPlan) -> None:
     if plan.work:
         os.environ.update(HOME=plan.work, TMPDIR=plan.work)
     sys.path += namespaces.package_folders(plan)
+    # A module that is loaded here costs a child nothing: fork shares the pages.
     for name in plan.preload:
         importlib.import_module(name)
     if numbers := sys.modules.get("numpy.random"):
@@ -115,12 +116,14 @@ def _warm_up(plan: JailPlan) -> None:
     sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _standard(2, "w")  # type: ignore[misc]
     sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    # Frozen objects are never visited again: a collection in a child would write to every page
+    # that it shares with the slot, and so copy it.
     gc.collect()
     gc.freeze()
     rehearsal.run()
     gc.collect()
     gc.freeze()
-    gc.disable()
+    gc.disable()  # a child enables it again
     sys.path.insert(0, "")  # last, so that no import cache remembers the present work directory
 
 

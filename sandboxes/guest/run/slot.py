@@ -73,6 +73,7 @@ class GuestSlot:
         self.control.send(READY)
         while True:
             self.number += 1
+            # A fork inherits the weight, and a child cannot set its own: its /proc is read-only.
             self._weigh(policy.FIRST_TO_DIE)
             self.child = os.fork()
             if self.child == 0:
@@ -180,8 +181,8 @@ class GuestSlot:
 
     def _mark_of(self, path: str) -> tuple[object, ...]:
         space, folder = os.statvfs(path), os.stat(path)
-        # the time alone could miss a change within its granularity, so the free inodes and the
-        # attributes count too
+        # The time alone could miss a change within the clock's granularity, so the free inodes and
+        # the attributes count too.
         attributes = tuple(os.listxattr(path)) if self.plan.tier == USERNS else ()
         return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
 

@@ -11,6 +11,7 @@ def write_files(files: dict[str, bytes]) -> None:
         folder = os.path.dirname(name)
         if folder:
             os.makedirs(folder, exist_ok=True)
+        # A link in the path's place could lead out of the work directory, so it is not followed.
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o755)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

@@ -81,6 +81,7 @@ def build(parts: list[object]) -> BaseException:
     kind = class_of(base, chain)
     positional: Any = arguments
     try:
+        # `__init__` is not called: a class of the solution may want other arguments there.
         made: BaseException = kind.__new__(kind, *positional)
         made.args = positional
         if isinstance(made, OSError):

@@ -73,6 +73,7 @@ class Peer:
         for argument in arguments:
             encoder.add(argument)
         self.send(encoder.tokens)
+        # The other end may call back before it answers, so requests are served in between.
         while True:
             kind, tokens = self._receive()
             if kind == "?":
@@ -107,8 +108,8 @@ class Peer:
         self._line.close()
 
     def _value(self, tokens: list[value_wire.Token], known: list[object]) -> object:
-        # only the tests' arguments may be changed by an answer, never what the tests' end holds
-        # otherwise
+        # An answer may change the arguments of this request (`known`), and nothing else that the
+        # tests hold.
         found = list(value_wire.Decoder(self._find, known).values(tokens))
         if len(found) != 1:
             raise value_wire.Malformed("an answer is one value")
@@ -124,6 +125,7 @@ class Peer:
         verb, *rest = tokens
         decoder = value_wire.Decoder(self._find)
         arguments = list(decoder.values(rest))
+        # Contents from before the call show which arguments the call changed.
         before = list(map(values.content, decoder.containers)) if self._returns_changes else []
         self._depth += 1
         try:

@@ -93,6 +93,7 @@ def _run_pytest(source: str, job: Job, harness: TestHarness) -> _Results:
     with open(_FILE, "w") as stream:
         stream.write(source)
     results = _Results(harness)
+    # Only the hidden file configures pytest: no cache, no conftest, no ini file.
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
     arguments += ["-x"] if job["stop_early"] else []
     try:

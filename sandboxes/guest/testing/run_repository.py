@@ -33,6 +33,7 @@ def run(request: Request) -> int:
     The report has a JSON line per result {id, passed, detail, seconds}, then {"ended": exit
     status}.
     """
+    # Without "" in the path, no file of the repository can take the place of a module of pytest.
     sys.path[:] = [place for place in sys.path if place]
     import pytest  # before the repository can provide a module of this name
 
@@ -90,6 +91,7 @@ def _work(pytest: Any, options: Mapping[str, object], writer: int) -> None:
         here = os.getcwd()
         paths: list[str] = options["paths"]  # type: ignore[assignment]
         sys.path += [os.path.normpath(os.path.join(here, path)) for path in paths]
+        # A plugin that the repository installs would run in every test.
         os.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         os.environ.pop("PYTEST_ADDOPTS", None)
         targets: list[str] = options["targets"]  # type: ignore[assignment]

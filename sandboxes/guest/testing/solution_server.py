@@ -358,6 +358,7 @@ class SolutionServer:
         random.setstate(state)
 
 
+# The tests' side names a verb of this table, never an attribute of an object.
 _VERBS: dict[str, Callable[..., object]] = {
     name.rstrip("_"): function
     for name, function in vars(SolutionServer).items()

@@ -62,6 +62,7 @@ def scalar(item: object) -> object:
     if item is None or type(item) is bool or type(item) is float:
         return item
     if isinstance(item, int):
+        # Methods of the base types are called by name here: a subclass could answer as it likes.
         whole = int.__add__(item, 0)
         return whole if is_small(whole) else f"i{whole:x}"
     if isinstance(item, str):
