@@ -15,7 +15,7 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role, ToolCall, assistant, user
+from ludus.messages import Message, Role, assistant, user
 
 from .parsing import ToolFormat
 
@@ -259,14 +259,16 @@ def as_template_message(message: Message) -> dict[str, Any]:
     """Return a message in the form that chat templates read."""
     row: dict[str, Any] = {"role": str(message.role), "content": message.text}
     if message.tool_calls:
-        row["tool_calls"] = [_as_template_call(call) for call in message.tool_calls]
+        row["tool_calls"] = [
+            {
+                "type": "function",
+                "id": call.id,
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
     if message.name:
         row["name"] = message.name
     if message.tool_call_id:
         row["tool_call_id"] = message.tool_call_id
     return row
-
-
-def _as_template_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"type": "function", "id": call.id, "function": function}

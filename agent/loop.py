@@ -86,7 +86,9 @@ async def play(
     clock = asyncio.timeout(bounds.episode_timeout_s)
     try:
         async with clock:
-            stop = await game.run({**(options or {}), **_options(task, split)}, seed)
+            named = {"task": task, "split": split}
+            given = {name: value for name, value in named.items() if value is not None}
+            stop = await game.run({**(options or {}), **given}, seed)
     except Exception as error:
         if isinstance(error, TimeoutError) and clock.expired():  # and not a timeout of the env's
             late = f"no end within {bounds.episode_timeout_s:g} s"
@@ -157,7 +159,8 @@ class _Game:
         self.task = str(info.get("task", ""))
         briefing: Briefing = info["briefing"]
         messages = opening_of(briefing, observation)
-        for _ in range(self.limits.max_turns or _spans(briefing)):
+        unbounded = MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
+        for _ in range(self.limits.max_turns or unbounded):
             turn = await self._act(messages, briefing)
             if isinstance(turn, Stop):
                 return turn
@@ -165,7 +168,9 @@ class _Game:
                 raise _PolicyFailed("the engine dropped the request")
             if turn.kind is not TurnKind.ACT:  # counts as a step, is not for the environment
                 continue
-            action = _action(turn)
+            action = turn.message
+            if action is None:
+                raise RuntimeError("a policy returned a turn without a message")
             observation, reward, terminated, truncated, info = await self.env.step(action)
             turn.reward = reward
             self._note(action, info)
@@ -253,11 +258,6 @@ class _Game:
         return 0 < self.limits.max_idle_turns <= self.idle
 
 
-def _spans(briefing: Briefing) -> int:
-    """Return the most spans of an episode without an explicit bound."""
-    return MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
-
-
 def _context_counts(made: Trajectory) -> dict[str, float]:
     """Return counts of the context manager's actions, without zeros."""
     written = [turn for turn in made.turns if turn.kind is TurnKind.SUMMARY]
@@ -278,14 +278,3 @@ def opening_of(briefing: Briefing, observation: Observation) -> list[Message]:
     """Return the messages that a policy sees before the first action: s_1."""
     text = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
     return [*([system(text)] if text else []), *as_messages(observation)]
-
-
-def _action(turn: Turn) -> Message:
-    if turn.message is None:
-        raise RuntimeError("a policy returned a turn without a message")
-    return turn.message
-
-
-def _options(task: str | None, split: str | None) -> dict[str, Any]:
-    named = {"task": task, "split": split}
-    return {name: value for name, value in named.items() if value is not None}

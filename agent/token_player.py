@@ -117,7 +117,8 @@ class TokenPlayer:
             self._open(self._next or Reopen(list(messages), ""), messages, offered)
             obs_ids, fresh = list[int](), True
         else:
-            obs_ids, fresh = self._extend(messages, observation, offered), False
+            obs_ids = self._append(observation, self._view(messages), offered)
+            fresh = False
         while self._is_full:
             if fresh:  # a window that is full as it opens would be cut forever
                 return Stop.CONTEXT_FULL
@@ -229,12 +230,6 @@ class TokenPlayer:
         """
         self.segments[-1].break_reason = reason
 
-    def _extend(
-        self, messages: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> list[int]:
-        """Extend `_ids` to where the policy speaks, and return the appended ids."""
-        return self._append(new, self._view(messages), tools)
-
     def _append(
         self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[int]:
@@ -260,7 +255,9 @@ class TokenPlayer:
         if not turns:
             return None
         ended = self._format.ends_turn(turns[-1].out_ids)
-        return self._format.extension(new, ended=ended, thought=_thought(turns[-1]))
+        message = turns[-1].message
+        thought = message is not None and THOUGHTS_END in message.text
+        return self._format.extension(new, ended=ended, thought=thought)
 
     async def _write(
         self, turn: Turn, budget: int, tools: Sequence[ToolSpec], *, shows_newest: bool = True
@@ -288,8 +285,3 @@ class TokenPlayer:
     def _view(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages that the current window shows."""
         return [*self._base, *messages[self._since :]]
-
-
-def _thought(turn: Turn) -> bool:
-    """Return whether a turn contains finished thoughts."""
-    return turn.message is not None and THOUGHTS_END in turn.message.text

@@ -53,7 +53,9 @@ def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list
     elif not fault and text[end : closing if closing >= 0 else len(text)].strip():
         fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"
     after = closing + len(CLOSE) if closing >= 0 else len(text)
-    return ([_broken(identity, fault)] if fault else _numbered(decoded, identity)), after
+    return (
+        [ToolCall(name="", id=identity, error=fault)] if fault else _numbered(decoded, identity)
+    ), after
 
 
 def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
@@ -78,7 +80,3 @@ def _numbered(decoded: Sequence[Any], identity: str) -> list[ToolCall]:
     name, _, first = identity.rpartition("_")
     numbers = range(int(first), int(first) + len(decoded))
     return [as_call(one, f"{name}_{number}") for one, number in zip(decoded, numbers, strict=True)]
-
-
-def _broken(identity: str, reason: str) -> ToolCall:
-    return ToolCall(name="", id=identity, error=reason)

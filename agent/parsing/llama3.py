@@ -106,7 +106,7 @@ def _read_objects(text: str) -> tuple[list[Any], str]:
     objects: list[Any] = []
     position = 0
     while len(objects) < MAX_CALLS and (
-        text.startswith(("{", "["), position) or _named(text, position)
+        text.startswith(("{", "["), position) or _NAMED.match(text, position) is not None
     ):
         try:
             decoded, position = _read_object(text, position)
@@ -124,10 +124,6 @@ def _read_objects(text: str) -> tuple[list[Any], str]:
 _BETWEEN = (";", ",", PYTHON_TAG)
 _NAMED = re.compile(r"<function=([^<>\s]{1,256})>\s*")
 _END_OF_NAMED = "</function>"
-
-
-def _named(text: str, position: int) -> bool:
-    return _NAMED.match(text, position) is not None
 
 
 def _read_object(text: str, position: int) -> tuple[Any, int]:

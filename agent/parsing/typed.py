@@ -91,7 +91,9 @@ def read_value(text: str, types: set[str]) -> Any:
         raise
     if isinstance(decoded, str) and not types:
         return text
-    if "string" in types and not _is_one(decoded, types):
+    kind = type_of(decoded)
+    fits = kind in types or (kind == "integer" and "number" in types)
+    if "string" in types and (kind == "string" or not fits):
         return text
     whole = isinstance(decoded, float) and decoded.is_integer() and abs(decoded) < 1 << 53
     return int(decoded) if whole and types & {"integer", "number"} == {"integer"} else decoded
@@ -123,8 +125,3 @@ def _as_python(text: str) -> Any:
     if text.startswith(("[", "{", "(")):
         return read_literal(text)
     return decoder.decode(text)
-
-
-def _is_one(decoded: object, types: set[str]) -> bool:
-    kind = type_of(decoded)
-    return kind != "string" and (kind in types or (kind == "integer" and "number" in types))

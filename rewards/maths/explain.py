@@ -145,7 +145,9 @@ def _spelled(node: Node, depth: int) -> str:
     parts = [_spelled(arg, depth + 1) for arg in node.args]
     match node.op:
         case "num":
-            return str(node.value) if _small(node) else "a number of many digits"
+            value = node.value
+            bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+            return str(value) if bits < 2000 else "a number of many digits"
         case "dec" | "sym" | "const":
             return node.note
         case "add":
@@ -164,11 +166,6 @@ def _spelled(node: Node, depth: int) -> str:
         case _:
             note = f" {node.note}" if node.note else ""
             return f"{node.op}{note} [{', '.join(parts)}]"
-
-
-def _small(node: Node) -> bool:
-    value = node.value
-    return value.numerator.bit_length() < 2000 and value.denominator.bit_length() < 2000
 
 
 _MOODS = {"plain": "", "good": "bold green", "bad": "bold red", "note": "cyan"}

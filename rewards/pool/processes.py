@@ -96,7 +96,12 @@ class PoolTemplate:
                 stdout=subprocess.DEVNULL,
                 close_fds=True,
                 start_new_session=True,
-                env=_environment(),
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+                    # Thread pools of numeric libraries would make forking unsafe.
+                    "OMP_NUM_THREADS": "1",
+                },
             )
         channel.send(
             self._control, {"path": sys.path, "target": target, "memory_bytes": memory_bytes}
@@ -144,11 +149,3 @@ class PoolTemplate:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(timeout=5)
-
-
-def _environment() -> dict[str, str]:
-    """Return the owner's environment with this package importable and without thread pools in
-    numeric libraries, since forking a process with threads is unsafe.
-    """
-    entries = [entry for entry in sys.path if entry]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(entries), "OMP_NUM_THREADS": "1"}

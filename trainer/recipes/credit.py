@@ -77,7 +77,9 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
     elif "segments" in estimator.required:
         made = Credit(blank(_by_segment(estimator, given), given.mask), None)
     else:
-        made = Credit(blank(_by_rollout(estimator, given)[given.owners], given.mask), None)
+        found = one_tensor(estimator(_chosen(given)), estimator.name)
+        each = _placed(found, given.counted)
+        made = Credit(blank(each[given.owners], given.mask), None)
     if not settings.whiten:
         return made
     return made._replace(advantages=algorithms.whiten(made.advantages, given.mask))
@@ -86,12 +88,6 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
 def spread(tensors: Mapping[str, Tensor], owners: Tensor) -> dict[str, Tensor]:
     """Return tensors with values of rollouts repeated for each row of the rollout."""
     return {key: value[owners] if key in BY_ROLLOUT else value for key, value in tensors.items()}
-
-
-def _by_rollout(estimator: Bound, given: Rollouts) -> Tensor:
-    """Return a number for each rollout, [N]; 0 for rollouts that do not count."""
-    found = one_tensor(estimator(_chosen(given)), estimator.name)
-    return _placed(found, given.counted)
 
 
 def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
@@ -212,10 +208,6 @@ def _last_token(mask: Tensor, owners: Tensor) -> Tensor:
     """Return [B, T] bool: the last trained token of each rollout."""
     trained = mask.bool()
     tokens = trained.sum(1)
-    remaining = trained.flip(1).cumsum(1).flip(1) + _later(tokens, owners).unsqueeze(1)
+    later = earlier(tokens.flip(0), owners.flip(0)).flip(0)  # in later rows of the rollout
+    remaining = trained.flip(1).cumsum(1).flip(1) + later.unsqueeze(1)
     return trained & (remaining == 1)
-
-
-def _later(counts: Tensor, owners: Tensor) -> Tensor:
-    """Return [B]: the sum of `counts` over the later rows of the same rollout."""
-    return earlier(counts.flip(0), owners.flip(0)).flip(0)

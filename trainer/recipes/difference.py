@@ -23,9 +23,10 @@ def effective(recipe: Recipe) -> dict[str, object]:
     Raises:
         ConfigError: the recipe names an unknown function, or contradicts itself.
     """
-    settings, own_agg = recipe.algorithm, _own_agg(recipe)
+    settings = recipe.algorithm
+    own = resolve(recipe, max_tokens=1).agg  # any length will do to learn the name
     flat = _flatten(msgspec.to_builtins(recipe))
-    flat["algorithm.agg"] = settings.agg or own_agg
+    flat["algorithm.agg"] = settings.agg or (own.name if own is not None else "rows")
     for key, name in _called(recipe):
         if ":" not in name:
             flat = {
@@ -66,12 +67,6 @@ def _called(recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield "sampling.filter", recipe.sampling.filter
     for step in recipe.shaping:
         yield f"shaping.{step.name}", step.name
-
-
-def _own_agg(recipe: Recipe) -> str:
-    # any length will do to learn the name
-    agg = resolve(recipe, max_tokens=1).agg
-    return agg.name if agg is not None else "rows"
 
 
 def _flatten(value: object, prefix: str = "") -> dict[str, object]:

@@ -64,7 +64,9 @@ def _factors(node: Node) -> Iterator[Node]:
 def _ordered(node: Node, capitals: set[str]) -> Node:
     if not node.args:
         return node
-    if node.op == "pow" and node.args[0].op == "mul" and _turns_round(node):
+    # An inverse or a transpose reverses the order of the factors: (AB)^-1 is B^-1 A^-1.
+    reverses = node.op == "pow" and (_is_transpose(node) or node.args[1] == num(-1))
+    if reverses and node.args[0].op == "mul":
         turned = [node._replace(args=(factor, node.args[1])) for factor in _factors(node.args[0])]
         return _ordered(mul(*reversed(turned)), capitals)
     if node.op != "mul":
@@ -79,13 +81,6 @@ def _ordered(node: Node, capitals: set[str]) -> Node:
     if len(ordered) > 1:
         ordered = [Node("call", tuple(ordered), 0, PRODUCT)]
     return mul(*kept, *ordered)
-
-
-def _turns_round(node: Node) -> bool:
-    """Return whether the power of a product reverses the order of the factors: (AB)^-1 is B^-1
-    A^-1.
-    """
-    return _is_transpose(node) or node.args[1] == num(-1)
 
 
 def _repeated(factor: Node) -> list[Node]:

@@ -45,29 +45,17 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
         if (
             gold.op != "num"
             and judge.directed
-            and approximate(gold) is not None
-            and not _close(gold, answer)
+            and (exact := approximate(gold)) is not None
+            and abs(exact - float(answer.value)) > 1e-9 * max(1e-300, abs(exact))
         ):
-            return judge.decided("exact", False, _rounded_detail(gold, answer))
+            return judge.decided(
+                "exact", False, f"{answer.note} is rounded: the gold is {exact:.10g}"
+            )
     if gold.op == "dec" and not judge.directed and _digits_agree(answer, gold, judge):
         return judge.decided("decimal digits", True)
     if gold.op == "dec" and judge.directed and _rounds_to(gold, answer, judge):
         return judge.decided("rounded gold", True)
     return judge.equal(gold, answer)
-
-
-def _close(gold: Node, answer: Node) -> bool:
-    exact = approximate(gold)
-    return exact is not None and abs(exact - float(answer.value)) <= 1e-9 * max(1e-300, abs(exact))
-
-
-def _rounded_detail(gold: Node, answer: Node) -> str:
-    exact = approximate(gold)
-    return (
-        f"{answer.note} is rounded: the gold is {exact:.10g}"
-        if exact is not None
-        else "it is rounded"
-    )
 
 
 def significant(written: str) -> int:

@@ -162,12 +162,8 @@ def merged(pieces: Region) -> Region:
     return kept
 
 
-def _same_place(first: float, second: float) -> bool:
-    return first == second or abs(first - second) <= 1e-11 * max(abs(first), abs(second))
-
-
 def _touch(high: RegionEnd, low: RegionEnd) -> bool:
-    if _same_place(high.at, low.at):
+    if abs(high.at - low.at) <= 1e-11 * max(abs(high.at), abs(low.at)) or high.at == low.at:
         return high.closed or low.closed
     return high.at > low.at
 

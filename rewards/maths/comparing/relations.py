@@ -54,21 +54,15 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
     if judge.deep is not None:
         same = judge.equal(_minus(first[1]), _minus(second[1]))
         return judge.decided("relation", same, "the equations are not multiples of each other")
-    if len(gold.args) == 2 and _might_agree(first[1], second[1]):
+    # Polynomials are decided by now; only formulas with functions are worth the pool.
+    parts = [part for side in (*first[1], *second[1]) for part in walk(side)]
+    if len(gold.args) == 2 and any(part.op == "func" for part in parts):
         raise NeedsPool
     return judge.decided("relation", False, "the equations are not multiples of each other")
 
 
 def _minus(sides: tuple[Node, Node]) -> Node:
     return add(sides[0], neg(sides[1]))
-
-
-def _might_agree(first: tuple[Node, Node], second: tuple[Node, Node]) -> bool:
-    """Return whether the pool could still prove the relations equal: only formulas with functions
-    are beyond the exact normal form used here.
-    """
-    nodes = [*walk(first[0]), *walk(first[1]), *walk(second[0]), *walk(second[1])]
-    return any(part.op == "func" for part in nodes)
 
 
 def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:

@@ -107,7 +107,9 @@ def _is_prose(text: str) -> bool:
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     found = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     holds = _HOLDS_ANSWER.search(text) is not None
-    if (len(found) > 1 and _SENTENCE.match(without_decoration(text))) or _lettered(text):
+    if (len(found) > 1 and _SENTENCE.match(without_decoration(text))) or (
+        _LETTERED.match(text) or _PICKED.search(text)
+    ):
         return True
     if not holds and _CONCLUDED.search(text):
         return True
@@ -121,10 +123,6 @@ def _is_prose(text: str) -> bool:
         or (len(found) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
         or (len(found) > 0 and _OPENED.search(text) is not None)
     )
-
-
-def _lettered(text: str) -> bool:
-    return _LETTERED.match(text) is not None or _PICKED.search(text) is not None
 
 
 # --- the closing sentence ---

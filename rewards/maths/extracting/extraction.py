@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .candidate import MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import last_expression
-from .marks import Box, all_boxes, joined
+from .marks import all_boxes, joined
 from .reasoning import THINKING, Thinking, this_turn, visible
 from .sentence import DENIAL
 from .statements import Statements
@@ -46,7 +46,7 @@ def _in_text(find: Callable[[str], Candidate | None]) -> Finder:
     return finder
 
 
-def _stated(_: str, statements: Statements) -> Candidate | None:
+def _last_statement(_: str, statements: Statements) -> Candidate | None:
     return statements.last
 
 
@@ -66,7 +66,7 @@ RANKING: tuple[Rank, ...] = (
         "statement",
         "the last box, answer tag, #### line or announced answer that the writer claims; behind a"
         " box, an announcement counts only if it is another value",
-        _stated,
+        _last_statement,
     ),
     Rank("result", "the last 'the result is ...', if nothing is computed after it", _result),
     Rank("whole response", "a short response that is no prose", _in_text(whole)),
@@ -160,7 +160,12 @@ def _extraction(
         return Extraction(None, rule, start, end, won.void)
     text = won.text
     if several and won.kind is CandidateKind.BOX:
-        text = joined(body, _live(body, won))
+        boxes = [
+            box
+            for box in all_boxes(body)
+            if box.end <= won.said_to and body[box.open : box.close].strip()
+        ]
+        text = joined(body, boxes)
         rule, rivals = "boxes", []
     if not text.isascii():
         text = without_decoration(text)
@@ -169,14 +174,6 @@ def _extraction(
             None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
         )
     return Extraction(text, rule, start, end, rivals=tuple(rivals))
-
-
-def _live(body: str, won: Candidate) -> list[Box]:
-    return [
-        box
-        for box in all_boxes(body)
-        if box.end <= won.said_to and body[box.open : box.close].strip()
-    ]
 
 
 def survey(response: str, *, thinking: str = "auto", truncated: bool = False) -> list[Ranked]:

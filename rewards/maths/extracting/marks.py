@@ -132,14 +132,13 @@ def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:
         if len(between) <= 60 and _JOINT.match(between):
             group.insert(0, previous)
             continue
-        if _differ(body, previous, last) and _hedged(body, previous, group[0], between):
+        contents = [body[box.open : box.close] for box in (previous, last)]
+        if squeeze(contents[0]) != squeeze(contents[1]) and _hedged(
+            body, previous, group[0], between
+        ):
             return group, SEVERAL_OFFERED
         break
     return group, ""
-
-
-def _differ(body: str, one: Box, other: Box) -> bool:
-    return squeeze(body[one.open : one.close]) != squeeze(body[other.open : other.close])
 
 
 def _hedged(body: str, one: Box, other: Box, between: str) -> bool:

@@ -83,19 +83,15 @@ def spoken(body: str, place: int) -> Spoken:
     rest = body[place : place + MAX_ANSWER + 64]
     if hope := _HOPE.search(rest):
         rest = rest[: hope.start()].rstrip(". \n")
-    lead = _lead(rest)
+    found = _LEAD.match(rest)
+    lead = found.end() if found else 0
     start, end = _bounds(rest, lead)
     text = rest[start:end]
     asked = rest[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
     bare = cleaned(text)
-    if bare != text and (found := text.find(bare)) >= 0:
-        start, end = start + found, start + found + len(bare)
+    if bare != text and (at := text.find(bare)) >= 0:
+        start, end = start + at, start + at + len(bare)
     return Spoken(bare, place + start, place + end, asked)
-
-
-def _lead(rest: str) -> int:
-    found = _LEAD.match(rest)
-    return found.end() if found else 0
 
 
 def _bounds(rest: str, lead: int) -> tuple[int, int]:

@@ -139,7 +139,11 @@ class Statements:
         """
         if last is None or last.void:
             return last
-        if self.truncated and last.kind is CandidateKind.ANNOUNCED and not self._ended(last):
+        if (
+            self.truncated
+            and last.kind is CandidateKind.ANNOUNCED
+            and not (self.body[last.end :].strip(" $*"))
+        ):
             return replace(last, void=CUT_OFF)
         if self._retracted(last):
             return self._correction(last)
@@ -147,9 +151,6 @@ class Statements:
             self.rivals.clear()
             return concluded
         return self._offered(last)
-
-    def _ended(self, last: Candidate) -> bool:
-        return self.body[last.end :].strip(" $*") != ""
 
     def _retracted(self, last: Candidate) -> bool:
         begin = max(last.said_to, len(self.body) - REACH)
@@ -199,7 +200,10 @@ class Statements:
         gap = self.body[
             max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
         ]
-        if last.kind is CandidateKind.ANNOUNCED and self._follows_mark(last) and HEDGE.search(gap):
+        marked = any(
+            one.kind in MARKS and not one.ignored and one.end <= last.start for one in self.seen
+        )
+        if last.kind is CandidateKind.ANNOUNCED and marked and HEDGE.search(gap):
             return replace(last, void=SEVERAL_OFFERED)
         behind = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
         if last.kind is CandidateKind.BOX and (alternative := _OR.match(behind)):
@@ -215,11 +219,6 @@ class Statements:
         if hedge and _VALUE.search(behind, hedge.end()):
             return replace(last, void=SEVERAL_OFFERED)
         return last
-
-    def _follows_mark(self, last: Candidate) -> bool:
-        return any(
-            one.kind in MARKS and not one.ignored and one.end <= last.start for one in self.seen
-        )
 
 
 def _moved(one: Candidate, by: int) -> Candidate:

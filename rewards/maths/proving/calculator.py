@@ -101,7 +101,9 @@ class Calculator:
                     raise UndefinedValue(node.note)
                 return self.point[node.note]
             case "const":
-                return self._constant(node.note)
+                if node.note == "inf":
+                    raise UndefinedValue(node.note)
+                return {"pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.mpc(0, 1)}[node.note]
             case "add":
                 return self._sum([self._value(arg) for arg in node.args])
             case "mul":
@@ -118,11 +120,6 @@ class Calculator:
                 return self._function(node.note, [self._value(arg) for arg in node.args])
             case _:
                 raise UndefinedValue(node.op)
-
-    def _constant(self, name: str) -> Number:
-        if name == "inf":
-            raise UndefinedValue(name)
-        return {"pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.mpc(0, 1)}[name]
 
     def _sum(self, terms: list[Number]) -> Number:
         sizes = [float(mpmath.log10(abs(term))) for term in terms if term]

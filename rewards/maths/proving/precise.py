@@ -103,7 +103,11 @@ def _agree_exactly(left: Node, right: Node, work: Work) -> bool | None:
     random = Random(20)
     confirmed = 0
     for attempt in range(TRIES if names else 1):
-        point = {name: _coordinate(random, attempt) for name in names}
+        scale = _SCALES[attempt % len(_SCALES)]
+        point = {
+            name: Fraction(random.randrange(300_000, 3_000_000), 1_000_003) * scale
+            for name in names
+        }
         same = _agree_at(left, right, point, work)
         if same is False:
             return False
@@ -139,11 +143,6 @@ _SCALES = (Fraction(1, 4), 300, -1, -300, 1)
 """The scales of the test points: near and far and of both signs, so that both branches of max(7, x)
 occur. The first scale keeps points within (0, 1), where inverse functions are defined.
 """
-
-
-def _coordinate(random: Random, attempt: int) -> Fraction:
-    scale = _SCALES[attempt % len(_SCALES)]
-    return Fraction(random.randrange(300_000, 3_000_000), 1_000_003) * scale
 
 
 def _agree_at_integers(left: Node, right: Node, names: list[str], work: Work) -> bool | None:

@@ -229,14 +229,10 @@ def _gamma(value: float) -> float:
     return math.gamma(value + 1)
 
 
-def _tangent_slope(value: float) -> float:
-    return 1 + math.tan(value) ** 2
-
-
 Real = Callable[[float], float]
 _SMOOTH: dict[str, tuple[Real, Real]] = {
     "sin": (math.sin, lambda x: 1.0), "cos": (math.cos, lambda x: 1.0),
-    "tan": (math.tan, _tangent_slope),
+    "tan": (math.tan, lambda x: 1 + math.tan(x) ** 2),
     "cot": (lambda x: 1 / math.tan(x), lambda x: 1 + 1 / math.tan(x) ** 2),
     "sec": (lambda x: 1 / math.cos(x), lambda x: 1 / math.cos(x) ** 2),
     "csc": (lambda x: 1 / math.sin(x), lambda x: 1 / math.sin(x) ** 2),

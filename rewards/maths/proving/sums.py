@@ -148,11 +148,9 @@ def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Exact]:
         else:
             exponents.pop(key, None)
     items = exponents.items()
-    return tuple(items) if len(items) < 2 else tuple(sorted(items, key=_order)), carried
-
-
-def _order(item: tuple[object, Exact]) -> str:
-    return repr(item[0])
+    return tuple(items) if len(items) < 2 else tuple(
+        sorted(items, key=lambda item: repr(item[0]))
+    ), carried
 
 
 def _unfolded(terms: Sum, meter: Meter) -> Sum:
@@ -169,7 +167,8 @@ def _unfolded(terms: Sum, meter: Meter) -> Sum:
             continue
         key, exponent = folded
         whole = math.floor(exponent)
-        rest = _without(monomial, key, exponent - whole)
+        left = exponent - whole
+        rest = tuple((k, left if k == key else e) for k, e in monomial if k != key or left)
         opened = _raised(dict(_frozen_of(key[0])), whole, meter)
         total = plus(total, times({rest: coefficient}, opened, meter))
     return total
@@ -178,10 +177,6 @@ def _unfolded(terms: Sum, meter: Meter) -> Sum:
 def _can_unfold(item: tuple[tuple[Base, tuple[object, ...]], Exact]) -> bool:
     (base, symbolic), exponent = item
     return base[0] == "r" and not symbolic and exponent >= 1
-
-
-def _without(monomial: Monomial, key: object, left: Exact) -> Monomial:
-    return tuple((k, left if k == key else e) for k, e in monomial if k != key or left)
 
 
 def _frozen_of(base: Base) -> Frozen:

@@ -134,15 +134,12 @@ def function(parser: Parser) -> Node:
         called, exponent_ = _INVERSE[called], None
     if base is None and parser.here.kind == "sub":
         parser.take()
-        return _under(parser, f"{called}_{subscript(parser)}")
+        # `\max_{x} f`: with something below, the function is only a name.
+        called = f"{called}_{subscript(parser)}"
+        return Node("call", tuple(_arguments(parser, called)), 0, called)
     arguments = [_in_radians(each) for each in _arguments(parser, called)]
     node = _applied(called, arguments, base)
     return node if exponent_ is None else nodes.power(node, exponent_)
-
-
-def _under(parser: Parser, called: str) -> Node:
-    r"""Read `\max_{x} f`: a function with a subscript is treated as an unknown name."""
-    return Node("call", tuple(_arguments(parser, called)), 0, called)
 
 
 def _in_radians(angle: Node) -> Node:

@@ -162,15 +162,12 @@ def bound(name: str, body: Node, variable: str, *rest: Node) -> Node:
     """Return a big operator whose variable is renamed to an internal name, so that the choice of
     letter does not matter.
     """
-    depth = max((int(part.note[6:]) for part in nodes.walk(body) if _is_bound(part)), default=0)
+    names = [part.note for part in nodes.walk(body) if part.op == "sym"]
+    depth = max((int(name[6:]) for name in names if name.startswith("bound ")), default=0)
     index = nodes.sym(f"bound {depth + 1}")
     for old in (nodes.const(variable), nodes.sym(variable)):
         body = nodes.replaced(body, old, index)
     return nodes.func(name, body, index, *rest)
-
-
-def _is_bound(node: Node) -> bool:
-    return node.op == "sym" and node.note.startswith("bound ")
 
 
 def integral(parser: Parser) -> Node:

@@ -113,7 +113,7 @@ _DEPTH = {"open": 1, "close": -1}
 
 def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     if kind == "num":
-        tokens.append(Token("num", _digits(value), spaced))
+        tokens.append(Token("num", _SEPARATORS.sub("", value), spaced))
     elif kind == "run":
         _letters(value, spaced, worded, tokens)
     elif kind == "sign":
@@ -156,11 +156,8 @@ def _command(name: str, spaced: bool) -> Token:
     return Token("cmd", name, spaced)
 
 
-def _digits(written: str) -> str:
-    """Return the number without thousands separators."""
-    if written.isdigit():
-        return written
-    return re.sub(r"[^\d.eE+\-]", "", written)
+_SEPARATORS = re.compile(r"[^\d.eE+\-]")
+"""Whatever a numeral may contain besides its value: marks between groups of thousands."""
 
 
 def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:

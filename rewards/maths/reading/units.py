@@ -28,7 +28,9 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     if known is not None:
         return known
     words: list[str] = []
-    while tokens[position].kind == "word" and not _stops(tokens[position].value):
+    while tokens[position].kind == "word" and not (
+        tokens[position].value in CONNECTIVES or tokens[position].value in QUALIFIERS
+    ):
         words.append(tokens[position].value)
         position += 1
     if denied := DENIALS.intersection(words):
@@ -43,10 +45,6 @@ _LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
 """Short words that may occur in a counted thing (`5 games in a row`); other short words may change
 the value.
 """
-
-
-def _stops(word: str) -> bool:
-    return word in CONNECTIVES or word in QUALIFIERS
 
 
 def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:

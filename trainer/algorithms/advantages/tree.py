@@ -75,7 +75,7 @@ def spo_tree_advantages(
     tensor([ 0.0000,  0.5000, -0.5000])
     """
     values = tree_values(rewards, parents)
-    steps = _above(values, parents)
+    steps = torch.where(parents >= 0, values - values[parents.clamp(min=0)], 0.0)
     if not normalise:
         return steps
     scale = group_std(values, parents, ddof=ddof) + eps
@@ -157,10 +157,6 @@ def treepo_advantages(
     values = tree_values(compared, parents)
     decay = eta ** node_depths(parents).to(values.dtype)
     return torch.where(parents >= 0, values - decay * values[parents.clamp(min=0)], 0.0)
-
-
-def _above(values: Tensor, parents: Tensor) -> Tensor:
-    return torch.where(parents >= 0, values - values[parents.clamp(min=0)], 0.0)
 
 
 def _climb(nodes: Tensor, parents: Tensor) -> Tensor:

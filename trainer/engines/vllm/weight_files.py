@@ -60,9 +60,5 @@ def _on_cpu(name: str, tensor: object) -> torch.Tensor:
 def _folder(named: str, size: int) -> Path:
     if named:
         return Path(named)
-    fits = os.access(SHARED_MEMORY, os.W_OK) and _free(SHARED_MEMORY) > size * ROOM
+    fits = os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free > size * ROOM
     return SHARED_MEMORY if fits else Path(tempfile.gettempdir())
-
-
-def _free(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
