@@ -1,4 +1,4 @@
-"""Calls that go to any free worker: a late one costs itself alone, a lost one is tried again."""
+"""Calls that go to any free worker: a late call harms no other, and a lost call is tried again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .process import WorkerEnd, WorkerLost, WorkerProcess
 MAX_LOSSES = 2
 """A call that has lost so many workers is not tried again."""
 SIDE_BY_SIDE = 64
-"""Calls of an async part that one worker carries out at a time."""
+"""How many calls of an async part a worker carries out at a time."""
 
 
 class NoFreeWorker(Exception):
@@ -35,11 +35,11 @@ class _Job:
 
 
 class AnyWorker:
-    """Carries out calls that need no worker in particular, as verdicts do.
+    """Carries out calls that need no worker in particular, such as verdicts.
 
-    A worker of a plain part has one call at a time; of an async one up to `SIDE_BY_SIDE`. A call
-    whose worker was lost is tried once more, in a worker that it has to itself: what others did
-    there cannot be laid on it.
+    A worker of a plain part has a single call at a time, a worker of an async part up to
+    `SIDE_BY_SIDE`. A call whose worker was lost is tried once more, alone in a worker, so that no
+    other call can be to blame the second time.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class AnyWorker:
         self.crew = Crew(label, make, limits=limits, metrics=metrics, on_change=self._changed)
         self._waiting: deque[_Job] = deque()
         self._alone: set[WorkerProcess] = set()
-        """Workers whose one call was lost before."""
+        """Workers that carry out a call whose worker was lost, and nothing else."""
         self._stopping = False
 
     async def start(self) -> bytes:
-        """Load the part; what it says of itself."""
+        """Load the part and return what the part says about itself."""
         return await self.crew.start()
 
     async def stop(self) -> None:
-        """End every worker."""
+        """End every worker and fail the waiting calls."""
         self._stopping = True
         await self.crew.stop()
         while self._waiting:
@@ -74,12 +74,13 @@ class AnyWorker:
 
         Args:
             tag: what is asked.
-            body: of the call.
-            timeout_s: from when a worker has it.
-            queue_s: how long it may wait for a worker.
+            body: the encoded arguments.
+            timeout_s: the limit in seconds, from when a worker has the call.
+            queue_s: how long the call may wait for a worker, in seconds.
 
         Returns:
-            A future of the answer; or of CallFailed, CallLate, WorkerLost, NoFreeWorker.
+            A future of the answer, which may fail with CallFailed, CallLate, WorkerLost or
+            NoFreeWorker.
         """
         loop = asyncio.get_running_loop()
         job = _Job(tag, body, timeout_s, loop.create_future())
@@ -132,7 +133,7 @@ class AnyWorker:
             self._waiting.popleft()
 
     def _free_worker(self, *, alone: bool) -> WorkerProcess | None:
-        """A worker that has room, or a new one; None where neither can be had now."""
+        """Return a worker with room, or a new worker; None where neither can be had now."""
         can_spawn = len(self.crew.workers) < self.crew.limits.processes
         if alone and can_spawn:
             return self.crew.spawn()

@@ -1,5 +1,7 @@
-"""Control messages between a process and the one that forks for it: length-prefixed MessagePack
-over a stream socket. They are data only, so a process that misbehaves cannot run code here.
+"""Control messages between a process and its fork server: length-prefixed MessagePack.
+
+The messages travel over a stream socket. They are data only, so a process that misbehaves cannot
+run code here.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ class ChannelClosed(ConnectionError):
 
 
 def send(sock: socket.socket, message: object) -> None:
-    """Write one message.
+    """Write a message.
 
     Raises:
         OSError: the other side is gone, or did not read in time.
@@ -30,11 +32,11 @@ def send(sock: socket.socket, message: object) -> None:
 
 
 def receive(sock: socket.socket, *, deadline: float | None = None) -> dict[str, Any]:
-    """Read one message; `deadline` is a value of `time.monotonic()`.
+    """Read a message; `deadline` is a value of `time.monotonic()`.
 
     Raises:
         TimeoutError: the deadline passed.
-        ChannelClosed: the other side closed, died, or sent what is no message.
+        ChannelClosed: the other side closed, died, or sent something that is not a message.
     """
     (size,) = _SIZE.unpack(_exactly(sock, _SIZE.size, deadline))
     if size > MAX_MESSAGE:

@@ -1,4 +1,4 @@
-"""The worker processes of one environment or verifier: forked, placed, recycled, counted."""
+"""The worker processes of an environment or verifier: forked, assigned, recycled, counted."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ LOOK_EVERY_S = 5.0
 
 
 class CrewLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker processes of one environment or verifier may use."""
+    """What the worker processes of an environment or verifier may use."""
 
     processes: int = 8
-    """At most; they are forked as they are needed."""
+    """The most processes; they are forked when needed."""
     memory_bytes: int = 1024 * MIB
-    """Private writable memory of one process, above what it shares with the others; an allocation
-    past it raises MemoryError there.
+    """The private writable memory of a process, above what is shared with the others; an allocation
+    beyond raises MemoryError there.
     """
     max_reply_bytes: int = 16 * MIB
-    """A longer answer is a fault of whoever gives it."""
+    """The most bytes of an answer; a longer answer is a fault of the part."""
     recycle_after: int = 50_000
-    """Calls after which a process takes nothing new, and ends once it is empty."""
+    """After so many calls a process takes no new work, and ends once it is empty."""
     idle_s: float = 300.0
-    """A process that has had nothing to do for so long ends."""
+    """A process that has been idle for so many seconds ends."""
 
     def __post_init__(self) -> None:
         if self.processes < 1 or self.memory_bytes < 16 * MIB or self.max_reply_bytes < 1024:
@@ -49,14 +49,14 @@ class CrewLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crew:
-    """Forks and ends the worker processes of one thing served.
+    """Forks and ends the worker processes of a served environment or verifier.
 
     Args:
         label: the environment's id or the verifier's name.
-        make: makes the `WorkerPart`, over there.
-        limits: bounds.
-        metrics: where starts, ends and memory are told.
-        on_change: told whenever a call or a process has ended.
+        make: makes the `WorkerPart`, in the worker process.
+        limits: the limits of the processes.
+        metrics: counts starts and ends, and measures memory.
+        on_change: called whenever a call or a process has ended.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Crew:
         self.label = label
         self.limits = limits
         self.workers: list[WorkerProcess] = []
-        """Those that live, or are about to."""
+        """The workers that are alive or starting."""
         self.problem = ""
-        """Why no worker can be had now; empty if one can."""
+        """Why no worker can be started now; empty if that works."""
         self.is_async = False
         self._recipe = WorkerSpec.of(label, make)
         self._metrics = metrics
@@ -84,10 +84,10 @@ class Crew:
         self._look: asyncio.Task[None] | None = None
 
     async def start(self) -> bytes:
-        """Load the part in a template; what it says of itself.
+        """Load the part in a template, and return what the part says about itself.
 
         Raises:
-            LudusError: it cannot be loaded.
+            LudusError: the part cannot be loaded.
         """
         template = await self._live_template()
         self.is_async = template.is_async
@@ -121,7 +121,7 @@ class Crew:
             await asyncio.get_running_loop().run_in_executor(controls, self._template.close)
 
     def spawn(self) -> WorkerProcess:
-        """A new worker; it can be called at once."""
+        """Start a new worker, which can be called at once."""
         worker = WorkerProcess(
             self.label,
             is_async=self.is_async,
@@ -133,8 +133,9 @@ class Crew:
         return worker
 
     def place(self) -> WorkerProcess:
-        """The worker for a new session: an empty one, while more may be forked, else the one with
-        the fewest sessions.
+        """Choose the worker for a new session.
+
+        It is an empty worker while more may be forked, else the worker with the fewest sessions.
         """
         open_for_more = [one for one in self.workers if self.takes_more(one)]
         fewest = min(open_for_more, key=lambda one: one.sessions, default=None)
@@ -143,12 +144,12 @@ class Crew:
         return fewest
 
     def takes_more(self, worker: WorkerProcess) -> bool:
-        """Whether `worker` lives, answers in time, and has not served enough."""
+        """Return whether `worker` is alive, answers in time, and is not due for recycling."""
         fresh = worker.calls < self.limits.recycle_after
         return worker.end is None and not worker.is_late and fresh
 
     def recycle(self, worker: WorkerProcess) -> None:
-        """End `worker` if it has served enough and holds nothing."""
+        """End `worker` if it is due for recycling and empty."""
         enough = worker.calls >= self.limits.recycle_after
         if enough and worker.end is None and worker.is_empty:
             worker.stop(WorkerEnd.STOPPED, "it has served enough")
@@ -198,7 +199,7 @@ class Crew:
         )
 
     async def _look_after(self) -> None:
-        """Measure memory, and end what has been idle for long."""
+        """Measure memory, and end workers that have been idle for long."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
@@ -214,5 +215,5 @@ class Crew:
 
 
 def private_memory(pids: list[int]) -> float:
-    """The memory in bytes that would be free without these processes."""
+    """Return how many bytes of memory would be free without these processes."""
     return float(sum(system.private_bytes(pid) for pid in pids))

@@ -1,8 +1,9 @@
-"""The fork server: a fresh interpreter with one thread, from which templates are forked.
+"""The fork server: a fresh interpreter with a single thread, from which templates are forked.
 
-Started by exec (`python -m ludus.isolation.fork_server`), so that it shares no thread, lock or CUDA
-context with its owner. User code never runs here. It therefore always notices the end of its owner,
-and then ends everything below: templates, workers, and whatever those have started.
+The fork server is started by exec (`python -m ludus.isolation.fork_server`), so that it shares no
+thread, lock or CUDA context with its owner. User code never runs here. It therefore always notices
+the end of its owner, and then ends everything below: templates, workers, and whatever those have
+started.
 
     owner (ludus serve, ludus train)
       fork server      one a process, imports ludus alone
@@ -60,13 +61,13 @@ def main() -> None:
 
 
 def stay(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing; unlike an ignored signal, a program executed from here does not
-    inherit it.
+    """Do nothing; unlike an ignored signal, a program that is executed later does not inherit
+    this.
     """
 
 
 def _is_asked(control: socket.socket, owner: int) -> bool:
-    """Wait for a message, but not for long.
+    """Wait for a message, for at most `LOOK_EVERY_S`; return whether a message has come.
 
     Raises:
         ChannelClosed: the owner is gone.

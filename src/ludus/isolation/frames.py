@@ -1,8 +1,8 @@
-"""Calls to a worker process and its answers, as frames on a stream socket.
+"""Calls to a worker process and the answers, as frames on a stream socket.
 
-Each frame carries a mark, the number of its call, and a checksum of its body. Bytes that user code
-wrote to the socket by mistake are therefore found, whether they stand between frames or inside one,
-and nothing of such a worker is believed any more.
+Each frame has a mark, the number of its call, and a checksum of its body. Bytes that user code
+wrote to the socket by mistake are therefore detected, between frames or inside a frame, and nothing
+from such a worker is trusted any more.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from typing import NamedTuple
 MARK = b"Lw1\n"
 _HEADER = struct.Struct("!4sQBHII")
 CANCEL = 255
-"""The tag of a frame that asks to give a call up; its body is empty."""
+"""The tag of a frame that asks to cancel a call; its body is empty."""
 FAILED = 255
-"""The tag of an answer that says, in its body, why the call has none."""
+"""The tag of an answer whose body says why the call has no result."""
 
 
 class Frame(NamedTuple):
-    """One call or one answer."""
+    """A call or an answer."""
 
     call: int
-    """Its number; an answer carries that of its call."""
+    """The number of the call; an answer has the number of its call."""
     tag: int
-    """What is asked, or what kind of answer this is; the two sides agree on the numbers."""
+    """What is asked, or the kind of answer; the two sides agree on the numbers."""
     lane: int
-    """Which thread of the worker a call belongs to."""
+    """The number of the worker thread on which a call runs."""
     body: bytes
 
 
 class BadFrame(ValueError):
-    """The bytes that came are no frame."""
+    """The received bytes are not a frame."""
 
 
 def pack(call: int, tag: int, lane: int, body: bytes) -> bytes:
-    """The bytes of a frame."""
+    """Encode a frame."""
     return _HEADER.pack(MARK, call, tag, lane, len(body), zlib.crc32(body)) + body
 
 
 class FrameReader(asyncio.Protocol):
-    """Cuts what arrives into frames.
+    """Splits the received bytes into frames.
 
     Args:
-        max_body: larger frames are refused.
+        max_body: the most bytes of a body; larger frames are refused.
         on_frame: called with each frame.
         on_end: called once: with None when the other side closed, or with what was wrong.
     """
@@ -72,11 +72,11 @@ class FrameReader(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
+        """Keep the transport; called by asyncio."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
+        """Split off complete frames; called by asyncio."""
         try:
             rest: memoryview | bytes = data
             while len(rest) and not self._ended:
@@ -85,7 +85,7 @@ class FrameReader(asyncio.Protocol):
             self._end(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """Report the end; called by asyncio."""
         self._end(exc)
 
     def _header(self, data: memoryview | bytes) -> memoryview | bytes:
@@ -135,7 +135,7 @@ class FrameWriter:
         self._lock = threading.Lock()
 
     def write(self, call: int, tag: int, body: bytes) -> None:
-        """Write one frame.
+        """Write a frame.
 
         Raises:
             OSError: the other side is gone.

@@ -1,4 +1,4 @@
-"""What a worker process prints: shown in the log within bounds, its last words kept."""
+"""Logs what a worker process prints, within bounds, and keeps the last words."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import os
 
 logger = logging.getLogger(__name__)
 MAX_LINES = 50
-"""Lines of one worker that are logged."""
+"""How many lines of a worker are logged."""
 TAIL_BYTES = 400
 CHUNK_BYTES = 16 << 10
 EVERY_S = 0.05
-"""One chunk is read in so long: a worker that prints without end waits, until its deadline."""
+"""The time between two reads, in seconds: a worker that prints without end has to wait."""
 
 
 class Output:
-    """Reads `descriptor` on the running loop until it ends."""
+    """Reads `descriptor` on the running loop until the end of the file."""
 
     def __init__(self, descriptor: int, label: str) -> None:
         self._descriptor = descriptor
@@ -31,11 +31,11 @@ class Output:
 
     @property
     def tail(self) -> str:
-        """What was printed last."""
+        """The last text that was printed."""
         return self._last.decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """Read what is left, up to one chunk, and close."""
+        """Read a last chunk, and close."""
         self._read()
         self._end()
 

@@ -1,7 +1,8 @@
-"""The owner's side of the fork server and of a template. These calls block: make them on a thread.
+"""The owner's side of the fork server and of a template.
 
-The fork server is one for the whole process, started when first needed; it ends when this process
-does, however that ends, and takes everything below with it.
+These calls block: make them on a thread. There is a single fork server for the whole process,
+started when first needed. It ends when this process does, however that happens, and takes
+everything below with it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PRELOADED = ("ludus.envs.serving.worker", "ludus.rewards.serving.worker")
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A new worker: its process, and this side of its socket and of its output."""
+    """A new worker: its pid, and this side of its socket and of its output."""
 
     pid: int
     sock: socket.socket
@@ -44,13 +45,13 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a worker ended."""
+    """How a worker process ended."""
 
     signal: int = 0
     code: int = 0
     cpu_s: float = 0.0
     known: bool = True
-    """False if its template was lost too, which alone could have told."""
+    """False if the template was lost too, since only the template could have told."""
 
     def __str__(self) -> str:
         if not self.known:
@@ -61,7 +62,7 @@ class Death:
 
 
 class ForkServer:
-    """The process templates are forked from."""
+    """The process from which templates are forked."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -80,16 +81,16 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The pid of the fork server."""
         return self._process.pid
 
     def fork(self) -> tuple[int, socket.socket]:
-        """A new template: its process and the socket to it.
+        """Fork a new template; return its pid and the socket to it.
 
         Raises:
             OSError: the fork server is gone.
@@ -102,7 +103,7 @@ class ForkServer:
         return int(reply["pid"]), ours
 
     def close(self) -> None:
-        """End it, and all that is below it."""
+        """End the fork server and all processes below."""
         self._control.close()
         try:
             self._process.wait(STOP_TIMEOUT_S)
@@ -116,7 +117,7 @@ _starting = threading.Lock()
 
 
 def fork_server() -> ForkServer:
-    """The fork server of this process; started if there is none, or if it has died."""
+    """Return the fork server of this process; start a new server if none is alive."""
     global _server
     with _starting:
         if _server is None or _server.owner != os.getpid() or not _server.alive:
@@ -131,15 +132,15 @@ def _close(server: ForkServer) -> None:
 
 
 class Template:
-    """A loaded environment or verifier, of which workers are forked. Thread-safe.
+    """A loaded environment or verifier, from which workers are forked. Thread-safe.
 
     Args:
         recipe: what to load.
-        memory_bytes: what a worker may use above what it is born with.
-        max_body: the longest call or answer.
+        memory_bytes: what a worker may use above the memory it starts with.
+        max_body: the most bytes of a call or answer.
 
     Raises:
-        LudusError: it cannot be loaded; typed as it was over there.
+        LudusError: the part cannot be loaded; the type is that of the error in the template.
     """
 
     def __init__(self, recipe: WorkerSpec, *, memory_bytes: int, max_body: int) -> None:
@@ -163,10 +164,10 @@ class Template:
             self._control.close()
             raise
         self.about: bytes = loaded["about"]
-        """What the part says of itself."""
+        """What the part says about itself."""
         self.is_async: bool = loaded["is_async"]
         self.unshareable: str = loaded["unshareable"]
-        """Why every worker has to load by itself; empty where they share."""
+        """Why every worker has to load by itself; empty where loaded data is shared."""
         if self.unshareable:
             self._control.close()
             self._setup["share"] = False
@@ -174,7 +175,7 @@ class Template:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, as far as can be seen from here."""
+        """Whether the template still runs, as far as can be seen from here."""
         if not self._lock.acquire(blocking=False):
             return True  # somebody is talking with it, and will see
         try:
@@ -187,7 +188,7 @@ class Template:
             self._lock.release()
 
     def fork(self) -> Forked:
-        """A fresh worker.
+        """Fork a fresh worker.
 
         Raises:
             OSError: the template is gone.
@@ -210,7 +211,7 @@ class Template:
         return Forked(int(reply["pid"]), ours, output)
 
     def reap(self, pid: int) -> Death:
-        """End the worker `pid`, if it still lives, and say how it ended."""
+        """End the worker `pid`, if still alive, and return how the worker ended."""
         try:
             with self._lock:
                 self._control.settimeout(CONTROL_TIMEOUT_S)
@@ -222,7 +223,7 @@ class Template:
         return Death(told["signal"], told["code"], told["cpu_s"]) if told else Death(known=False)
 
     def close(self) -> None:
-        """End the template, and with it the workers that are left."""
+        """End the template, and with it the remaining workers."""
         with self._lock:
             self._control.close()
 
@@ -246,7 +247,7 @@ class Template:
 
 
 def _error_of(label: str, told: dict[str, Any]) -> LudusError:
-    """The error of a template that could not load."""
+    """Rebuild the error of a template that could not load."""
     code = CODES.get(told["code"])
     if not told["ours"] or code is None:
         return ConfigError(f"{label} cannot be loaded: {told['message']}")
@@ -261,5 +262,5 @@ def _environment() -> dict[str, str]:
 
 
 def _single_threaded() -> dict[str, str]:
-    """No thread pools in numeric libraries, which a fork would not inherit."""
+    """Return variables that keep numeric libraries from thread pools, which a fork would lose."""
     return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "4"}

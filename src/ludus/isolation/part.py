@@ -1,4 +1,4 @@
-"""What lives in a worker process: the protocol between `ludus.isolation` and what it isolates."""
+"""The protocol between `ludus.isolation` and what runs in a worker process."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 Answer = tuple[int, bytes]
-"""A tag and a body; who calls and who answers agree on what they mean."""
+"""A tag and a body; the caller and the part agree on the meaning."""
 
 
 class WorkerPart(Protocol):
-    """An environment or a verifier as its worker processes hold it.
+    """An environment or a verifier, as a worker process holds it.
 
-    Made once in the template, where it loads what workers shall share, or in each worker where that
-    cannot be shared. `start` follows in the worker.
+    A part is made once in the template, where it loads what workers share, or in each worker where
+    the data cannot be shared. `start` follows in the worker.
     """
 
     @property
     def is_async(self) -> bool:
-        """Whether calls run on the event loop of the worker, side by side; otherwise each runs on
-        the thread of its lane.
+        """Whether calls run side by side on the event loop of the worker; otherwise each call runs
+        on a worker thread, which the call names by its `lane`.
         """
         ...
 
     def about(self) -> bytes:
-        """What the owner has to know before the first call."""
+        """Return what the owner has to know before the first call."""
         ...
 
     def start(self, thread_of: Callable[[int], Executor]) -> None:
-        """Get ready in a fresh worker; `thread_of` gives the thread of a lane."""
+        """Get ready in a fresh worker; `thread_of` returns the thread with a number."""
         ...
 
     def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
-        """Carry out one call."""
+        """Carry out a call and return the answer."""
         ...

@@ -1,4 +1,4 @@
-"""A worker process as its owner sees it: calls with deadlines, and an end that is told apart."""
+"""A worker process as the owner sees it: calls with deadlines, and a classified end."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ from .worker import Failure
 
 logger = logging.getLogger(__name__)
 CANCEL_GRACE_S = 0.5
-"""An async call that is late is cancelled first; its process is killed if it does not heed that."""
+"""A late async call is cancelled first; if it has not ended after so many seconds, its process is
+killed.
+"""
 DRAIN_S = 0.02
-"""What a process had sent before it died is read for so long."""
+"""For how many seconds the last output of a dead process is read."""
 
 controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
-"""Where the blocking calls to templates run: a fork and a reap take about a millisecond."""
+"""The threads for blocking calls to templates: a fork and a reap take about a millisecond."""
 
 
 class WorkerEnd(StrEnum):
-    """Why a worker process is no more."""
+    """Why a worker process has ended."""
 
     LATE = "late"
-    """We killed it: a call did not answer by its deadline."""
+    """We killed the process: a call did not answer by its deadline."""
     CORRUPT = "corrupt"
-    """We killed it: what it sent is no answer."""
+    """We killed the process: it sent something that is not an answer."""
     STOPPED = "stopped"
-    """We ended it: it is idle, has served enough, or the server stops."""
+    """We ended the process: it was idle or due for recycling, or the server stops."""
     EXITED = "exited"
-    """It ended by itself: `os._exit`, or a failed start."""
+    """The process ended by itself: `os._exit`, or a failed start."""
     CRASHED = "crashed"
-    """It was ended by a signal of its own making: a segmentation fault, an abort."""
+    """The process died by a signal of its own making: a segmentation fault, an abort."""
     KILLED = "killed"
-    """Somebody else sent SIGKILL: a person, or the machine that ran out of memory."""
+    """Somebody else sent SIGKILL: a person, or the kernel when memory ran out."""
     UNSTARTED = "unstarted"
-    """It never was: no process could be forked, or its template could not be loaded again."""
+    """The process never started: the fork failed, or the template could not be loaded again."""
 
 
 class CallFailed(Exception):
-    """Something escaped from the part, or its answer was too large; the worker goes on."""
+    """An exception escaped from the part, or the answer was too large; the worker goes on."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -60,11 +62,11 @@ class CallFailed(Exception):
 
 
 class CallLate(Exception):
-    """The call did not answer by its deadline."""
+    """The call did not answer by the deadline."""
 
 
 class WorkerLost(Exception):
-    """The worker process ended before it answered."""
+    """The worker process ended before the call was answered."""
 
     def __init__(self, end: WorkerEnd, why: str) -> None:
         super().__init__(why)
@@ -76,19 +78,20 @@ class _Call:
     future: asyncio.Future[Answer]
     timeout_s: float
     frame: bytes
-    """Until it is sent."""
+    """The encoded call, until it is sent."""
     timer: asyncio.TimerHandle | None = None
 
 
 class WorkerProcess:
-    """One worker process. It is forked in the background; calls made before that wait.
+    """A worker process. The fork runs in the background; calls made before wait for it.
 
     Args:
-        label: of what it serves.
-        is_async: of its part; a late call is then cancelled before its process is killed.
-        max_body: longer answers are not believed.
-        fork: gives the process, and the template it is a child of.
-        on_change: told whenever a call or the process has ended.
+        label: the name of what the worker serves.
+        is_async: whether the part is async; a late call is then cancelled before the process is
+            killed.
+        max_body: the most bytes of an answer; a longer answer makes the worker untrusted.
+        fork: returns the process, and the template that is its parent.
+        on_change: called whenever a call or the process has ended.
     """
 
     def __init__(
@@ -103,16 +106,16 @@ class WorkerProcess:
         self.label = label
         self.pid = 0
         self.end: WorkerEnd | None = None
-        """Set once it has ended or is being ended; it then takes no more calls."""
+        """Set once the process has ended or is being ended; no more calls are taken then."""
         self.why = ""
         self.calls = 0
-        """So far."""
+        """The number of calls so far."""
         self.sessions = 0
-        """That live in it; counted by whoever places them."""
+        """The number of sessions in the process; the caller counts them."""
         self._late: set[int] = set()
-        """Calls past their deadline that were asked to give up."""
+        """Calls past their deadline that were cancelled and have not ended."""
         self._held: list[int] = []
-        """Calls past their deadline while one of those had not ended."""
+        """Calls that passed their deadline while a cancelled call had not ended."""
         self.idle_since = time.monotonic()
         self._is_async = is_async
         self._max_body = max_body
@@ -129,7 +132,7 @@ class WorkerProcess:
 
     @property
     def busy(self) -> int:
-        """Calls that have no answer yet."""
+        """The number of calls without an answer."""
         return len(self._open)
 
     @property
@@ -139,12 +142,12 @@ class WorkerProcess:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be lost with it."""
+        """Whether the process has neither open calls nor sessions."""
         return not self._open and not self.sessions
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended and all that waited for it were told."""
+        """Whether the process has ended and every waiting caller was told."""
         return self._ended.is_set()
 
     def call(self, tag: int, lane: int, body: bytes, *, timeout_s: float) -> asyncio.Future[Answer]:
@@ -152,12 +155,12 @@ class WorkerProcess:
 
         Args:
             tag: what is asked.
-            lane: the thread of the worker; calls of one lane run one after the other.
-            body: of the call.
-            timeout_s: from when it is sent.
+            lane: the number of the worker thread; calls with the same number run one after another.
+            body: the encoded arguments.
+            timeout_s: the limit in seconds, from when the call is sent.
 
         Returns:
-            A future of the answer; or of CallFailed, CallLate, WorkerLost.
+            A future of the answer, which may fail with CallFailed, CallLate or WorkerLost.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
@@ -173,13 +176,13 @@ class WorkerProcess:
         return future
 
     def stop(self, end: WorkerEnd, why: str) -> None:
-        """Kill it; whoever waits for an answer is told `why`."""
+        """Kill the process; waiting callers are told `why`."""
         if self.end is None:
             self.end, self.why = end, why
         self._kill()
 
     async def ended(self) -> None:
-        """Wait until the process is gone."""
+        """Wait until the process has ended."""
         await self._ended.wait()
 
     async def _start(self, fork: Callable[[], Awaitable[tuple[Template, Forked]]]) -> None:
@@ -248,7 +251,7 @@ class WorkerProcess:
         call.timer = loop.call_later(CANCEL_GRACE_S, self._give_up, timeout_s)
 
     def _gave_up(self, number: int) -> None:
-        """A late call has ended after all: those past their deadline behind it are late too."""
+        """Note that a late call has ended; calls past their deadline behind it are late now."""
         self._late.discard(number)
         held, self._held = self._held, []
         for other in held:
@@ -262,14 +265,14 @@ class WorkerProcess:
     # --- its end ---------------------------------------------------------------------------------
 
     def _died(self) -> None:
-        """The process is dead. Its socket may be open all the same, in a child that it left."""
+        """Handle the end of the process, whose socket may still be open in a child that it left."""
         assert self._handle is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._handle)
         loop.call_later(DRAIN_S, self._closed, None)
 
     def _closed(self, error: BaseException | None) -> None:
-        """The process is dead or of no use: find out how it ended, and tell everybody."""
+        """Find out how a dead or untrusted process ended, and tell every caller."""
         if self._reaping:
             return
         assert self._template is not None
@@ -297,7 +300,7 @@ class WorkerProcess:
             self._finish(self.end, self.why)
 
     def _finish(self, end: WorkerEnd, why: str) -> None:
-        """Tell everybody who waits for it; log it once."""
+        """Tell every waiting caller that the process has ended, and log the end once."""
         self.end, self.why = end, why
         calls, self._open = list(self._open.values()), {}
         waiting = [call for call in calls if not call.future.done()]
@@ -322,8 +325,9 @@ class WorkerProcess:
         self._on_change(self)
 
     def _kill(self) -> None:
-        """SIGKILL to the process and its group. Nobody has waited for it yet, so that the number
-        is still its own.
+        """Send SIGKILL to the process and its group.
+
+        The process has not been reaped, so its pid cannot belong to another process.
         """
         if self._reaping or not self.pid:
             return

@@ -1,6 +1,6 @@
-"""What worker processes ask of Linux: to end with their parent, to adopt orphans, to be bounded.
+"""System calls of worker processes: end with the parent, adopt orphans, bound memory.
 
-Elsewhere the calls do nothing; a worker then still ends when its socket closes.
+On other systems than Linux the calls do nothing; a worker then still ends when its socket closes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask to be killed when `parent` dies. Ends this process if that has happened already."""
+    """Ask to be killed when `parent` dies; exit at once if that has happened already."""
     _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies, so that none is lost sight of."""
+    """Become the parent of descendants whose own parent dies, so that none is lost."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
@@ -35,7 +35,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent is this one (its main thread's children)."""
+    """Return the pids of the children of this process's main thread."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(pid) for pid in file.read().split()]
@@ -44,7 +44,7 @@ def children() -> list[int]:
 
 
 def end_children(grace_s: float) -> None:
-    """Reap every child; those that do not end by themselves within `grace_s` are killed."""
+    """Reap every child; kill the children that do not end by themselves within `grace_s`."""
     deadline = time.monotonic() + grace_s
     while True:
         try:
@@ -66,8 +66,8 @@ class Orphans:
     killed.
 
     Args:
-        grace_s: for so long.
-        own: children that are none.
+        grace_s: how long an orphan may go on, in seconds.
+        own: children that are not orphans.
     """
 
     def __init__(self, grace_s: float, own: set[int]) -> None:
@@ -76,10 +76,10 @@ class Orphans:
         self._found: dict[int, float] = {}
 
     def look(self, known: set[int]) -> None:
-        """Find new ones, reap those that have ended, kill those whose time is over.
+        """Find new orphans, reap those that have ended, and kill those whose time is over.
 
         Args:
-            known: children that are none either.
+            known: further children that are not orphans.
         """
         now = time.monotonic()
         for pid in set(children()) - known - self._own:
@@ -96,7 +96,9 @@ class Orphans:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL a child that has not been waited for, and its process group if it leads one."""
+    """Send SIGKILL to a child that has not been reaped, and to its process group if it leads
+    one.
+    """
     with contextlib.suppress(OSError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)
@@ -105,7 +107,7 @@ def kill(pid: int) -> None:
 
 
 def cap_memory(more_bytes: int) -> None:
-    """Bound what this process can write to by what it has now and `more_bytes`.
+    """Bound the writable memory of this process to the present size plus `more_bytes`.
 
     The bound is RLIMIT_DATA: private writable memory, thread stacks included. Address space that is
     only reserved, mapped files and what is shared are not counted, unlike under RLIMIT_AS, which
@@ -117,7 +119,7 @@ def cap_memory(more_bytes: int) -> None:
 
 
 def data_bytes() -> int:
-    """The private writable memory of this process, as RLIMIT_DATA counts it."""
+    """Return the private writable memory of this process, as RLIMIT_DATA counts."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[5]) * resource.getpagesize()
@@ -126,7 +128,7 @@ def data_bytes() -> int:
 
 
 def private_bytes(pid: int) -> int:
-    """The memory that would be free if the process `pid` ended; 0 if that cannot be read."""
+    """Return the memory that would be free if process `pid` ended; 0 if that cannot be read."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             lines = file.read().splitlines()
@@ -137,7 +139,7 @@ def private_bytes(pid: int) -> int:
 
 
 def open_descriptors() -> set[int]:
-    """The file descriptors of this process that are open."""
+    """Return the open file descriptors of this process."""
     try:
         return {int(name) for name in os.listdir("/proc/self/fd")}
     except OSError:
@@ -145,7 +147,7 @@ def open_descriptors() -> set[int]:
 
 
 def thread_count() -> int:
-    """The threads of this process, those of libraries included."""
+    """Return the number of threads of this process, including the threads of libraries."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:

@@ -1,4 +1,4 @@
-"""A template: loads one environment or verifier, then forks its workers.
+"""A template: loads an environment or verifier, then forks workers.
 
 Read-only data that is loaded here (corpora, problems, databases) is shared by all workers. Where
 loading leaves threads or open descriptors behind, which a fork cannot share, the owner starts the
@@ -24,12 +24,14 @@ from . import channel, system, worker
 from .part import WorkerPart
 
 GRACE_S = 5.0
-"""What a dead worker had started may go on for so long; a sandbox ends itself meanwhile."""
+"""For how many seconds the processes that a dead worker had started may go on; a sandbox ends
+itself in that time.
+"""
 LOOK_EVERY_S = 1.0
 
 
 def run(control: socket.socket, parent: int) -> NoReturn:
-    """Serve the owner until it closes `control`; in a fork of the fork server."""
+    """Serve the owner until the owner closes `control`; runs in a fork of the fork server."""
     system.end_with_parent(parent)
     system.adopt_orphans()
     os.dup2(2, 1)  # what loading prints is seen, and is no answer of ours
@@ -66,7 +68,7 @@ class _Template:
             orphans.look(self.workers)
 
     def end(self) -> None:
-        """End every worker and what they have started."""
+        """End every worker and everything that the workers have started."""
         for pid in self.workers:
             system.kill(pid)
         system.end_children(GRACE_S)
@@ -113,7 +115,7 @@ class _Template:
         return pid
 
     def _reap(self, pid: int) -> dict[str, Any]:
-        """How the worker `pid`, dead or dying, has ended."""
+        """Return how the worker `pid`, dead or dying, has ended."""
         if pid not in self.workers:
             return {}
         system.kill(pid)
@@ -127,7 +129,7 @@ class _Template:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    """What the owner is told of an exception while loading."""
+    """Describe an exception while loading, for the owner."""
     if not isinstance(error, LudusError):
         import traceback
 

@@ -1,7 +1,8 @@
-"""A worker process: carries out calls until its owner closes the socket, or it is killed.
+"""A worker process: carries out calls until the owner closes the socket, or the process is killed.
 
-Calls of a part with plain methods run on threads, one for each lane; calls of an async one run side
-by side on the event loop. Nothing here keeps time: the owner does, and ends a worker that is late.
+Calls of a part with plain methods run on worker threads, which the calls name by number; calls of
+an async part run side by side on the event loop. Nothing here keeps time: the owner does, and kills
+a worker that is late.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .part import Answer, WorkerPart
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a call has no answer: something escaped from the part."""
+    """Why a call has no result: an exception escaped from the part."""
 
     message: str
     trace: str = ""
@@ -35,7 +36,7 @@ class Failure(msgspec.Struct, frozen=True):
 def run(
     descriptor: int, output: int, parent: int, setup: dict[str, Any], part: WorkerPart | None
 ) -> NoReturn:
-    """Be a worker; in a fork of the template."""
+    """Be a worker; runs in a fork of the template."""
     try:
         os.setsid()
         system.end_with_parent(parent)
@@ -120,7 +121,7 @@ class _Worker:
 
 
 def _leave(error: BaseException | None) -> None:
-    """End this process: nobody waits any more, and threads may hang."""
+    """Exit: nobody waits for answers any more, and threads may hang."""
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
-"""What a worker process shall hold, in a form that can be sent to a fresh interpreter.
+"""What a worker process shall run, in a form that can be sent to a fresh interpreter.
 
 Classes and functions of modules that can be imported there travel by name. Those of a notebook, of
-`__main__`, defined inside a function, or of a file that was imported under a name of its own travel
-by value.
+`__main__`, defined inside a function, or of a file that was imported under another name travel by
+value.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class WorkerSpec:
     """How a template makes a `WorkerPart`."""
 
     label: str
-    """What it is called in messages: an environment's id, a verifier's name."""
+    """The name in messages: an environment's id, a verifier's name."""
     make: bytes
-    """The pickled function that makes it."""
+    """The pickled function that makes the part."""
 
     @classmethod
     def of(cls, label: str, make: Callable[[], WorkerPart]) -> WorkerSpec:
         """Pickle `make`.
 
         Raises:
-            ConfigError: it holds something that cannot be sent to another process.
+            ConfigError: `make` holds something that cannot be sent to another process.
         """
         buffer = io.BytesIO()
         pickler = _Pickler(buffer)
@@ -53,7 +53,7 @@ class WorkerSpec:
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Pickles by value what could not be imported by its name elsewhere."""
+    """Pickles by value what could not be imported by name in a fresh interpreter."""
 
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer)
@@ -68,13 +68,15 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
     def forget(self) -> None:
-        """Leave no trace in cloudpickle, whose list of modules is one for the process."""
+        """Undo the registrations in cloudpickle, whose list of modules is global."""
         for module in self._by_value:
             cloudpickle.unregister_pickle_by_value(module)
 
 
 def _is_found(module: ModuleType) -> bool:
-    """Whether a fresh interpreter with our `sys.path` would import the same file by this name."""
+    """Return whether a fresh interpreter with our `sys.path` would import the same file by this
+    name.
+    """
     file = getattr(module, "__file__", None)
     top, _, _ = module.__name__.partition(".")
     if top == "__main__" or top in sys.stdlib_module_names:
