@@ -127,9 +127,9 @@ class JudgeCaller:
                 kept = await self._answer(question, effort, draw)
                 try:
                     return read(_whole_text(kept))
-                except UnreadableVerdict as error:
+                except UnreadableVerdict:
                     effort.repaired += 1
-                    again = repaired(question, kept.text, str(error))
+                    again = repaired(question)
                     return read(_whole_text(await self._answer(again, effort, draw)))
         except TimeoutError as error:
             if isinstance(error, RequestTimeout):

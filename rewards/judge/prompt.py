@@ -21,7 +21,7 @@ from .neutral import quoted
 from .reading import HOLISTIC, field_of
 from .rubric import ItemKind, RubricItem
 
-VERSION = 1
+VERSION = 2
 """Part of the cache's key and of snapshots; a changed prompt is another version."""
 
 SYSTEM = """\
@@ -140,13 +140,17 @@ def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) ->
     )
 
 
-def repaired(question: JudgeQuestion, answer: str, problem: str) -> JudgeQuestion:
-    """The question again, with what was wrong with the first answer."""
-    said = assistant(answer[:2000])
+def repaired(question: JudgeQuestion) -> JudgeQuestion:
+    """The question again, after an answer that could not be read.
+
+    Neither that answer nor what was wrong with it is repeated: a judge may have been led to quote
+    the response, and a quotation outside the data would be an instruction.
+    """
     again = user(
-        f"That answer cannot be read: {problem}. Give the verdict again, as one JSON object of the "
-        "form that was asked for and nothing else."
+        "Your answer could not be read. Give the verdict again, as one JSON object of the form that "
+        "was asked for, with nothing before or after it."
     )
+    said = assistant("(an answer that could not be read)")
     return JudgeQuestion(messages=[*question.messages, said, again], schema=question.schema)
 
 
@@ -161,7 +165,8 @@ def unguarded(question: str, response: str, item: RubricItem) -> JudgeQuestion:
         f"<response>{response}</response>\n\n"
         f'Answer as JSON: {{"reason": "...", "{field_of(item)}": {_values(item)}}}'
     )
-    return JudgeQuestion(messages=[user(pasted)], schema={})
+    sendable = pasted.encode("utf-8", "replace").decode()  # half a surrogate pair cannot travel
+    return JudgeQuestion(messages=[user(sendable)], schema={})
 
 
 def marked(data: Mapping[str, str]) -> str:

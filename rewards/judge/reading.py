@@ -1,7 +1,9 @@
-"""Reading a judge's answer: one consistent verdict in it, or none at all.
+"""Reading a judge's answer: one verdict in it, or none at all.
 
-A number that merely occurs in the text is never a verdict. The answer has to hold a JSON object
-with exactly the fields that were asked for; several objects must agree.
+A number or an object that merely occurs in a text is never a verdict. The answer has to *end* with
+one JSON object that begins on a line of its own; thoughts and sentences may go before, nothing but
+the end of a code block after. An object that is quoted in a sentence, sits in a broken one, is taken
+back, or is followed by another is not read.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from ludus.errors import LudusError
@@ -17,8 +20,8 @@ from ludus.errors import LudusError
 from .rubric import ItemKind, RubricItem
 
 MAX_ANSWER_CHARS = 64_000
-MAX_OBJECTS = 64
-"""Places in one answer at which an object may begin before the answer counts as noise."""
+MAX_DIGITS = 20
+"""Digits of a number that is read."""
 HOLISTIC = (1, 10)
 """Lowest and highest score of a holistic judgement (Rubrics as Rewards, implicit)."""
 
@@ -36,8 +39,7 @@ def read_item(answer: str, item: RubricItem) -> float:
     >>> read_item('{"reason": "yes", "met": true}', RubricItem(text="It is polite."))
     1.0
     """
-    field = field_of(item)
-    return _agreed([score_of(found, item) for found in objects(answer) if field in found])
+    return score_of(verdict_of(answer, field_of(item)), item)
 
 
 def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
@@ -46,13 +48,7 @@ def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
     Raises:
         UnreadableVerdict: an item is missing, is there twice, or was not asked for.
     """
-    answers = [found["verdicts"] for found in objects(answer) if "verdicts" in found]
-    readings = [_read_list(given, items) for given in answers]
-    if not readings:
-        raise UnreadableVerdict("the answer holds no object with 'verdicts'")
-    if any(reading != readings[0] for reading in readings):
-        raise UnreadableVerdict("the answer holds several lists of verdicts that contradict")
-    return readings[0]
+    return _read_list(verdict_of(answer, "verdicts")["verdicts"], items)
 
 
 def read_holistic(answer: str) -> float:
@@ -62,8 +58,7 @@ def read_holistic(answer: str) -> float:
         UnreadableVerdict: there is none.
     """
     low, high = HOLISTIC
-    given = [found["score"] for found in objects(answer) if "score" in found]
-    return _agreed([(_whole(value, low, high) - low) / (high - low) for value in given])
+    return (_whole(verdict_of(answer, "score")["score"], low, high) - low) / (high - low)
 
 
 def read_choice(answer: str, field: str, choices: Sequence[str]) -> str:
@@ -72,13 +67,10 @@ def read_choice(answer: str, field: str, choices: Sequence[str]) -> str:
     Raises:
         UnreadableVerdict: none is named, another is, or two are.
     """
-    given = [found[field] for found in objects(answer) if field in found]
-    wrong = next((value for value in given if value not in choices), None)
-    if wrong is not None:
-        raise UnreadableVerdict(f"{field!r} must be one of {list(choices)}, got {wrong!r:.80}")
-    if not given or any(value != given[0] for value in given):
-        raise UnreadableVerdict(f"the answer names {len(given)} values of {field!r}")
-    return str(given[0])
+    value = verdict_of(answer, field)[field]
+    if not isinstance(value, str) or value not in choices:
+        raise UnreadableVerdict(f"{field!r} must be one of {list(choices)}, got {value!r:.80}")
+    return value
 
 
 def read_ranking(answer: str, names: Sequence[str]) -> list[str]:
@@ -87,13 +79,11 @@ def read_ranking(answer: str, names: Sequence[str]) -> list[str]:
     Raises:
         UnreadableVerdict: the list is missing, or is no permutation.
     """
-    given = [found["ranking"] for found in objects(answer) if "ranking" in found]
-    if not given or any(value != given[0] for value in given):
-        raise UnreadableVerdict(f"the answer holds {len(given)} rankings")
-    ranking = given[0]
-    if not isinstance(ranking, list) or sorted(map(str, ranking)) != sorted(names):
+    ranking = verdict_of(answer, "ranking")["ranking"]
+    named = [str(name) for name in ranking] if isinstance(ranking, list) else []
+    if sorted(named) != sorted(names):
         raise UnreadableVerdict(f"a ranking names each of {list(names)} once, got {ranking!r:.120}")
-    return [str(name) for name in ranking]
+    return named
 
 
 def field_of(item: RubricItem) -> str:
@@ -115,54 +105,95 @@ def score_of(found: dict[str, Any], item: RubricItem) -> float:
     return _whole(value, 0, item.highest) / item.highest
 
 
-def objects(answer: str) -> list[dict[str, Any]]:
-    """The outermost JSON objects of an answer, in order, thoughts left out.
+def verdict_of(answer: str, field: str) -> dict[str, Any]:
+    """The object that an answer ends with, which has `field`.
 
     Raises:
-        UnreadableVerdict: the answer is too long, or names a field of one object twice.
+        UnreadableVerdict: there is none, it is broken or repeats a field, something other than
+            thoughts or sentences goes before, something follows, or another verdict is in it.
     """
     if len(answer) > MAX_ANSWER_CHARS:
         raise UnreadableVerdict(
             f"the answer has {len(answer)} characters; at most {MAX_ANSWER_CHARS} are read"
         )
-    return list(_found(_without_thoughts(answer)))
+    text = _without_thoughts(answer)
+    place = text.find("{")
+    before = text[: max(0, place)]
+    if place < 0 or before.rpartition("\n")[2].strip():
+        raise UnreadableVerdict("the answer holds no JSON object on a line of its own")
+    if markup := _MARKUP.search(before):
+        raise UnreadableVerdict(f"{markup[0]!r} stands before the object and is not closed")
+    try:
+        found, end = _decoder.raw_decode(text, place)
+    except RecursionError:
+        raise UnreadableVerdict("the answer nests objects too deep") from None
+    except json.JSONDecodeError as error:
+        raise UnreadableVerdict(f"the answer is no JSON: {error}") from None
+    if rest := _AFTER.sub("", text[end:]):
+        raise UnreadableVerdict(f"the answer goes on after its object: {rest!r:.80}")
+    if field not in found:
+        raise UnreadableVerdict(f"the answer's object has no field {field!r}")
+    other = next((name for name in found if name != field and _rivals(name, found[name])), None)
+    if other is not None:
+        raise UnreadableVerdict(f"the answer holds a second verdict in its field {other!r}")
+    return found
+
+
+_OPENED = re.compile(
+    r"<(?:[a-z]+:)?(?:think|thought|thinking|reasoning|analysis|reflection|scratchpad)\b[^<>\n]*>"
+    r"|\[THINK\]|\u25c1think\u25b7", re.IGNORECASE,
+)  # fmt: skip
+_CLOSED = re.compile(
+    r"</(?:[a-z]+:)?(?:think|thought|thinking|reasoning|analysis|reflection|scratchpad)\s*>"
+    r"|\[/THINK\]|\u25c1/think\u25b7", re.IGNORECASE,
+)  # fmt: skip
+_MARKUP = re.compile(
+    r"<[|/!]?[^\W\d][^<>\n]{0,80}>|\[/?[A-Z_]{3,}\]|\u25c1[^\u25b7\n]{0,40}\u25b7|\uff5c"
+)
+"""Tags and tokens: what stands behind one may be a page, a thought or another speaker's turn."""
+_AFTER = re.compile(r"[\s`.]+")
+_ASKED = frozenset({"met", "score", "better", "ranking", "verdict", "verdicts"})
+"""Fields that carry verdicts."""
 
 
 def _without_thoughts(answer: str) -> str:
-    """What follows the last closed thought; an unclosed one leaves nothing to read."""
-    rest = re.split(r"</think(?:ing)?>", answer)[-1]
-    return re.split(r"<think(?:ing)?>", rest)[0]
+    """What follows the last closed thought; a thought that is still open leaves nothing to read.
+    The prompt of some models opens the thought, so that the answer holds its end alone.
+    """
+    closed = list(_CLOSED.finditer(answer))
+    if len(_OPENED.findall(answer)) > len(closed):
+        raise UnreadableVerdict("the answer ends within a thought")
+    return answer[closed[-1].end() :] if closed else answer
 
 
-def _found(text: str) -> Iterator[dict[str, Any]]:
-    place = text.find("{")
-    for _ in range(MAX_OBJECTS):
-        if place < 0:
-            return
-        try:
-            value, end = _decoder.raw_decode(text, place)
-        except json.JSONDecodeError:
-            end = place + 1
-        except RecursionError:
-            raise UnreadableVerdict("the answer nests objects too deep") from None
-        else:
-            yield value
-        place = text.find("{", end)
-    raise UnreadableVerdict(f"the answer has more than {MAX_OBJECTS} places that look like JSON")
+def _rivals(name: str, value: object) -> bool:
+    """Whether a field beside the one that was asked for may be a verdict too."""
+    return name in _ASKED or isinstance(value, (dict, list))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    """An object whose names differ by more than looks, capitals or signs."""
+    plain = {
+        re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold()) for name, _ in pairs
+    }
+    if len(plain) < len(pairs):
         raise UnreadableVerdict("the answer names a field of one object twice")
-    return made
+    return dict(pairs)
 
 
 def _no_constant(name: str) -> float:
     raise UnreadableVerdict(f"{name} is no score")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, strict=False)
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise UnreadableVerdict(f"a number of {len(digits)} digits is no score")
+    return int(digits)
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer, strict=False
+)
 
 
 def _whole(value: object, low: int, high: int) -> int:
@@ -175,14 +206,6 @@ def _whole(value: object, low: int, high: int) -> int:
     return value
 
 
-def _agreed(scores: Sequence[float]) -> float:
-    if not scores:
-        raise UnreadableVerdict("the answer holds no object with the field that was asked for")
-    if any(score != scores[0] for score in scores):
-        raise UnreadableVerdict(f"the answer holds {len(scores)} verdicts that contradict")
-    return scores[0]
-
-
 def _read_list(given: object, items: Sequence[RubricItem]) -> dict[str, float]:
     if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
         raise UnreadableVerdict(f"'verdicts' must be a list of objects, got {given!r:.80}")
@@ -190,4 +213,12 @@ def _read_list(given: object, items: Sequence[RubricItem]) -> dict[str, float]:
     named = [str(row.get("id")) for row in given]
     if sorted(named) != sorted(asked):
         raise UnreadableVerdict(f"verdicts were asked for {sorted(asked)}, got {sorted(named)}")
-    return {str(row["id"]): score_of(row, asked[str(row["id"])]) for row in given}
+    return {str(row["id"]): _score_of_row(row, asked[str(row["id"])]) for row in given}
+
+
+def _score_of_row(row: dict[str, Any], item: RubricItem) -> float:
+    field = field_of(item)
+    other = next((name for name in row if name != field and _rivals(name, row[name])), None)
+    if other is not None:
+        raise UnreadableVerdict(f"the verdict on {item.id!r} holds a second one in {other!r}")
+    return score_of(row, item)

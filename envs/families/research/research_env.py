@@ -13,6 +13,7 @@ of whoever judges reports can be measured.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from ..fiction import build_world
 from ..search.bm25 import fictional_index
 from ..search.documents import shown
 from .reports import read_report
-from .topics import Topic, draw_topic
+from .topics import Fact, Topic, draw_topic
 
 MAX_QUERY_CHARS = 1_000
 MAX_DOCUMENT_CHARS = 2_000
@@ -46,6 +47,8 @@ class Research(TextEnv):
         world: seed of the fictional world.
         people: size of the world.
         max_turns: turns until the episode is truncated.
+        demo_fault_rate: share of the facts that `demonstrate` gets wrong, for warm starts that leave
+            something to learn: half of them are left out, half are stated with another value.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -67,6 +70,7 @@ class Research(TextEnv):
         world: int = 0,
         people: int = 240,
         max_turns: int = 8,
+        demo_fault_rate: float = 0.0,
     ) -> None:
         if not 1 <= pages <= 4:
             raise ConfigError(f"pages must be 1 to 4, got {pages}")
@@ -76,11 +80,14 @@ class Research(TextEnv):
             raise ConfigError(f"cite_weight must be from 0 to 1, got {cite_weight}")
         if not 1 <= topk <= 20 or max_turns < 1:
             raise ConfigError(f"need 1 <= topk <= 20 and max_turns >= 1, got {topk}, {max_turns}")
+        if not 0 <= demo_fault_rate <= 1:
+            raise ConfigError(f"demo_fault_rate must be from 0 to 1, got {demo_fault_rate}")
         self.pages = pages
         self.reward = reward
         self.cite_weight = cite_weight
         self.topk = topk
         self.turns = max_turns
+        self.demo_fault_rate = demo_fault_rate
         self.world = build_world(world, people)
         self.index = fictional_index(world, people)
         self.topic = Topic("", (), ())
@@ -143,11 +150,30 @@ class Research(TextEnv):
         return {"items": items, "aggregation": "positive_normalised"}
 
     def demonstrate(self) -> str | Message:
-        """Search each page, then state its facts with citations."""
+        """Search each page, then state its facts with citations, some of them wrong where
+        `demo_fault_rate` says so.
+        """
         if self._searched < len(self.topic.pages):
             query = {"query": self.topic.pages[self._searched]}
             return assistant("", [ToolCall(name="search", arguments=query)])
-        return " ".join(
-            f"{fact.about[:1].upper()}{fact.about[1:]} is {fact.value} [{fact.subject}]."
-            for fact in self.topic.facts
-        )
+        rng = random.Random(f"fault/{self.task.seed}")
+        said: list[str] = []
+        for fact in self.topic.facts:
+            luck = rng.random()
+            if luck < self.demo_fault_rate / 2:
+                continue
+            value = self._mistaken(fact, rng) if luck < self.demo_fault_rate else fact.value
+            said.append(f"{fact.about[:1].upper()}{fact.about[1:]} is {value} [{fact.subject}].")
+        return " ".join(said) or f"Nothing is known of {self.topic.pages[0]}."
+
+    def _mistaken(self, fact: Fact, rng: random.Random) -> str:
+        """A value of the same kind that is not the fact's."""
+        if fact.value.isdigit():
+            return str(int(fact.value) + rng.randint(1, 9))
+        kind = self.world.entities[fact.value].kind
+        names = [
+            one.name
+            for one in self.world.realm(self.task.split)
+            if one.kind is kind and one.name not in (fact.value, fact.subject)
+        ]
+        return rng.choice(names) if names else fact.value

@@ -12,7 +12,7 @@ from ludus.messages import system, user
 
 from ..neutral import quoted
 from ..prompt import JudgeQuestion, marked
-from ..reading import UnreadableVerdict, objects
+from ..reading import UnreadableVerdict, verdict_of
 from ..rubric import RubricItem
 
 MAX_PROPOSALS = 5
@@ -66,11 +66,11 @@ def read_proposals(answer: str) -> list[RubricItem]:
     Raises:
         UnreadableVerdict: the answer holds no list of criteria.
     """
-    lists = [found["criteria"] for found in objects(answer) if "criteria" in found]
-    if len(lists) != 1 or not isinstance(lists[0], list):
-        raise UnreadableVerdict(f"the answer holds {len(lists)} lists of criteria")
+    rows = verdict_of(answer, "criteria")["criteria"]
+    if not isinstance(rows, list):
+        raise UnreadableVerdict(f"'criteria' must be a list, got {rows!r:.80}")
     made: list[RubricItem] = []
-    for row in lists[0][:MAX_PROPOSALS]:
+    for row in rows[:MAX_PROPOSALS]:
         if not isinstance(row, dict):
             continue
         text, weight = row.get("text"), row.get("weight")

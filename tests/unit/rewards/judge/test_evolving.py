@@ -17,6 +17,7 @@ from ludus.rewards.judge.caller import Effort
 from ludus.rewards.judge.evolving import EvolvingJudge, RubricBuffer, State, TrackedCriterion
 from ludus.rewards.judge.evolving.admit import admit
 from ludus.rewards.judge.evolving.propose import ill_formed, read_proposals
+from ludus.rewards.judge.prompt import VERSION
 from ludus.rewards.judge.mock import MockJudge
 from ludus.rewards.judge.reading import UnreadableVerdict
 from ludus.rewards.protocol import Sample
@@ -112,7 +113,7 @@ async def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
         with sqlite3.connect(path) as db:
             db.execute(
                 "UPDATE buffers SET data = CAST(replace(CAST(data AS TEXT), "
-                "'\"prompt_version\":1', '\"prompt_version\":0') AS BLOB)"
+                f"'\"prompt_version\":{VERSION}', '\"prompt_version\":0') AS BLOB)"
             )
         db.close()
         old = EvolvingJudge(base_url=mock.url, model="mock", rubrics=str(path))

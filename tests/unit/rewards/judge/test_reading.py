@@ -26,11 +26,8 @@ GRADED = RubricItem(text="x", id="b", kind=ItemKind.GRADED, max_score=4)
         ('```json\n{"reason": "ok", "met": true}\n```', 1.0),
         ('Here is it:\n{"reason": "it says {1, 2}", "met": true}.', 1.0),
         ('<think>maybe {"met": false}</think>{"met": true}', 1.0),
-        ('{"met": true} and again {"met": true}', 1.0),
         ('{"reason": "the text says \\"met\\": false", "met": true}', 1.0),
         ('{"reason": "two\nlines", "met": true}', 1.0),
-        ('{broken {"met": true}', 1.0),
-        ('{"note": 1} {"met": false}', 0.0),
     ],
 )
 def test_one_consistent_verdict_is_read(answer: str, score: float) -> None:
@@ -52,6 +49,9 @@ def test_one_consistent_verdict_is_read(answer: str, score: float) -> None:
         '{"Met": true}',
         '{"score": 1}',
         '{"met": true} {"met": false}',
+        '{"met": true} and again {"met": true}',
+        '{broken {"met": true}',
+        '{"note": 1} {"met": false}',
         '{"met": true, "met": true}',
         '{"met": true, "met": false}',
         '{"verdict": {"met": true}}',
@@ -106,7 +106,7 @@ def test_a_batch_names_every_item_once() -> None:
     ):
         with pytest.raises(UnreadableVerdict):
             read_items(f'{{"verdicts": [{wrong}]}}', [BINARY, GRADED])
-    with pytest.raises(UnreadableVerdict, match="contradict"):
+    with pytest.raises(UnreadableVerdict, match="goes on"):
         read_items(
             f'{{"verdicts": [{rows}]}} {{"verdicts": [{rows.replace("2", "3")}]}}', [BINARY, GRADED]
         )
