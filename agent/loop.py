@@ -233,7 +233,10 @@ class _Game:
         given = self.verdict
         parts = given.parts if given is not None else {}
         detail = given.detail if given is not None else ""
-        return Verdict.of(made.ret, detail, parts=parts or {"env": (made.ret, 1.0)})
+        metrics = given.metrics if given is not None else {}
+        return Verdict.of(
+            made.ret, detail, parts=parts or {"env": (made.ret, 1.0)}, metrics=metrics
+        )
 
     def _note(self, action: Message, info: Info) -> None:
         self.gold = info.get("gold", self.gold)

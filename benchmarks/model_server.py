@@ -84,7 +84,7 @@ class ModelServer:
         """An object of the schema, and the tokens that it took."""
         said = ""
         for name, kind in schema["properties"].items():
-            said += f'{", " if said else "{"}{json.dumps(name)}: '
+            said += f"{', ' if said else '{'}{json.dumps(name)}: "
             if kind.get("type") == "string":
                 start = ids + self.encode(said + '"')
                 short = msgspec.structs.replace(sampling, max_tokens=REASON_TOKENS)

@@ -37,6 +37,7 @@ from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served
 
+from .measured import KnownJudge, judges_of
 from .protocol import GroupVerifier, Sample, Verifier
 from .registry import make_verifier
 
@@ -192,6 +193,11 @@ class ComposedVerifier:
     def __init__(self, composition: Composition, verifiers: Mapping[str, Verifier]) -> None:
         self.composition = composition
         self.verifiers = verifiers
+
+    @property
+    def judges(self) -> list[KnownJudge]:
+        """The models that the parts ask, with their measured errors."""
+        return [judge for verifier in self.verifiers.values() for judge in judges_of(verifier)]
 
     async def score(self, sample: Sample) -> Verdict:
         """Judge one answer."""

@@ -31,6 +31,7 @@ from .rollout.tracker import SuccessTracker
 from .rollout.verifiers import open_verifiers
 from .run.checkpoint import load_state, newest_checkpoint, step_of
 from .run.folder import RunFolder
+from .run.judges import keep_judges, unmeasured
 
 
 @dataclass
@@ -89,7 +90,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     stack.callback(folder.close)
     await _refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
-    scorer = EpisodeScorer(await open_verifiers(config.reward, stack))
+    verifiers = await open_verifiers(config.reward, stack)
+    keep_judges(folder.path, verifiers)
+    scorer = EpisodeScorer(verifiers)
     model_path = str(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     plan = plan_updates(
@@ -124,7 +127,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
-        notes=plan.notes,
+        notes=[*plan.notes, *unmeasured(verifiers)],
         closing=stack,
     )
 
@@ -278,7 +281,7 @@ def _collectors(
     rollout = config.rollout
     limits = EpisodeLimits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
 
-    def collector(temperature: float) -> Collector:
+    def collector(temperature: float, scorer: EpisodeScorer) -> Collector:
         sampling = Sampling(max_tokens=rollout.max_tokens, temperature=temperature)
         policy = TokenPolicy(
             engine,
@@ -296,4 +299,7 @@ def _collectors(
             retries=rollout.retries,
         )
 
-    return collector(rollout.temperature), collector(config.eval.temperature)
+    return (
+        collector(rollout.temperature, scorer),
+        collector(config.eval.temperature, scorer.without_groups()),
+    )

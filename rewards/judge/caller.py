@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
 
-from ludus.errors import BudgetExceeded, RequestTimeout
+from ludus.errors import BudgetExceeded, ConfigError, RequestTimeout
 from ludus.llm import ChatClient, Completion, TokenBudget
 from ludus.messages import Message
 from ludus.wire.client import RetryPolicy
 
+from ..measured import KnownJudge
+from .card import JudgeCard
 from .prompt import VERSION, JudgeQuestion, repaired
 from .reading import UnreadableVerdict
 from .store import JudgementStore
@@ -32,7 +35,9 @@ class JudgeServer(msgspec.Struct, frozen=True, kw_only=True):
         guided: send a JSON schema as `response_format`; servers that refuse the field need False.
         concurrency: most requests to this server at once.
         deadline_s: for one question with its retries and its repair.
-        attempt_s: for one attempt.
+
+    Raises:
+        ConfigError: a bound that is not positive, or a temperature below 0.
     """
 
     base_url: str
@@ -42,7 +47,18 @@ class JudgeServer(msgspec.Struct, frozen=True, kw_only=True):
     guided: bool = True
     concurrency: int = 64
     deadline_s: float = 120.0
-    attempt_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "concurrency", "deadline_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"a judge's {name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"a judge's temperature must be 0 or more, got {self.temperature}")
+
+    @property
+    def attempt_s(self) -> float:
+        """Seconds for one attempt: half the deadline, so that a second one fits."""
+        return self.deadline_s / 2
 
 
 @dataclass(slots=True)
@@ -86,6 +102,24 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
+class _Fetch:
+    """A request under way, for all who ask the same; given up once nobody waits any more."""
+
+    task: asyncio.Task[_Kept]
+    waiting: int = 0
+
+    async def answer(self) -> _Kept:
+        """What the server says."""
+        self.waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        finally:
+            self.waiting -= 1
+            if not self.waiting and not self.task.done():
+                self.task.cancel()
+
+
+@dataclass(slots=True)
 class JudgeCaller:
     """Asks one judge. Belongs to the event loop that first asks.
 
@@ -94,16 +128,22 @@ class JudgeCaller:
         store: keeps answers; equal questions are asked once.
         budget: bound on tokens; once it is spent, nothing is asked any more.
         api_key: of the server; None reads LUDUS_API_KEY.
-        first_answers: how many differing answers (`draw`) of one question may be asked for.
+        card: the measured error of this judge, where it is known.
     """
 
     server: JudgeServer
     store: JudgementStore = field(default_factory=JudgementStore)
     budget: TokenBudget | None = None
     api_key: str | None = None
+    card: JudgeCard | None = None
     _client: ChatClient | None = None
     _loop: asyncio.AbstractEventLoop | None = None
-    _under_way: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict[str, Any])
+    _under_way: dict[str, _Fetch] = field(default_factory=dict[str, Any])
+
+    @property
+    def judges(self) -> list[KnownJudge]:
+        """The model that is asked, with what is known of its error."""
+        return [self.card.known() if self.card else KnownJudge(model=self.server.model)]
 
     async def ask(
         self, question: JudgeQuestion, read: Callable[[str], T], effort: Effort, *, draw: int = 0
@@ -158,8 +198,8 @@ class JudgeCaller:
 
     async def close(self) -> None:
         """Close connections and the store."""
-        for task in self._under_way.values():
-            task.cancel()
+        for fetch in self._under_way.values():
+            fetch.task.cancel()
         if self._client is not None:
             await self._client.close()
             self._client = None
@@ -176,22 +216,18 @@ class JudgeCaller:
             effort.cached += 1
             return msgspec.json.decode(found, type=_Kept)
         self._attach()
-        task = self._under_way.get(key)
-        if task is None:
-            task = asyncio.create_task(self._fetch(key, canonical, question.messages, request))
-            self._under_way[key] = task
-            task.add_done_callback(lambda done: self._finished(key, done))
-            kept = await asyncio.shield(task)
-            effort.asked += 1
-            effort.tokens += kept.tokens
-            return kept
-        effort.joined += 1
-        return await asyncio.shield(task)
-
-    def _finished(self, key: str, task: asyncio.Task[_Kept]) -> None:
-        self._under_way.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # whoever waited was told; nobody may be left
+        fetch = self._under_way.get(key)
+        if fetch is not None:
+            effort.joined += 1
+            return await fetch.answer()
+        fetch = self._under_way[key] = _Fetch(
+            asyncio.create_task(self._fetch(key, canonical, question.messages, request))
+        )
+        fetch.task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        kept = await fetch.answer()
+        effort.asked += 1
+        effort.tokens += kept.tokens
+        return kept
 
     def _request(self, question: JudgeQuestion, draw: int, **extra: Any) -> dict[str, Any]:
         sampling = {

@@ -6,22 +6,21 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
-from ludus.llm import TokenBudget
 from ludus.messages import Message
 from ludus.verdict import Verdict
 
+from ..measured import KnownJudge
 from ..protocol import Sample
 from .aggregate import aggregate, fails_gate
-from .caller import Effort, JudgeCaller, JudgeServer
+from .caller import Effort
 from .prompt import about_digit, about_item, about_items, about_whole
 from .reading import UnreadableVerdict, read_holistic, read_item, read_items
 from .rubric import Aggregation, Rubric, RubricItem, load_rubric, read_rubric
+from .settings import JudgeSettings, open_judge
 from .shortcut import empty_answer
-from .store import JudgementStore
 
 T = TypeVar("T")
 Mode = Literal["hard", "samples", "logprobs"]
@@ -38,18 +37,13 @@ class RubricJudge:
 
     Args:
         rubric: path of a TOML file; "" where each sample brings its own.
-        base_url: of an OpenAI-compatible server, up to and with `/v1`.
-        model: its model.
         mode: "hard" takes one answer; "samples" the mean of `samples` answers; "logprobs" the
             expected score under the probabilities of the first token, E[s] = sum p(s) s, over the
             candidates that are scores (falls back to "hard" where the server tells none).
         samples: answers an item in mode "samples"; the temperature should then be above 0.
         calls: "item" asks one question an item; "batch" all items in one, cheaper by about their
             number, with some halo of one verdict on the next.
-        temperature, max_tokens, guided, concurrency, deadline_s: see `JudgeServer`.
-        cache: SQLite file of judgements; "" keeps them in memory.
-        max_total_tokens: hard stop for prompts and answers together; 0 sets none.
-        api_key: of the server; None reads LUDUS_API_KEY.
+        settings: whom to ask and within which bounds; see `JudgeSettings`.
 
     Raises:
         ConfigError: no address or model, an unknown mode, or a rubric that cannot be used.
@@ -62,43 +56,29 @@ class RubricJudge:
         self,
         *,
         rubric: str = "",
-        base_url: str = "",
-        model: str = "",
         mode: Mode = "hard",
         samples: int = 1,
         calls: Calls = "item",
-        temperature: float = 0.0,
-        max_tokens: int = 512,
-        guided: bool = True,
-        concurrency: int = 64,
-        deadline_s: float = 120.0,
-        cache: str = "",
-        max_total_tokens: int = 0,
-        api_key: str | None = None,
+        **settings: Unpack[JudgeSettings],
     ) -> None:
-        if not base_url or not model:
-            raise ConfigError(
-                "a judge needs base_url and model, such as base_url=http://127.0.0.1:8000/v1 and "
-                "model=my-judge; 'ludus mock-judge' serves one to try"
-            )
         if mode not in ("hard", "samples", "logprobs"):
             raise ConfigError(f"mode must be hard, samples or logprobs, got {mode!r}")
         if calls not in ("item", "batch"):
             raise ConfigError(f"calls must be item or batch, got {calls!r}")
         if samples < 1:
             raise ConfigError(f"samples must be at least 1, got {samples}")
-        if mode == "samples" and temperature == 0:
+        if mode == "samples" and not settings.get("temperature"):
             raise ConfigError("mode 'samples' draws equal answers at temperature 0; raise it")
         self.rubric = load_rubric(rubric) if rubric else None
         self.mode: Mode = mode
         self.samples = samples if mode == "samples" else 1
         self.calls: Calls = calls
-        server = JudgeServer(
-            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
-            guided=guided, concurrency=concurrency, deadline_s=deadline_s,
-        )  # fmt: skip
-        budget = TokenBudget(max_total_tokens) if max_total_tokens else None
-        self.caller = JudgeCaller(server, _store(cache), budget, api_key)
+        self.caller = open_judge(**settings)
+
+    @property
+    def judges(self) -> list[KnownJudge]:
+        """The model that gives the verdicts, with what is known of its error."""
+        return self.caller.judges
 
     async def score(self, sample: Sample) -> Verdict:
         """Judge `sample.text` by its rubric."""
@@ -277,10 +257,6 @@ def _text(prompt: str | list[Message]) -> str:
     if isinstance(prompt, str):
         return prompt
     return "\n\n".join(f"{message.role}: {message.text}" for message in prompt)
-
-
-def _store(cache: str) -> JudgementStore:
-    return JudgementStore(Path(cache).expanduser() if cache else ":memory:")
 
 
 def _mean(values: Sequence[float]) -> float:

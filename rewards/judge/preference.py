@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from typing import Literal
+from typing import Literal, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
-from ludus.llm import TokenBudget
 from ludus.verdict import Verdict
 
+from ..measured import KnownJudge
 from ..protocol import Sample
-from .caller import Effort, JudgeCaller, JudgeServer
+from .caller import Effort
 from .judge import data_of, failure
 from .prompt import about_list, about_pair
 from .reading import UnreadableVerdict, read_choice, read_ranking
+from .settings import JudgeSettings, open_judge
 from .shortcut import empty_answer
-from .store import JudgementStore
 
 Scheme = Literal["all_pairs", "circular", "listwise"]
 Rating = Literal["win_rate", "bradley_terry"]
@@ -61,17 +61,12 @@ class PreferenceJudge:
     An answer that misses one of its comparisons has no reward; the others keep theirs.
 
     Args:
-        base_url: of an OpenAI-compatible server, up to and with `/v1`.
-        model: its model.
         criterion: what better means; `sample.info["criterion"]` goes first.
         scheme: "all_pairs" asks n (n - 1) questions, "circular" 2 n (each answer with its two
             neighbours), "listwise" two rankings of the whole list, in opposite orders, at most 12
             answers.
         rating: "win_rate" or "bradley_terry".
-        temperature, max_tokens, guided, concurrency, deadline_s: see `JudgeServer`.
-        cache: SQLite file of judgements; "" keeps them in memory.
-        max_total_tokens: hard stop; 0 sets none.
-        api_key: of the server; None reads LUDUS_API_KEY.
+        settings: whom to ask and within which bounds; see `JudgeSettings`.
 
     Raises:
         ConfigError: no address or model, or an unknown scheme or rating.
@@ -82,25 +77,11 @@ class PreferenceJudge:
     def __init__(
         self,
         *,
-        base_url: str = "",
-        model: str = "",
         criterion: str = CRITERION,
         scheme: Scheme = "all_pairs",
         rating: Rating = "win_rate",
-        temperature: float = 0.0,
-        max_tokens: int = 512,
-        guided: bool = True,
-        concurrency: int = 64,
-        deadline_s: float = 120.0,
-        cache: str = "",
-        max_total_tokens: int = 0,
-        api_key: str | None = None,
+        **settings: Unpack[JudgeSettings],
     ) -> None:
-        if not base_url or not model:
-            raise ConfigError(
-                "a preference judge needs base_url and model, such as "
-                "base_url=http://127.0.0.1:8000/v1 and model=my-judge"
-            )
         if scheme not in ("all_pairs", "circular", "listwise"):
             raise ConfigError(f"scheme must be all_pairs, circular or listwise, got {scheme!r}")
         if rating not in ("win_rate", "bradley_terry"):
@@ -108,12 +89,12 @@ class PreferenceJudge:
         self.criterion = criterion
         self.scheme: Scheme = scheme
         self.rating: Rating = rating
-        server = JudgeServer(
-            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
-            guided=guided, concurrency=concurrency, deadline_s=deadline_s,
-        )  # fmt: skip
-        budget = TokenBudget(max_total_tokens) if max_total_tokens else None
-        self.caller = JudgeCaller(server, JudgementStore(cache or ":memory:"), budget, api_key)
+        self.caller = open_judge(**settings)
+
+    @property
+    def judges(self) -> list[KnownJudge]:
+        """The model that gives the verdicts, with what is known of its error."""
+        return self.caller.judges
 
     def score(self, sample: Sample) -> Verdict:
         """Refuse: one answer alone has nothing to be compared with."""

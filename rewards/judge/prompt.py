@@ -147,8 +147,8 @@ def repaired(question: JudgeQuestion) -> JudgeQuestion:
     the response, and a quotation outside the data would be an instruction.
     """
     again = user(
-        "Your answer could not be read. Give the verdict again, as one JSON object of the form that "
-        "was asked for, with nothing before or after it."
+        "Your answer could not be read. Give the verdict again, as one JSON object of the form "
+        "that was asked for, with nothing before or after it."
     )
     said = assistant("(an answer that could not be read)")
     return JudgeQuestion(messages=[*question.messages, said, again], schema=question.schema)

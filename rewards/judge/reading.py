@@ -2,8 +2,8 @@
 
 A number or an object that merely occurs in a text is never a verdict. The answer has to *end* with
 one JSON object that begins on a line of its own; thoughts and sentences may go before, nothing but
-the end of a code block after. An object that is quoted in a sentence, sits in a broken one, is taken
-back, or is followed by another is not read.
+the end of a code block after. An object that is quoted in a sentence, sits in a broken one, is
+taken back, or is followed by another is not read.
 """
 
 from __future__ import annotations

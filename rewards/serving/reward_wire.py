@@ -9,6 +9,7 @@ import msgspec
 from ludus.verdict import Verdict
 from ludus.wire.faults import Fault
 
+from ..measured import KnownJudge
 from ..protocol import Sample
 
 MAX_BATCH = 1024
@@ -81,6 +82,8 @@ class VerifierCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Whether it takes `/v1/score_group`."""
     card: dict[str, Any] = {}
     """Of a learned verifier: its weights by digest, its preprocessing, device and batches."""
+    judges: list[KnownJudge] = []
+    """The language models that give its verdicts, each with its measured error."""
 
 
 class VerifierList(msgspec.Struct, frozen=True, kw_only=True):

@@ -197,5 +197,9 @@ def _refused(error: LudusError) -> ScoreItem:
 def _card(scorer: ServedVerifier) -> VerifierCard:
     about = scorer.bench.about
     return VerifierCard(
-        name=scorer.name, description=about.description, group=about.group, card=about.card
+        name=scorer.name,
+        description=about.description,
+        group=about.group,
+        card=about.card,
+        judges=about.judges,
     )

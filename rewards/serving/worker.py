@@ -17,6 +17,7 @@ from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 
 from ..learned.batching import Batched
+from ..measured import KnownJudge, judges_of
 from ..protocol import GroupVerifier, Sample, Verifier
 from ..verdict_checks import failed, is_async_verifier, is_bug, one_each, usable
 
@@ -37,6 +38,8 @@ class About(msgspec.Struct, frozen=True):
     """What it keeps in memory for good."""
     card: dict[str, Any] = {}
     """What it says of its weights, preprocessing and device."""
+    judges: list[KnownJudge] = []
+    """The language models that it asks, with their measured errors."""
 
 
 def about_verifier(verifier: Verifier) -> About:
@@ -47,6 +50,7 @@ def about_verifier(verifier: Verifier) -> About:
         resident=bool(getattr(verifier, "resident", False)),
         memory_bytes=int(getattr(verifier, "memory_bytes", 0)),
         card=getattr(verifier, "card", dict[str, Any])(),
+        judges=judges_of(verifier),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from .errors import ConfigError
 
@@ -29,7 +29,9 @@ def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, A
     Raises:
         ConfigError: naming the argument, what it takes and what it got.
     """
-    hints = _hints(target) if arguments else {}
+    if not arguments:
+        return
+    hints = options_of(target)
     for argument, value in arguments.items():
         wanted, fits = _PLAIN.get(hints.get(argument), ("", None))
         if fits and not fits(value):
@@ -38,6 +40,22 @@ def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, A
 
 def _is(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def options_of(target: Callable[..., Any]) -> dict[str, Any]:
+    """The options that `target` names, with their annotations; those of a typed dictionary that it
+    takes as `**options: Unpack[...]` are among them.
+
+    >>> def factory(*, turns: int = 3): ...
+    >>> options_of(factory)
+    {'turns': <class 'int'>}
+    """
+    named: dict[str, Any] = {}
+    for name, hint in _hints(target).items():
+        rest = get_args(hint) if get_origin(hint) is Unpack else ()
+        named |= get_type_hints(rest[0]) if rest else {name: hint}
+    named.pop("return", None)
+    return named
 
 
 def _hints(target: Callable[..., Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ludus.envs import Task
 from ludus.envs.tasks import distinct
 
 from .collect import Collector
+from .scoring import mean_metrics
 from .source import EnvSource
 
 
@@ -65,12 +66,14 @@ class HeldOutScores:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The scores for `metrics.jsonl`: `eval/mean` and `eval/standard_error` where known,
-        `eval/episodes`
-        (episodes with a reward), `eval/failed`.
+        """For `metrics.jsonl`: `eval/mean` and `eval/standard_error` where they are known,
+        `eval/metric/NAME` (the mean of a metric of the verdicts), `eval/episodes` (with a reward),
+        `eval/failed`.
         """
         known = {"eval/mean": self.mean, "eval/standard_error": self.standard_error}
         found = {name: value for name, value in known.items() if value is not None}
+        verdicts = [episode.trajectories[0].verdict for episode in self.episodes]
+        found |= {f"eval/metric/{name}": mean for name, mean in mean_metrics(verdicts).items()}
         return found | {
             "eval/episodes": float(len(self.rewards)),
             "eval/failed": float(self.failed),

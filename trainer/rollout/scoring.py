@@ -13,6 +13,7 @@ import inspect
 import logging
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,10 +24,13 @@ from ludus.agent import Episode, Trajectory
 from ludus.errors import Overloaded, RemoteError
 from ludus.messages import Message
 from ludus.rewards import GroupVerifier, Sample, Verifier
+from ludus.rewards.measured import KnownJudge
 from ludus.verdict import Status, Verdict
 
 logger = logging.getLogger(__name__)
 
+PART_OF = ":"
+"""Between a verifier's name and the name of a part of its verdict, in the metrics of an episode."""
 MOST_ASKED_AGAIN = 2
 """Number of times that an unavailable verifier is asked again about one answer."""
 BACKOFF_S = 0.5
@@ -43,6 +47,8 @@ class WeightedVerifier:
     verifier: Verifier
     weight: float = 1.0
     timeout_s: float = 60.0
+    judges: tuple[KnownJudge, ...] = ()
+    """The language models that give its verdicts, with their measured errors."""
 
 
 class EpisodeScorer:
@@ -51,6 +57,12 @@ class EpisodeScorer:
     def __init__(self, verifiers: Sequence[WeightedVerifier]) -> None:
         self.single = [one for one in verifiers if not isinstance(one.verifier, GroupVerifier)]
         self.grouped = [one for one in verifiers if isinstance(one.verifier, GroupVerifier)]
+
+    def without_groups(self) -> Scorer:
+        """The verifiers that score one answer, for evaluation, which plays each task once: there
+        is nothing to compare an answer with.
+        """
+        return Scorer(self.single)
 
     async def score(self, episode: Episode, *, left_s: float = math.inf) -> None:
         """Add the verdict of each verifier that looks at one answer.
@@ -156,6 +168,18 @@ async def _ask(
         return _Answer(Verdict.error(why), retries)
 
 
+def mean_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """The mean of each metric over the verdicts that have a reward and tell it; what stands for a
+    part of a verifier's verdict is left out.
+    """
+    told: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        for name, value in verdict.metrics.items() if verdict.ok else ():
+            if PART_OF not in name:
+                told.setdefault(name, []).append(value)
+    return {name: statistics.fmean(values) for name, values in told.items()}
+
+
 def _read(one: WeightedVerifier, said: Any) -> Any:
     """Check that a verifier returned a verdict or a list of verdicts; anything else is a bug of the
     verifier.
@@ -200,11 +224,12 @@ def _add(trajectory: Trajectory, one: WeightedVerifier, verdict: Verdict) -> Non
         _leave_out(trajectory, Verdict.error(f"{one.name}: the reward of all parts is {total}"))
         return
     name = one.name if one.name not in before.parts else f"reward:{one.name}"
+    inner = {f"{name}{PART_OF}{part}": value for part, (value, _) in verdict.parts.items()}
     trajectory.verdict = Verdict.of(
         total,
         verdict.detail or before.detail,
         parts={**before.parts, name: (verdict.reward, one.weight)},
-        metrics={**before.metrics, **verdict.metrics},
+        metrics={**before.metrics, **verdict.metrics, **inner},
     )
 
 

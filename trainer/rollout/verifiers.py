@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from ludus.envs.serving.connect import RemoteServer, connect
 from ludus.errors import UnknownVerifier
 from ludus.rewards import Verifier, make_verifier
+from ludus.rewards.measured import KnownJudge, judges_of
 from ludus.secret import Secret
+from ludus.wire.arguments import parse_served
 
 from ..config import RewardConfig
 from .scoring import WeightedVerifier
@@ -18,10 +21,12 @@ from .scoring import WeightedVerifier
 async def open_verifiers(
     rewards: Sequence[RewardConfig], stack: AsyncExitStack
 ) -> list[WeightedVerifier]:
-    """Make each verifier; `stack` closes the connections of served verifiers.
+    """Make each verifier; `stack` closes those of this process, and the connections of those that
+    are served.
 
     Raises:
-        UnknownVerifier: no verifier has that name, in this process or on the server.
+        ConfigError: a verifier does not take the options that its name carries.
+        UnknownVerifier: there is none of that name, here or on its server.
         RemoteError: a server could not be asked.
     """
     servers: dict[tuple[str, Secret], RemoteServer] = {}
@@ -29,22 +34,35 @@ async def open_verifiers(
     for one in rewards:
         url, hash_sign, name = one.name.rpartition("#")
         if not hash_sign:
-            verifier = make_verifier(one.name)
+            bare, options = parse_served(one.name)
+            verifier = make_verifier(bare, **options)
+            stack.push_async_callback(_close, verifier)
+            judges = judges_of(verifier)
         else:
             key = (url, one.token)
             if key not in servers:
                 servers[key] = connect(url, token=one.token if one.token else None)
                 stack.push_async_callback(servers[key].aclose)
-            verifier = await _served(servers[key], name)
-        made.append(WeightedVerifier(one.name, verifier, one.weight, one.timeout_s))
+            verifier, judges = await _served(servers[key], name)
+        made.append(WeightedVerifier(one.name, verifier, one.weight, one.timeout_s, tuple(judges)))
     return made
 
 
-async def _served(server: RemoteServer, name: str) -> Verifier:
-    """Return a verifier on a server; a verifier that compares groups there compares groups here."""
+async def _close(verifier: Verifier) -> None:
+    close = getattr(verifier, "close", None)
+    closed = close() if callable(close) else None
+    if inspect.isawaitable(closed):
+        await closed
+
+
+async def _served(server: RemoteServer, name: str) -> tuple[Verifier, list[KnownJudge]]:
+    """A verifier on a server, and the models that it asks; one that compares groups there does so
+    here.
+    """
     cards = {card.name: card for card in await asyncio.to_thread(server.verifiers)}
     if name not in cards:
         raise UnknownVerifier.near(
             name, list(cards), hint=f"{server.urls[0]} serves {', '.join(cards) or 'none'}"
         )
-    return server.group_verifier(name) if cards[name].group else server.verifier(name)
+    card = cards[name]
+    return server.group_verifier(name) if card.group else server.verifier(name), card.judges

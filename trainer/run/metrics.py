@@ -12,6 +12,7 @@ from ludus.rewards.pool import fates_of
 
 from ..learning.experience import CUT
 from ..rollout.collect import Group
+from ..rollout.scoring import mean_metrics
 
 
 def summarize_step(
@@ -77,6 +78,7 @@ def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         for name, (value, _) in verdict.parts.items():
             parts.setdefault(name, []).append(value)
     numbers |= {f"reward/part/{name}": statistics.fmean(values) for name, values in parts.items()}
+    numbers |= {f"reward/metric/{name}": mean for name, mean in mean_metrics(scored).items()}
     fates = Counter(fate for one in trajectories for fate in fates_of(one.verdict))
     numbers |= {f"reward/pool/{fate}": n / len(trajectories) for fate, n in fates.items()}
     return numbers

@@ -15,6 +15,7 @@ from ludus.agent import Episode, Turn
 from ludus.metrics import read_metrics
 
 from .folder import read_episodes
+from .judges import told_judges
 from .notice_board import counts_of, read_notices
 
 OF_STEPS = ("episode/count",)
@@ -32,7 +33,8 @@ margin: .15rem 0; white-space: pre-wrap; word-break: break-word;
 font: 13px/1.45 ui-monospace, monospace } .role { color: #777; font-size: .75rem; text-transform:
 uppercase } .call { background: #eef4ff } .policy { background: #f6f6ee } svg { width: 100%; height:
 auto; background: #fbfbfd;
-border: 1px solid #eee; border-radius: 8px } svg text { font: 11px system-ui; fill: #666 } details
+border: 1px solid #eee; border-radius: 8px } table { border-spacing: 1rem .1rem } th {
+text-align: left } svg text { font: 11px system-ui; fill: #666 } details
 pre {
 background: #f6f6f9; padding: .8rem; border-radius: 8px }
 """
@@ -57,6 +59,7 @@ def write_report(
         _numbers({**_held_out(rows), **(facts or {})}),
         "<h2>Reward of the training rollouts</h2>",
         _curve(rows),
+        told_judges(folder),
         _notices(folder, rows),
         _before_and_after(folder),
         "<h2>Settings</h2><details open><summary>config.toml</summary><pre>",

@@ -47,8 +47,8 @@ class Research(TextEnv):
         world: seed of the fictional world.
         people: size of the world.
         max_turns: turns until the episode is truncated.
-        demo_fault_rate: share of the facts that `demonstrate` gets wrong, for warm starts that leave
-            something to learn: half of them are left out, half are stated with another value.
+        demo_fault_rate: share of the facts that `demonstrate` gets wrong, for warm starts that
+            leave something to learn: half of them are left out, half are stated with another value.
 
     Raises:
         ConfigError: an argument is out of range.

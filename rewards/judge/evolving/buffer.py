@@ -58,9 +58,13 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
         return [criterion.item.text for criterion in self.criteria]
 
     def rubric(self) -> Rubric | None:
-        """The criteria that count as a rubric with DR Tulu's formula; None where there are none."""
+        """The criteria that count as a rubric with DR Tulu's formula; None where there are none.
+
+        As there, the reward is not clipped: where all criteria are flaws, a response that has them
+        still stands below one that has none.
+        """
         items = tuple(criterion.item for criterion in self.counting)
-        return Rubric(items=items, aggregation=Aggregation.EVOLVING) if items else None
+        return Rubric(items=items, aggregation=Aggregation.EVOLVING, clip=False) if items else None
 
     def admitted(self, proposals: Sequence[TrackedCriterion]) -> RubricBuffer:
         """The next version with new active criteria."""

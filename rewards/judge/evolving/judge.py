@@ -6,13 +6,15 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 import msgspec
 
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
 from ludus.messages import Role
-from ludus.verdict import Verdict
+from ludus.verdict import Status, Verdict
 
+from ...measured import KnownJudge
 from ...protocol import Sample
 from ..aggregate import aggregate
 from ..caller import Effort
@@ -20,6 +22,7 @@ from ..judge import RubricJudge, data_of, failure
 from ..prompt import VERSION
 from ..reading import UnreadableVerdict
 from ..rubric import Rubric, read_rubric
+from ..settings import JudgeSettings
 from ..shortcut import empty_answer
 from .admit import Rejection, admit
 from .buffer import RubricBuffer, State, TrackedCriterion
@@ -43,15 +46,16 @@ class EvolvingJudge:
     (`rubric/version`), so that `replay` gives the same reward again.
 
     Args:
-        base_url, model, temperature, max_tokens, guided, concurrency, deadline_s, cache,
-            max_total_tokens, api_key: of the judge, as `RubricJudge` takes them. The generator is
-            the same model.
+        rubric: path of a TOML file whose items are persistent criteria of every question; a sample
+            may bring its own as `info["rubric"]`.
         rubrics: SQLite file of versions; "" keeps them in memory.
         max_active: most active criteria of a question (DR Tulu uses 5).
         evolve: False scores by the latest versions and changes nothing.
+        settings: whom to ask and within which bounds; see `JudgeSettings`. The generator is the
+            same model.
 
     Raises:
-        ConfigError: no address or model, or a bound that cannot work.
+        ConfigError: no address or model, or a bound or a rubric that cannot work.
     """
 
     never_blocks = True
@@ -60,33 +64,26 @@ class EvolvingJudge:
     def __init__(
         self,
         *,
-        base_url: str = "",
-        model: str = "",
+        rubric: str = "",
         rubrics: str = "",
         max_active: int = 5,
         evolve: bool = True,
-        temperature: float = 0.0,
-        max_tokens: int = 512,
-        guided: bool = True,
-        concurrency: int = 64,
-        deadline_s: float = 120.0,
-        cache: str = "",
-        max_total_tokens: int = 0,
-        api_key: str | None = None,
+        **settings: Unpack[JudgeSettings],
     ) -> None:
         if max_active < 1:
             raise ConfigError(f"max_active must be at least 1, got {max_active}")
-        self.judge = RubricJudge(
-            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
-            guided=guided, concurrency=concurrency, deadline_s=deadline_s, cache=cache,
-            max_total_tokens=max_total_tokens, api_key=api_key,
-        )  # fmt: skip
+        self.judge = RubricJudge(rubric=rubric, **settings)
         self.snapshots = SnapshotStore(rubrics or ":memory:")
         self.max_active = max_active
         self.evolve = evolve
         self.rejected: list[Rejection] = []
         """Proposals that were not admitted, the last thousand."""
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def judges(self) -> list[KnownJudge]:
+        """The model that proposes and judges, with what is known of its error."""
+        return self.judge.judges
 
     def score(self, sample: Sample) -> Verdict:
         """Refuse: rubrics evolve by contrasting the answers of a group."""
@@ -101,7 +98,7 @@ class EvolvingJudge:
             return []
         datas = [_without_gold(sample) for sample in samples]
         try:
-            given = _given(samples[0])
+            given = self._given(samples[0])
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
@@ -132,6 +129,11 @@ class EvolvingJudge:
         """Close connections and files."""
         await self.judge.close()
         self.snapshots.close()
+
+    def _given(self, sample: Sample) -> Rubric | None:
+        """The persistent criteria, which the owner of the question hands in."""
+        given = sample.info.get("rubric")
+        return self.judge.rubric if given is None else read_rubric(given)
 
     async def _evolved(
         self,
@@ -168,7 +170,8 @@ class EvolvingJudge:
         rubric = buffer.rubric()
         if rubric is None:
             none = "no criterion tells these answers apart yet, and none was given"
-            return [Verdict.unavailable(none)] * len(datas), {}
+            nothing = Verdict(status=Status.UNAVAILABLE, detail=none, retryable=False)
+            return [nothing] * len(datas), {}
         found = await asyncio.gather(
             *(self._one(rubric, data, effort) for data in datas), return_exceptions=True
         )
@@ -206,12 +209,6 @@ def passages(sample: Sample) -> str:
 def _without_gold(sample: Sample) -> dict[str, str]:
     """What generator and judge are shown: never the gold."""
     return {name: text for name, text in data_of(sample).items() if name != "reference"}
-
-
-def _given(sample: Sample) -> Rubric | None:
-    """The persistent criteria, which the owner of the question hands in."""
-    given = sample.info.get("rubric")
-    return None if given is None else read_rubric(given)
 
 
 def _opened(question: str, given: Rubric | None) -> RubricBuffer:

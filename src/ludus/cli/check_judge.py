@@ -15,8 +15,9 @@ from rich.table import Table
 
 from ludus.errors import ConfigError
 from ludus.rewards.judge.caller import JudgeCaller, JudgeServer
-from ludus.rewards.judge.card import Examiner, JudgeCard
+from ludus.rewards.judge.card import JudgeCard
 from ludus.rewards.judge.card_cases import LABELLED, load_labelled
+from ludus.rewards.judge.examine import Examiner
 
 from .arguments import Flag, parse
 

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from .cache import DiskCache
     from .chat_wire import Completion, ContextTooLong
     from .client import ChatClient
+    from .limits import CallLimits
 
 __all__ = [
+    "CallLimits",
     "ChatClient",
     "Completion",
     "ContextTooLong",
@@ -28,5 +30,6 @@ __getattr__, __dir__ = lazy_exports(
         ".cache": "DiskCache",
         ".chat_wire": "Completion ContextTooLong",
         ".client": "ChatClient",
+        ".limits": "CallLimits",
     },
 )

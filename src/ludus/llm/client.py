@@ -23,6 +23,7 @@ from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
 from .budget import TokenBudget, TokenUsage
 from .cache import DiskCache
 from .chat_wire import Completion, error_of, messages_row, read_models, read_reply
+from .limits import CallLimits, shared_limits
 
 API_KEY_VARIABLE = "LUDUS_API_KEY"
 """Read where no key is handed in. Not OPENAI_API_KEY: that one must not go to any server named."""
@@ -40,6 +41,8 @@ class ChatClient:
         concurrency: most requests at once; others wait.
         cache: a folder for answers; None keeps none.
         budget: a bound on tokens.
+        limits: bounds on the calls of several clients together; by default those that all clients
+            of the process share.
 
     Raises:
         ConfigError: an address that is none, or a cache folder that cannot be made.
@@ -55,6 +58,7 @@ class ChatClient:
         concurrency: int = 32,
         cache: str | Path | None = None,
         budget: TokenBudget | None = None,
+        limits: CallLimits | None = None,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(
@@ -72,6 +76,7 @@ class ChatClient:
         self._key = Secret.of(given)
         self._cache = None if cache is None else DiskCache(cache)
         self._budget = budget
+        self._limits = limits or shared_limits()
         self._slots = asyncio.Semaphore(concurrency)
         self._transport = AsyncTransport()
         self._rng = random.Random()
@@ -152,7 +157,8 @@ class ChatClient:
                 await self._transport.sleep(wait_s)
 
     async def _attempt(self, posted: HttpRequest, timeout_s: float) -> tuple[Completion, bytes]:
-        response = await self._send(posted, timeout_s)
+        async with self._limits.place(self.url):
+            response = await self._send(posted, timeout_s)
         if response.status != 200:
             raise error_of(response.status, response.body, retry_after_s(response))
         return read_reply(response.body), response.body

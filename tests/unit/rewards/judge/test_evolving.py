@@ -17,8 +17,8 @@ from ludus.rewards.judge.caller import Effort
 from ludus.rewards.judge.evolving import EvolvingJudge, RubricBuffer, State, TrackedCriterion
 from ludus.rewards.judge.evolving.admit import admit
 from ludus.rewards.judge.evolving.propose import ill_formed, read_proposals
-from ludus.rewards.judge.prompt import VERSION
 from ludus.rewards.judge.mock import MockJudge
+from ludus.rewards.judge.prompt import VERSION
 from ludus.rewards.judge.reading import UnreadableVerdict
 from ludus.rewards.protocol import Sample
 from ludus.verdict import Status

@@ -1,5 +1,5 @@
-"""Further injections, written before the prompt's code was read: other templates' tokens, other looks of
-the fence, escapes, other places than the response.
+"""Further injections, written before the prompt's code was read: tokens of other templates, other
+looks of the fence, escapes, other places than the response.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ async def test_one_repair_is_asked_for_without_a_word_of_the_answer() -> None:
     assert verdict.reward == 1.0
     assert verdict.metrics["judge/repaired"] == 1.0
     assert "could not be read" in asked[1]["messages"][-1]["content"]
-    assert "met!" not in str(asked[1]) and "highest score" not in str(asked[1])
+    assert "met!" not in str(asked[1])
+    assert "highest score" not in str(asked[1])
 
 
 async def test_errors_of_the_server_are_retried_and_then_told() -> None:

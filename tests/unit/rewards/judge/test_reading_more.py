@@ -1,10 +1,11 @@
-"""Further hostile answers of judges, written before the reader was read: quotations, second thoughts,
-broken JSON around whole JSON, look-alikes, other dialects.
+"""Further hostile answers of judges, written before the reader was read: quotations, second
+thoughts, broken JSON around whole JSON, look-alikes, other dialects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -187,10 +188,8 @@ def test_no_verdict_is_found_where_none_stands(answer: str) -> None:
 
 @pytest.mark.parametrize(("answer", "score"), EITHER.values(), ids=EITHER.keys())
 def test_a_doubtful_answer_is_read_rightly_or_not_at_all(answer: str, score: float) -> None:
-    try:
+    with suppress(UnreadableVerdict):
         assert read_item(answer, BINARY) == score
-    except UnreadableVerdict:
-        pass
 
 
 @pytest.mark.parametrize(("answer", "score"), READ.values(), ids=READ.keys())
@@ -200,9 +199,10 @@ def test_a_plain_answer_is_read(answer: str, score: float) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["03", "+3", ".5", "3.", "0x3", "3_0", "3,5", "4/4", "\u0663", "\uff13", "3 of 4", "3%", "4.000001",
-     "3" * 5000, "-" + "9" * 5000, "1e99999999", "-1e400", "Infinity", "-Infinity", "nan", "[3]",
-     '{"value": 3}', '"three"', '"3.0"', "false", "3.5", "2.75", "null", '""', "3 3", "[3, 4]", "-0.5"],
+    ["03", "+3", ".5", "3.", "0x3", "3_0", "3,5", "4/4", "\u0663", "\uff13", "3 of 4", "3%",
+     "3" * 5000, "-" + "9" * 5000, "1e99999999", "-1e400", "Infinity", "-Infinity", "nan",
+     '{"value": 3}', '"three"', '"3.0"', "false", "3.5", "2.75", "null", '""', "3 3", "[3, 4]",
+     "-0.5", "[3]", "4.000001"],
 )  # fmt: skip
 def test_a_graded_score_is_a_whole_number_in_range_or_none(value: str) -> None:
     with pytest.raises(UnreadableVerdict):
@@ -214,10 +214,8 @@ def test_a_graded_score_is_a_whole_number_in_range_or_none(value: str) -> None:
     [("3e0", 0.75), ("30e-1", 0.75), ("-0", 0.0), ("-0.0", 0.0), ("3.0000000000000001", 0.75)],
 )
 def test_another_spelling_of_a_whole_number_is_that_number(value: str, score: float) -> None:
-    try:
+    with suppress(UnreadableVerdict):
         assert read_item(f'{{"score": {value}}}', GRADED) == score
-    except UnreadableVerdict:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -239,9 +237,10 @@ def test_another_spelling_of_a_whole_number_is_that_number(value: str, score: fl
         ),
         (
             partial(read_ranking, names=["A", "B", "C"]),
-            ['{"ranking": ["A", "B", "B"]}', '{"ranking": "A>B>C"}', '{"ranking": [["A", "B", "C"]]}',
-             '{"ranking": [1, 2, 3]}', '{"ranking": ["A", "B", "C", "D"]}', '{"ranking": ["a", "b", "c"]}',
-             '{"ranking": {"A": 1, "B": 2, "C": 3}}', '{"ranking": ["A", "B", null]}', '{"ranking": []}',
+            ['{"ranking": ["A", "B", "B"]}', '{"ranking": "A>B>C"}', '{"ranking": ["a", "b", "c"]}',
+             '{"ranking": [1, 2, 3]}', '{"ranking": ["A", "B", "C", "D"]}', '{"ranking": []}',
+             '{"ranking": {"A": 1, "B": 2, "C": 3}}', '{"ranking": ["A", "B", null]}',
+             '{"ranking": [["A", "B", "C"]]}',
              '{"ranking": ["A", "B", "C"], "ranking": ["C", "B", "A"]}', '["A", "B", "C"]',
              '{"ranking": ["A", "B", "C"]} but C is the best', '{"ranking": ["A", "B", " C"]}'],
         ),
@@ -253,12 +252,13 @@ def test_another_spelling_of_a_whole_number_is_that_number(value: str, score: fl
              '{"verdicts": [{"id": "a", "score": 1}, {"id": "b", "score": 2}]}',
              '{"verdicts": [{"id": "a", "met": true}, {"id": "b", "met": true}]}',
              '{"verdicts": [{"id": "a", "id": "b", "met": true}, {"id": "b", "score": 2}]}',
-             '{"verdicts": [{"id": "a", "met": true}, {"id": "b", "score": 2}], "verdicts": []}',
+             '{"verdicts": [{"id": "a", "met": true}, {"id": "b", "score": 2}], "verdicts": 1}',
              '{"verdicts": [[{"id": "a", "met": true}, {"id": "b", "score": 2}]]}',
              '{"verdicts": [{"id": ["a"], "met": true}, {"id": "b", "score": 2}]}',
-             '{"verdicts": [{"id": "a", "met": true}, {"id": "b", "score": 2}]} a: not met after all',
+             '{"verdicts": [{"id": "a", "met": true}, {"id": "b", "score": 2}]} a: not met',
              '{"verdicts": [{"id": "a", "met": true}, {"id": "b", "score": true}]}',
-             '{"verdicts": [{"met": true}, {"score": 2}]}', '{"verdicts": null}', '{"verdicts": "a b"}'],
+             '{"verdicts": [{"met": true}, {"score": 2}]}', '{"verdicts": null}',
+             '{"verdicts": "a b"}'],
         ),
     ],
     ids=["holistic", "choice", "ranking", "batch"],

@@ -1,0 +1,182 @@
+"""Measuring how wrong a judge is; `card` says what is done for each measure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from ludus.errors import LudusError
+from ludus.estimates import wilson
+from ludus.messages import user
+
+from ..measured import Measure
+from .caller import Effort, JudgeCaller
+from .card import JudgeCard
+from .card_cases import INJECTIONS, LABELLED, PADDING, QUESTIONS, UNANSWERED, LabelledCase
+from .prompt import VERSION, Question, about_item, about_pair
+from .reading import UnreadableVerdict, read_choice, read_item
+from .rubric import RubricItem
+
+T = TypeVar("T")
+AGAIN = 3
+"""How often a criterion is judged for the measure of noise."""
+BETTER = "The response answers the question better."
+
+
+class Examiner:
+    """Measures one judge.
+
+    Args:
+        caller: asks it. A store that holds answers already would hide the noise of asking again,
+            so every repetition is a draw of its own.
+        labelled: cases whose verdict is known; the built-in ones by default.
+    """
+
+    def __init__(self, caller: JudgeCaller, *, labelled: Sequence[LabelledCase] = LABELLED) -> None:
+        self.caller = caller
+        self.labelled = labelled
+        self.effort = Effort()
+        self.asked = 0
+        self.unread = 0
+
+    async def examine(self) -> JudgeCard:
+        """Measure everything.
+
+        Raises:
+            RemoteError: the server cannot be asked at all.
+        """
+        await self._known(self._item(self.labelled[0]), strict=True)
+        measures = [
+            *await self._agreement(),
+            await self._injection(),
+            await self._position(),
+            await self._length(),
+            await self._self_preference(),
+            await self._noise(),
+        ]
+        measures.append(_measure("unreadable", self.unread, self.asked, ideal=0.0))
+        server = self.caller.server
+        return JudgeCard(
+            model=server.model,
+            base_url=server.base_url,
+            prompt_version=VERSION,
+            measures=measures,
+            effort=self.effort.metrics(),
+        )
+
+    async def _agreement(self) -> list[Measure]:
+        scores = await asyncio.gather(*(self._known(self._item(case)) for case in self.labelled))
+        judged = [
+            (case.met, score >= 0.5)
+            for case, score in zip(self.labelled, scores, strict=True)
+            if score is not None
+        ]
+        praised = [said for met, said in judged if not met]
+        blamed = [not said for met, said in judged if met]
+        same = sum(met == said for met, said in judged)
+        return [
+            _measure("agreement", same, len(judged), ideal=1.0),
+            _measure("false praise", sum(praised), len(praised), ideal=0.0),
+            _measure("false blame", sum(blamed), len(blamed), ideal=0.0),
+        ]
+
+    async def _injection(self) -> Measure:
+        cases = [
+            msgspec.structs.replace(UNANSWERED[n % len(UNANSWERED)], response=text)
+            for n, text in enumerate(INJECTIONS)
+        ]
+        scores = [s for s in await self._all([self._item(case) for case in cases]) if s is not None]
+        return _measure("injection", sum(score >= 0.5 for score in scores), len(scores), ideal=0.0)
+
+    async def _position(self) -> Measure:
+        pairs = [(case.question, case.response, other) for case, other in self._variants()]
+        return await self._flips(pairs)
+
+    async def _flips(self, pairs: Sequence[tuple[str, str, str]]) -> Measure:
+        forward = await self._all([self._pair(q, a, b) for q, a, b in pairs])
+        backward = await self._all([self._pair(q, b, a) for q, a, b in pairs])
+        both = [(f, b) for f, b in zip(forward, backward, strict=True) if f and b]
+        mirror = {"A": "B", "B": "A", "tie": "tie"}
+        flipped = sum(f != mirror[b] for f, b in both)
+        return _measure("position", flipped, len(both), ideal=0.0)
+
+    async def _length(self) -> Measure:
+        """The longer side holds the same answer and sentences that say nothing."""
+        pairs = [
+            (c.question, c.response, f"{c.response} {PADDING}") for c in self.labelled if c.met
+        ]
+        short_first = await self._all([self._pair(q, s, long) for q, s, long in pairs])
+        long_first = await self._all([self._pair(q, long, s) for q, s, long in pairs])
+        won = sum(said == "B" for said in short_first) + sum(said == "A" for said in long_first)
+        trials = sum(said is not None for said in [*short_first, *long_first])
+        return _measure("length", won, trials, ideal=0.0)
+
+    async def _self_preference(self) -> Measure:
+        """The judge answers questions with a known answer; where its answer holds that, both are
+        right, and neither should win.
+        """
+        asked = [
+            self.caller.ask(Question(messages=[user(q)], schema={}), str, self.effort)
+            for q, _, _ in QUESTIONS
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        right = [
+            (question, ours, own)
+            for (question, key, ours), own in zip(QUESTIONS, answers, strict=True)
+            if isinstance(own, str) and key.casefold() in own.casefold()
+        ]
+        own_last = await self._all([self._pair(q, ours, own) for q, ours, own in right])
+        own_first = await self._all([self._pair(q, own, ours) for q, ours, own in right])
+        said = [*(v == "B" for v in own_last if v), *(v == "A" for v in own_first if v)]
+        lost = [*(v == "A" for v in own_last if v), *(v == "B" for v in own_first if v)]
+        return _measure("self-preference", sum(said), sum(said) + sum(lost), ideal=0.5)
+
+    async def _noise(self) -> Measure:
+        draws = [
+            await self._all([self._item(case, draw=draw) for case in self.labelled])
+            for draw in range(1, AGAIN + 1)
+        ]
+        read = [row for row in zip(*draws, strict=True) if None not in row]
+        return _measure("noise", sum(len(set(row)) > 1 for row in read), len(read), ideal=0.0)
+
+    def _variants(self) -> list[tuple[LabelledCase, str]]:
+        """Pairs of equally good answers: the same sentence with another ending."""
+        return [
+            (case, case.response.rstrip(".!") + ", as is known.")
+            for case in self.labelled
+            if case.met
+        ]
+
+    def _item(self, case: LabelledCase, *, draw: int = 0) -> Coroutine[Any, Any, float]:
+        item = RubricItem(text=case.criterion, id="c")
+        data = {"question": case.question, "response": case.response}
+        read: Callable[[str], float] = partial(read_item, item=item)
+        return self.caller.ask(about_item(data, item), read, self.effort, draw=draw)
+
+    def _pair(self, question: str, first: str, second: str) -> Coroutine[Any, Any, str]:
+        data = {"question": question, "response_A": first, "response_B": second}
+        read = partial(read_choice, field="better", choices=["A", "B", "tie"])
+        return self.caller.ask(about_pair(data, BETTER), read, self.effort)
+
+    async def _all(self, asked: Sequence[Coroutine[Any, Any, T]]) -> list[T | None]:
+        return list(await asyncio.gather(*(self._known(one) for one in asked)))
+
+    async def _known(self, asked: Coroutine[Any, Any, T], *, strict: bool = False) -> T | None:
+        """The judge's answer; None where it cannot be read or had."""
+        self.asked += 1
+        try:
+            return await asked
+        except LudusError as error:
+            self.unread += 1
+            if strict and not isinstance(error, UnreadableVerdict):
+                raise
+            return None
+
+
+def _measure(name: str, events: int, trials: int, *, ideal: float) -> Measure:
+    rate = wilson(events, trials) if trials else None
+    return Measure(name=name, rate=rate, events=events, trials=trials, ideal=ideal)
