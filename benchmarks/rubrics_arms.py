@@ -63,8 +63,8 @@ class WithRubric:
 
 def shuffled_rubrics():
     """The true rubric of another topic of the same kind, always the same one."""
-    from ludus.envs.fiction import build_world
-    from ludus.envs.research.topics import FEWEST_FACTS, facts_of
+    from ludus.envs.families.fiction import build_world
+    from ludus.envs.families.research.topics import FEWEST_FACTS, facts_of
 
     topics = [e for e in build_world(0, PEOPLE).realm("train") if len(facts_of(e)) >= FEWEST_FACTS]
     kinds = {}
@@ -138,7 +138,7 @@ async def truth(checkpoint: str, folder: Path, tasks: int) -> dict:
     world's facts.
     """
     from ludus.trainer.config import EvalConfig, ModelConfig, RolloutConfig, RunConfig, TrainConfig
-    from ludus.trainer.evaluate import evaluate
+    from ludus.trainer.rollout.evaluate import evaluate
     from ludus.trainer.setup import assemble
 
     config = TrainConfig(

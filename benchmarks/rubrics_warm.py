@@ -17,7 +17,7 @@ DEMONSTRATIONS = 300
 def phrases() -> list[str]:
     """Names of the world and the runs of text between them: one token each keeps reports short."""
     from ludus.envs import make_async
-    from ludus.envs.fiction import build_world
+    from ludus.envs.families.fiction import build_world
     from ludus.trainer.tiny import briefing_phrases
     from ludus.wire.arguments import parse_served
 

@@ -17,7 +17,7 @@ from ..measured import Measure
 from .caller import Effort, JudgeCaller
 from .card import JudgeCard
 from .card_cases import INJECTIONS, LABELLED, PADDING, QUESTIONS, UNANSWERED, LabelledCase
-from .prompt import VERSION, Question, about_item, about_pair
+from .prompt import VERSION, JudgeQuestion, about_item, about_pair
 from .reading import UnreadableVerdict, read_choice, read_item
 from .rubric import RubricItem
 
@@ -120,7 +120,7 @@ class Examiner:
         right, and neither should win.
         """
         asked = [
-            self.caller.ask(Question(messages=[user(q)], schema={}), str, self.effort)
+            self.caller.ask(JudgeQuestion(messages=[user(q)], schema={}), str, self.effort)
             for q, _, _ in QUESTIONS
         ]
         answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -58,11 +58,11 @@ class EpisodeScorer:
         self.single = [one for one in verifiers if not isinstance(one.verifier, GroupVerifier)]
         self.grouped = [one for one in verifiers if isinstance(one.verifier, GroupVerifier)]
 
-    def without_groups(self) -> Scorer:
+    def without_groups(self) -> EpisodeScorer:
         """The verifiers that score one answer, for evaluation, which plays each task once: there
         is nothing to compare an answer with.
         """
-        return Scorer(self.single)
+        return EpisodeScorer(self.single)
 
     async def score(self, episode: Episode, *, left_s: float = math.inf) -> None:
         """Add the verdict of each verifier that looks at one answer.

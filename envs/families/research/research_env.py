@@ -28,7 +28,7 @@ from ..fiction import build_world
 from ..search.bm25 import fictional_index
 from ..search.documents import shown
 from .reports import read_report
-from .topics import Fact, Topic, draw_topic
+from .topics import Topic, TopicFact, draw_topic
 
 MAX_QUERY_CHARS = 1_000
 MAX_DOCUMENT_CHARS = 2_000
@@ -166,7 +166,7 @@ class Research(TextEnv):
             said.append(f"{fact.about[:1].upper()}{fact.about[1:]} is {value} [{fact.subject}].")
         return " ".join(said) or f"Nothing is known of {self.topic.pages[0]}."
 
-    def _mistaken(self, fact: Fact, rng: random.Random) -> str:
+    def _mistaken(self, fact: TopicFact, rng: random.Random) -> str:
         """A value of the same kind that is not the fact's."""
         if fact.value.isdigit():
             return str(int(fact.value) + rng.randint(1, 9))
