@@ -80,7 +80,7 @@ def print_table(folder: Path, setting: Setting) -> None:
     print(
         f"\nwarm start: {STEPS} updates on {BATCH} demonstrations each, {FAULTS:.0%} of facts "
         f"missing or wrong, {SHAPE['layers']} layers of {SHAPE['hidden']}; training: "
-        f"{setting.steps} steps of {TASKS} topics x {GROUP} reports of at most {MAX_TOKENS} tokens a "
+        f"{setting.steps} steps of {TASKS} topics x {GROUP} reports, at most {MAX_TOKENS} tokens a "
         f"turn, lr {setting.lr:g}"
     )
     print(
