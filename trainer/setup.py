@@ -127,7 +127,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
-        notes=[*plan.notes, *unmeasured(verifiers)],
+        notes=(*plan.notes, *unmeasured(verifiers)),
         closing=stack,
     )
 
