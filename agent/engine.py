@@ -69,8 +69,8 @@ def refuse_broken(generation: Generation, budget: int) -> None:
         )
     if ids > budget or (generation.finish is Finish.LENGTH and ids < budget):
         raise BrokenGeneration(
-            f"the engine stopped for length after {ids} tokens, and {budget} were asked for: its "
-            "own limit is another than the one it told (Engine.max_length)"
+            f"the engine stopped for length after {ids} of {budget} requested tokens: its real "
+            "limit differs from the one that it reports (Engine.max_length)"
         )
 
 

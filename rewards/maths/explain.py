@@ -70,7 +70,9 @@ def _steps(
         yield DecisionStep("extracted", f"{shortened(extraction.text)} ({where})", "note")
         for rival in extraction.rivals:
             yield DecisionStep(
-                "also claimed", f"{shortened(rival)}, in the same breath: has to agree", "bad"
+                "also claimed",
+                f"{shortened(rival)}, stated together with the answer: has to be equal as well",
+                "bad",
             )
         yield from _readings(gold, extraction.text)
         for rule, finding in verifier.trace(gold, extraction.text):

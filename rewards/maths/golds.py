@@ -79,7 +79,7 @@ def _problems(gold: str) -> Iterator[tuple[Problem, str]]:
     if _ROUGHLY.search(gold):
         yield (
             "approximate",
-            "only about right: give the exact value if there is one, else the rounded number alone",
+            "only approximate: give the exact value if one exists, else the rounded number alone",
         )
     if meaning is None:
         yield "costly", "too big to read: compared by its text alone"
@@ -141,7 +141,7 @@ def too_costly(meaning: Node) -> str:
     try:
         normal(meaning, Meter())
     except ZeroDivisionError:
-        return "it divides by zero: nothing but the same text equals it"
+        return "a division by zero: only the same text counts as equal"
     except (TooBig, OverflowError) as error:
         return f"too costly to evaluate ({error}): compared by text and structure alone"
     return ""

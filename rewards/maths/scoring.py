@@ -142,7 +142,10 @@ class MathsVerifier:
             request = self._request(gold, answer)
             value = self._pool.submit(request, cpu_s=self.timeout_s).result().value
             steps = value.get("trace", []) if isinstance(value, dict) else []
-            return [("pool", "cheap means leave it open"), *((str(a), str(b)) for a, b in steps)]
+            return [
+                ("pool", "the cheap steps leave the question open"),
+                *((str(a), str(b)) for a, b in steps),
+            ]
 
     def warm(self) -> None:
         """Start the pool now instead of at the first hard pair."""

@@ -21,11 +21,15 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     claimed = answer.args[1:] if answer.op == "rel" else (answer,)
     if any(unevaluated(side) for side in claimed) and not is_open(gold):
-        return judge.decided("unevaluated", False, "it repeats a task that has to be worked out")
+        return judge.decided(
+            "unevaluated", False, "the answer repeats a task instead of working out the value"
+        )
     if gold.op == "call" and gold.note == "integral":
         return is_antiderivative(gold, answer, judge)
     if unevaluated(gold) and not symbols(gold) and symbols(claimed[-1]):
-        return judge.decided("free letters", False, "the gold is a number, the answer is not")
+        return judge.decided(
+            "free letters", False, "the gold is a number, and the answer has free letters"
+        )
     exact, rounded = readings(worked(gold))
     if exact is not None and matches(exact, answer, judge):
         return True

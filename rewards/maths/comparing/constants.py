@@ -75,7 +75,9 @@ def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
         )
         if _is_defined(start) and _is_defined(other):
             same = judge.equal(nodes.add(first, neg(start)), nodes.add(second, neg(other)))
-            return judge.decided("up to a constant", same, "they differ by more than a constant")
+            return judge.decided(
+                "up to a constant", same, "the antiderivatives differ by more than a constant"
+            )
     return None
 
 
@@ -88,7 +90,9 @@ def is_antiderivative(integral: Node, answer: Node, judge: Judge) -> bool:
     plain = _without_constant(value)
     slope = None if plain is None else derivative(plain, variable.note)
     if slope is None:
-        return judge.decided("antiderivative", False, "it is no antiderivative with its constant")
+        return judge.decided(
+            "antiderivative", False, "the answer is no antiderivative with a free constant"
+        )
     return judge.equal(body, slope)
 
 

@@ -73,13 +73,13 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         apart = apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
         return same_number(gold, answer, judge) if apart is None else apart
     if "opaque" in (gold.op, answer.op):
-        return judge.decided("opaque", False, "one side cannot be read, and they are written apart")
+        return judge.decided("opaque", False, "a side cannot be parsed, and the texts differ")
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
     if not same_kinds(gold, answer):
-        return judge.decided("condition", False, "the parameter is in another set")
+        return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
     answer = same_parameter(gold, aligned(gold, answer))
     if is_plural(gold) or is_plural(answer):
@@ -90,7 +90,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
 def _item(gold: Node, answer: Node, judge: Judge) -> bool:
     """Compare two items of collections; a set inside a collection differs from a bare element."""
     if "set" in (gold.op, answer.op) and gold.op != answer.op:
-        return judge.decided("set", False, "a set is not its element")
+        return judge.decided("set", False, "a set differs from its only element")
     return matches(gold, answer, judge)
 
 
@@ -106,7 +106,7 @@ def _as_written(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op in _SYMMETRIC or gold.note in _SYMMETRIC:
         return _unordered(operands(gold), operands(answer), judge)
     if len(gold.args) != len(answer.args):
-        return judge.decided("structure", False, "they have different parts")
+        return judge.decided("structure", False, "the sides have different numbers of parts")
     return _in_order(list(gold.args), list(answer.args), judge)
 
 
@@ -125,12 +125,12 @@ def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
     if wanted is not None and given is not None:
         if is_membership(wanted) and is_membership(given):
             same = same_kinds(wanted, given)
-            return judge.decided("condition", same, "the parameter is in another set")
+            return judge.decided("condition", same, "the parameter belongs to another set")
         return matches(wanted, given, judge)
     if wanted is None and given is None:
         return True
     free = is_vacuous(given) if given else gold.note not in _SPLITTING
-    return judge.decided("condition", free, "it holds only under a condition")
+    return judge.decided("condition", free, "the value holds only under a condition")
 
 
 def _split(node: Node) -> tuple[Node, Node | None]:
@@ -190,7 +190,7 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
 def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
     """Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4)."""
     if answer.note == "or" or is_regional(gold):
-        return judge.decided("structure", False, "a tuple is wanted")
+        return judge.decided("structure", False, "the gold is a tuple")
     return _in_order(list(gold.args), by_letter(answer, judge), judge)
 
 
@@ -278,7 +278,7 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
             return _same_chain(gold, answer, judge)
         return same_relation(gold, answer, judge)
     if not about_one_variable(gold, answer):
-        return judge.decided("set of reals", False, "it is about another variable")
+        return judge.decided("set of reals", False, "the answer is about another variable")
     first, second = to_region(gold), to_region(answer)
     if first is None or second is None:
         if gold.op == answer.op == "rel":
@@ -297,7 +297,9 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         named = one_residue_name(gold, answer)
         return named and same_value(gold, answer, judge)
     if answer.op == "mod" and gold.op == "rel":
-        return judge.decided("congruence", False, "a class of numbers where one is wanted")
+        return judge.decided(
+            "congruence", False, "the answer is a class of numbers, and the gold a value"
+        )
     if "rel" in (gold.op, answer.op):
         return _related(gold, answer, judge)
     if gold.op in MARKS or answer.op in MARKS:
@@ -350,7 +352,7 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
         return False
     solved = mine is not None and is_one_name(mine[0]) and not symbols(mine[1])
     if answer.op == "rel" and solved:
-        return judge.decided("relation", False, "an equation that is not solved")
+        return judge.decided("relation", False, "the answer is an equation that is not solved")
     if gold.op == answer.op == "rel":
         if len(gold.args) == 2 and all(map(is_scalar, (*gold.args, *answer.args))):
             return same_relation(gold, answer, judge)
@@ -359,15 +361,17 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("bare value", False, "only one side names its value")
     if answer.op == "rel":
         if theirs and says_otherwise(theirs[0]):
-            return judge.decided("named value", False, "words before it change the value")
+            return judge.decided("named value", False, "words before the value change its meaning")
         value = theirs[1] if theirs else true_chain(answer, judge)
         if value is None:
             return judge.decided(
-                "relation", False, "an equation or inequality where a value is wanted"
+                "relation", False, "the answer is an equation or inequality, and the gold a value"
             )
         return matches(gold, value, judge)
     if mine is None or not is_one_name(mine[0]):
-        return judge.decided("relation", False, "a value where an equation or inequality is wanted")
+        return judge.decided(
+            "relation", False, "the answer is a value, and the gold an equation or inequality"
+        )
     return matches(mine[1], answer, judge)
 
 
@@ -383,4 +387,4 @@ def _same_chain(gold: Node, answer: Node, judge: Judge) -> bool:
         return _in_order(list(gold.args), list(answer.args), judge)
     if turned == others:
         return _in_order(list(gold.args[::-1]), list(answer.args), judge)
-    return judge.decided("relation", False, "they are not relations of one kind")
+    return judge.decided("relation", False, "the relations are of different kinds")

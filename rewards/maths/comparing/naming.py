@@ -105,7 +105,7 @@ def names_fit(mine: Node, theirs: Node, judge: Judge) -> bool:
         return judge.decided("named value", True)
     if "text" in (mine.op, theirs.op):
         plain = all(is_plain_label(name) for name in (mine, theirs) if name.op == "text")
-        return judge.decided("named value", plain, "what it says of the value is another thing")
+        return judge.decided("named value", plain, "the words name another value")
     plots = (
         {mine.op, theirs.op} == {"sym", "call"}
         and _Y in {mine, theirs}
@@ -115,7 +115,7 @@ def names_fit(mine: Node, theirs: Node, judge: Judge) -> bool:
         return judge.decided("named value", True)
     both = is_scalar(mine) and is_scalar(theirs) and mine.op not in {"sym", "call"}
     same = both and judge.equal(mine, theirs)
-    return judge.decided("named value", same, "it is about another variable")
+    return judge.decided("named value", same, "the answer is about another variable")
 
 
 _Y = sym("y")

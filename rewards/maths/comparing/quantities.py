@@ -271,7 +271,9 @@ def _same_residue(gold: Node, answer: Node, judge: Judge) -> bool:
     if not judge.conventions.bare_value:
         return judge.decided("congruence", False, "only one side has a modulus")
     if second and not (gold.op == "num" and isinstance(gold.value, int)):
-        return judge.decided("congruence", False, "a class of numbers where a value is wanted")
+        return judge.decided(
+            "congruence", False, "the answer is a class of numbers, and the gold a value"
+        )
     return same_value(first[0] if first else gold, second[0] if second else answer, judge)
 
 

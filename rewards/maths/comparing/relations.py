@@ -27,7 +27,7 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     first, second = _oriented(gold), _oriented(answer)
     if first is None or second is None or first[0] != second[0]:
-        return judge.decided("relation", False, "they are not relations of one kind")
+        return judge.decided("relation", False, "the relations are of different kinds")
     if first[0] not in _PROPORTIONAL:
         pairs = [second[1], second[1][::-1]] if FLIPPED.get(first[0]) == first[0] else [second[1]]
         return any(

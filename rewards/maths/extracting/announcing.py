@@ -127,7 +127,7 @@ def _at(
         ignored = "it is asked"
     void = "several answers are offered" if _ONE_OF.match(said.text) else ""
     if _LIMITED.search(said.text):
-        void = "it holds only under a condition"
+        void = "the value holds only under a condition"
     yield Candidate(
         CandidateKind.ANNOUNCED if noun == "answer" else CandidateKind.RESULT,
         said.text, said.start, said.end,

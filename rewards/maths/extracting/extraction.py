@@ -113,7 +113,7 @@ def extract(
     shown = visible(response, thinking)
     if shown is None:
         return Extraction(
-            None, "thinking", reason="the reasoning is never closed, so there is no answer after it"
+            None, "thinking", reason="the reasoning is never closed, so that no answer follows"
         )
     offset, body = shown
     body = surface(this_turn(body))
@@ -208,7 +208,7 @@ def survey(response: str, *, thinking: str = "auto", truncated: bool = False) ->
 
 def _fate(rank: int, one: Candidate, winner: Candidate | None) -> str:
     if one is winner:
-        return f"wins, but gives no answer: {one.void}" if one.void else "wins"
+        return f"wins, but gives no usable answer: {one.void}" if one.void else "wins"
     if one.ignored:
         return f"does not count: {one.ignored}"
     if winner is None:

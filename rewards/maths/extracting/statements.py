@@ -169,7 +169,7 @@ class Statements:
         """
         value = picked(self.body) or stressed(self.body) or last_expression(self.body)
         if self.truncated or value is None or value.void or value.start < last.said_to:
-            return replace(last, void="it is taken back and nothing replaces it")
+            return replace(last, void="the answer is taken back and not replaced")
         self.seen.append(last)
         self.rivals.clear()
         return replace(value, kind=CandidateKind.CORRECTION)

@@ -89,7 +89,11 @@ class Judge:
                 left, right = _named_calls(left), _named_calls(right)
             except (TooBig, ZeroDivisionError, OverflowError):
                 same = left == right
-                return self.decided("as written", same, "an operator that is only a name")
+                return self.decided(
+                    "as written",
+                    same,
+                    "the operator has no known meaning and is compared as written",
+                )
             first, second = shape(left), shape(right)
         if differ(left, right, first, second):
             return self.decided("numeric", False, _values(left, right))
@@ -117,7 +121,7 @@ class Judge:
             self.undecided = True
             met = f": {outcome} is not computed" if outcome else ""
             return self.decided("undecided", False, f"not proven equal within the limits{met}")
-        return self.decided("many digits", outcome, "they differ at high precision")
+        return self.decided("many digits", outcome, "the values differ at high precision")
 
 
 EXACT = frozenset({"num", "dec"})

@@ -44,7 +44,7 @@ class Meter:
         """
         self.left -= products
         if self.left < 0:
-            raise TooBig("expanding it takes more products than the limit")
+            raise TooBig("expanding the formula takes more products than the limit allows")
 
 
 def exact(value: Exact) -> Exact:
