@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from ludus.background import run_on_loop
-from ludus.messages import Message
+from ludus.messages import ImagePart, Message
 from ludus.verdict import Verdict
 
 from .protocol import Sample, Verifier
@@ -21,10 +21,11 @@ T = TypeVar("T")
 def score(
     name: str,
     *,
-    response: str | list[Message],
+    response: str | list[Message] = "",
     gold: object = None,
     prompt: str | list[Message] = "",
     info: dict[str, Any] | None = None,
+    images: Sequence[bytes | ImagePart] = (),
     timeout_s: float = TIMEOUT_S,
     **options: Any,
 ) -> Verdict:
@@ -39,6 +40,7 @@ def score(
         gold: the reference, in the form the verifier documents.
         prompt: what it was asked.
         info: anything else the verifier documents.
+        images: encoded (PNG, JPEG, ...), for a verifier of images.
         timeout_s: for an async verifier; a late verdict is `unavailable`.
         options: of the verifier.
 
@@ -46,7 +48,8 @@ def score(
         UnknownVerifier: nobody registered it; the message names the near miss.
         ConfigError: the verifier does not take these options.
     """
-    sample = Sample(response=response, gold=gold, prompt=prompt, info=info or {})
+    parts = [ImagePart(data=one) if isinstance(one, bytes) else one for one in images]
+    sample = Sample(response=response, gold=gold, prompt=prompt, info=info or {}, images=parts)
     return score_sample(shared_verifier(name, **options), sample, timeout_s=timeout_s)
 
 

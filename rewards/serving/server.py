@@ -20,6 +20,7 @@ from ludus.wire.strict import read_item
 from ..protocol import BatchVerifier, Verifier
 from ..registry import as_verifier, build_verifier, find_verifier, never_blocks
 from .placement import OwnProcess, VerifierHost, WorkerProcesses
+from .residents import default_budget, refuse_beyond
 from .reward_wire import (
     Score,
     ScoreBatchBody,
@@ -46,6 +47,8 @@ class ScoreService:
         timeout_s: for one verdict; past it the verdict is `unavailable`.
         max_queue: samples in flight; past it 429.
         workers: of the processes of each verifier that does not declare `never_blocks`.
+        model_memory_bytes: for the weights of all models that stay in memory, together; 0 takes
+            80 % of the machine's memory.
     """
 
     name = "verifiers"
@@ -59,7 +62,9 @@ class ScoreService:
         max_queue: int = MAX_QUEUE,
         max_queue_per_verifier: int | None = None,
         workers: CrewLimits | None = None,
+        model_memory_bytes: int = 0,
     ) -> None:
+        self._model_memory_bytes = model_memory_bytes or default_budget()
         self._asked = [parse_served(name) for name in names]
         self._given = dict(verifiers or {})
         refuse_repeated([*(name for name, _ in self._asked), *self._given])
@@ -96,16 +101,32 @@ class ScoreService:
         return {Score: self.begin}
 
     async def start(self, context: Context) -> None:
-        """Build the verifiers: what cannot work fails here."""
+        """Build the verifiers: what cannot work fails here.
+
+        Raises:
+            ConfigError: models do not fit into memory together.
+        """
         self._instance = context.instance
+        models: list[ServedVerifier] = []
         for name, options in self._asked:
             target = find_verifier(name)
             build = partial(build_verifier, name, target, options)
             self._add(name, build, is_trusted=never_blocks(target), context=context)
+            if hasattr(target, "score_batch"):
+                models.append(self._scorers[name])
         for name, given in self._given.items():
             build = partial(as_verifier, name, given)
             self._add(name, build, is_trusted=never_blocks(given), context=context)
-        await asyncio.gather(*(scorer.bench.start() for scorer in self._scorers.values()))
+        others = [scorer for scorer in self._scorers.values() if scorer not in models]
+        await asyncio.gather(*(scorer.bench.start() for scorer in others))
+        self._refuse_what_does_not_fit()
+        for model in models:  # one by one, so that the next is not read once memory is taken
+            await model.bench.start()
+            self._refuse_what_does_not_fit()
+
+    def _refuse_what_does_not_fit(self) -> None:
+        held = {name: scorer.bench.about.memory_bytes for name, scorer in self._scorers.items()}
+        refuse_beyond(self._model_memory_bytes, held)
 
     def _add(
         self, name: str, build: Callable[[], Verifier], *, is_trusted: bool, context: Context

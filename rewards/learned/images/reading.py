@@ -123,7 +123,7 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
         raise BadImage("a path cannot hold a NUL character")
     allowed = Path(root).expanduser().resolve()
     try:
-        real = (allowed / path).resolve(strict=True)
+        real = (allowed / path).resolve()  # whether or not it exists, which nobody is to learn
         if not real.is_relative_to(allowed):
             raise BadImage(f"the path {path!r} leads out of the allowed folder")
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +94,10 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         if _is_torchscript(path):
-            held: object = torch.jit.load(path, map_location="cpu").state_dict()  # type: ignore[no-untyped-call]
+            with warnings.catch_warnings():  # OpenAI's archives are older than the deprecation
+                warnings.simplefilter("ignore", DeprecationWarning)
+                archive: nn.Module = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+            held: object = archive.state_dict()
         else:
             held = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and torch have errors of a dozen kinds for a bad file

@@ -22,6 +22,7 @@ from ludus.rewards.score import close_verifier, score_sample
 from ludus.verdict import Verdict
 
 from .arguments import Flag, parse
+from .score_images import score_images
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class ScoreOptions:
 
     answer: str | None = None
     """What the policy wrote."""
+
+    image: tuple[Path, ...] = ()
+    """Images to score, with a verifier of images; several are ranked, 1 for the best."""
+
+    prompt: str = ""
+    """What the policy was asked, or what an image should show."""
 
     file: Path | None = None
     """JSON Lines with gold, response (or prediction), and optionally label and category."""
@@ -71,11 +78,16 @@ def main(arguments: Sequence[str]) -> int:
         return _check_golds(options)
     if options.file is not None:
         return _score_file(options, settings)
+    if options.image:
+        return score_images(
+            options.verifier, options.image, options.prompt, settings, as_json=options.json
+        )
     if options.gold is None or options.answer is None:
-        raise ConfigError("score needs --gold and --answer, or --file, or --check-golds")
+        raise ConfigError("score needs --gold and --answer, or --image, --file or --check-golds")
     if options.explain:
         return _explain(options, options.gold, options.answer, settings)
-    verdict = _score_one(options.verifier, options.gold, options.answer, settings)
+    sample = Sample(response=options.answer, gold=options.gold, prompt=options.prompt)
+    verdict = _score_one(options.verifier, sample, settings)
     _show(verdict, as_json=options.json)
     return 0 if verdict.ok else 1
 
@@ -90,10 +102,10 @@ def _setting(item: str) -> tuple[str, Any]:
         return name, value
 
 
-def _score_one(name: str, gold: str, answer: str, settings: dict[str, Any]) -> Verdict:
+def _score_one(name: str, sample: Sample, settings: dict[str, Any]) -> Verdict:
     verifier = make_verifier(name, **settings)
     try:
-        return score_sample(verifier, Sample(response=answer, gold=gold))
+        return score_sample(verifier, sample)
     finally:
         close_verifier(verifier)
 

@@ -38,6 +38,7 @@ SANDBOX = "sandbox"
 EXAMPLE = """\
 ludus serve ludus/arithmetic-v0 maths
   ludus serve 'ludus/arithmetic-v0?max_operations=2' --port 0
+  ludus serve image-reward 'clip-score?device=cuda'
   ludus serve 'sandbox?slots=8&max_timeout_s=60'
   LUDUS_TOKEN=secret ludus serve maths --host 0.0.0.0 --workers 4"""
 
@@ -77,6 +78,9 @@ class ServeOptions:
     """Worker processes, at most, of each verifier that does not declare `never_blocks`."""
     worker_memory_mb: int = CrewLimits().memory_bytes >> 20
     """Private writable memory of one worker process; an allocation past it fails there."""
+    model_memory_mb: int = 0
+    """For the weights of all reward models together; 0 takes 80 % of the machine's memory. Models
+    that do not fit are refused at the start."""
     max_reply_mb: float = 16.0
     """A longer answer of user code is a fault of its own, never sent."""
     max_body_mb: float = 16.0
@@ -157,6 +161,7 @@ def build_server(options: ServeOptions) -> HttpServer:
                 timeout_s=options.score_timeout_s,
                 max_queue=options.max_queue,
                 workers=_workers(options, options.processes_per_verifier),
+                model_memory_bytes=options.model_memory_mb << 20,
             )
         )
     return HttpServer(
@@ -225,6 +230,8 @@ def _check(options: ServeOptions) -> None:
     ):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
+    if options.model_memory_mb < 0:
+        raise ConfigError(f"--model-memory-mb must be at least 0, got {options.model_memory_mb}")
     for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")

@@ -43,12 +43,13 @@ FULL = Sizes(1024, 24, 16, 768, 12, 12, 3072)
 
 def seeded_checkpoint(sizes: Sizes) -> dict[str, NDArray[np.generic]]:
     """A state dict in the format of `ImageReward.pt`, drawn from the names of its tensors."""
-    drawn = {name: _draw(name, shape) for name, shape in _shapes(sizes).items()}
+    drawn = {name: draw(name, shape) for name, shape in _shapes(sizes).items()}
     positions = np.arange(512, dtype=np.int64)[None]
     return {"blip.text_encoder.embeddings.position_ids": positions, **drawn}
 
 
-def _draw(name: str, shape: tuple[int, ...]) -> Array:
+def draw(name: str, shape: tuple[int, ...]) -> Array:
+    """A tensor drawn from its name, scaled so that signals neither vanish nor explode."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     drawn = rng.standard_normal(shape, dtype=np.float32)
     is_norm = "norm" in name.lower() and name.endswith("weight")

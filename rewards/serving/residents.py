@@ -1,0 +1,55 @@
+"""Models that stay in memory on one server: they have to fit together, or the server says so and
+does not start.
+
+Nothing is evicted to make room: a model that has to be read again would cost its first callers
+seconds, at a time nobody chose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ludus.errors import ConfigError
+
+SHARE = 0.8
+"""Of the machine's memory, where no budget is given."""
+GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def default_budget() -> int:
+    """Bytes for the weights of all models together: 80 % of the memory of this machine, or of the
+    container this process is in.
+    """
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+        total = min(total, int(GROUP_LIMIT.read_text("ascii")))
+    return int(SHARE * total)
+
+
+def refuse_beyond(budget: int, held: Mapping[str, int]) -> None:
+    """Refuse models whose weights need more than `budget` bytes together.
+
+    Args:
+        budget: in bytes.
+        held: the bytes that each verifier keeps, by its name.
+
+    Raises:
+        ConfigError: with the size of each, the largest first.
+    """
+    total = sum(held.values())
+    if total <= budget:
+        return
+    sizes = sorted(((size, name) for name, size in held.items() if size), reverse=True)
+    told = ", ".join(f"{name} {_shown(size)}" for size, name in sizes)
+    raise ConfigError(
+        f"these models do not fit together: {told}; that is {_shown(total)} of {_shown(budget)}. "
+        "Serve them by servers on several machines, raise --model-memory-mb, or load them with "
+        "dtype=bfloat16"
+    )
+
+
+def _shown(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"

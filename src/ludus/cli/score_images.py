@@ -1,0 +1,71 @@
+"""`ludus score NAME --image a.png b.png --prompt "..."`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ludus.background import run_on_loop
+from ludus.errors import ConfigError
+from ludus.messages import ImagePart
+from ludus.rewards import Sample, Verdict, Verifier, make_verifier
+from ludus.rewards.score import close_verifier
+
+TIMEOUT_S = 600.0
+
+
+def score_images(
+    name: str, paths: Sequence[Path], prompt: str, settings: dict[str, Any], *, as_json: bool
+) -> int:
+    """Score files of images; 1 if any has no reward."""
+    samples = [
+        Sample(response="", prompt=prompt, images=[ImagePart(data=_read(path))]) for path in paths
+    ]
+    verifier = make_verifier(name, **settings)
+    try:
+        verdicts = run_on_loop(_score_all(verifier, samples), timeout_s=TIMEOUT_S)
+    finally:
+        close_verifier(verifier)
+    ranks = _ranks(verdicts)
+    rows = list(zip(paths, verdicts, ranks, strict=True))
+    if as_json:
+        for path, verdict, rank in rows:
+            said = {"image": str(path), "status": verdict.status, "reward": verdict.reward}
+            print(json.dumps({**said, "rank": rank, "detail": verdict.detail}))
+    else:
+        table = Table("image", "reward", "rank")
+        for path, verdict, rank in rows:
+            worth = f"{verdict.reward:.4f}" if verdict.reward is not None else str(verdict.status)
+            table.add_row(str(path), worth, str(rank or verdict.detail))
+        Console().print(table)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+async def _score_all(verifier: Verifier, samples: Sequence[Sample]) -> list[Verdict]:
+    """All at once, so that a verifier that batches sees them together."""
+    return list(await asyncio.gather(*(_score(verifier, sample) for sample in samples)))
+
+
+async def _score(verifier: Verifier, sample: Sample) -> Verdict:
+    made = verifier.score(sample)
+    return made if isinstance(made, Verdict) else await made
+
+
+def _ranks(verdicts: Sequence[Verdict]) -> list[int | None]:
+    """1 for the best; None for an image without a reward."""
+    rewards = [verdict.reward for verdict in verdicts]
+    known = sorted((reward for reward in rewards if reward is not None), reverse=True)
+    return [None if reward is None else known.index(reward) + 1 for reward in rewards]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
