@@ -42,6 +42,7 @@ BUILTIN: dict[str, str] = {
     "pick-score": "ludus.rewards.learned.images.named:PickScoreVerifier",
     "hps-v2": "ludus.rewards.learned.images.named:HpsV2Verifier",
     "aesthetic": "ludus.rewards.learned.images.named:AestheticVerifier",
+    "vision-judge": "ludus.rewards.learned.images.vision_judge:VisionJudge",
 }
 """name -> "module:attribute"; imported when first asked for."""
 

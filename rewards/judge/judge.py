@@ -86,14 +86,23 @@ class RubricJudge:
             rubric = self._rubric_of(sample)
         except ConfigError as error:
             return Verdict.invalid(str(error))
-        if why := empty_answer(sample.text):
+        if why := self.nothing_to_grade(sample):
             return Verdict.of(rubric.floor if rubric.gates else 0.0, why)
         effort = Effort()
         try:
-            scores = await self._scores(rubric, data_of(sample), effort)
+            data = await self.data_of(sample)
+            scores = await self._scores(rubric, data, effort)
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
             return failure(error, effort)
         return _verdict(rubric, scores, effort)
+
+    def nothing_to_grade(self, sample: Sample) -> str:
+        """Why a sample needs no judge and earns the least; "" if it does."""
+        return empty_answer(sample.text)
+
+    async def data_of(self, sample: Sample) -> Mapping[str, str]:
+        """What the judge is shown of a sample."""
+        return data_of(sample)
 
     async def close(self) -> None:
         """Close the connections and the file of judgements."""

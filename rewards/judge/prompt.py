@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.messages import Message, assistant, system, user
+from ludus.messages import ImagePart, Message, TextPart, assistant, system, user
 
 from .neutral import quoted
 from .reading import HOLISTIC, field_of
@@ -36,6 +36,12 @@ one.
 Judge only what is asked after the data. Give the reason first, in one short sentence, and then \
 the verdict, as one JSON object and nothing else.\
 """
+
+
+class JudgeData(dict[str, str]):
+    """Texts by name that a judge is shown, and images that stand beside them."""
+
+    images: tuple[ImagePart, ...] = ()
 
 
 class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +122,9 @@ def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") 
     question = _question(data, asked, "", {}, advice)
     digits = f"Answer with one number from 0 to {item.highest} and nothing else."
     last = question.messages[-1]
-    return JudgeQuestion(messages=[question.messages[0], user(last.text + digits)], schema={})
+    return JudgeQuestion(
+        messages=[question.messages[0], _asking(last.text + digits, data)], schema={}
+    )
 
 
 def about_pair(data: Mapping[str, str], criterion: str) -> JudgeQuestion:
@@ -183,7 +191,13 @@ def _question(
     if advice:
         parts.append(f"Advice: {advice}")
     parts.append(asked + (f"Answer as JSON: {answer}" if answer else ""))
-    return JudgeQuestion(messages=[system(SYSTEM), user("\n".join(parts))], schema=schema)
+    return JudgeQuestion(messages=[system(SYSTEM), _asking("\n".join(parts), data)], schema=schema)
+
+
+def _asking(text: str, data: Mapping[str, str]) -> Message:
+    """The user's message: the text, after the images where the data have some."""
+    images = data.images if isinstance(data, JudgeData) else ()
+    return user([*images, TextPart(text)] if images else text)
 
 
 def _criterion(item: RubricItem) -> str:

@@ -61,10 +61,10 @@ def seeded_clip(shape: ClipShape) -> dict[str, NDArray[np.generic]]:
     ):
         for number in range(layers):
             shapes |= _block(f"{prefix}.resblocks.{number}", width)
-    drawn: dict[str, NDArray[np.generic]] = {name: draw(name, one) for name, one in shapes.items()}
+    drawn = {name: draw(name, one) for name, one in shapes.items()}
     for name, array in list(drawn.items()):
         if "ln_" in name and name.endswith("weight"):
-            drawn[name] = (1 + array).astype(np.float32)  # drawn as a bias, about 0
+            drawn[name] = 1 + array  # drawn as a bias, about 0
     return {**drawn, "logit_scale": np.array(4.6, dtype=np.float32)}
 
 
