@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .open import TIERS, TierFinding, examine, open_sandbox
     from .over_http.blocking import BlockingSandbox
     from .over_http.service import SandboxService
-    from .protocol import Execution, ExecutionStatus, Limits, Sandbox, Usage
+    from .protocol import Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
     from .remote import RemoteSandbox
     from .repl.session import Session, Snapshot
     from .repl.snapshot_client import NotSnapshotable
@@ -35,6 +35,7 @@ __all__ = [
     "NetworkNotAllowed",
     "NetworkPolicy",
     "NotSnapshotable",
+    "Program",
     "RemoteSandbox",
     "Sandbox",
     "SandboxService",

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, Unpack
 
 from ludus.background import background_loop, run_on_loop
 from ludus.verdict import Verdict
@@ -21,7 +21,7 @@ from ludus.verdict import Verdict
 from .grading.anywhere import grade_with
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions
 from .open import open_with
-from .protocol import MIB, Execution, Limits, Sandbox
+from .protocol import MIB, Execution, Program, RunOptions, Sandbox, program_of
 from .settings import TIER_VARIABLE, SandboxSettings
 
 _Result = TypeVar("_Result")
@@ -72,51 +72,27 @@ async def default_sandbox() -> Sandbox:
     return await _default.sandbox()
 
 
-def execute(
-    code: str,
-    language: str = "python",
-    *,
-    timeout_s: float = 10.0,
-    cpu_s: float | None = None,
-    memory_bytes: int = 512 * MIB,
-    output_bytes: int = MIB,
-    stdin: str | bytes = "",
-    files: Mapping[str, bytes | str] | None = None,
-    fetch_files: Sequence[str] = (),
-    network: bool = False,
-) -> Execution:
+def execute(code: str, language: str = "python", **options: Unpack[RunOptions]) -> Execution:
     """Run untrusted `code` and return what it did.
 
     Args:
-        timeout_s: wall limit. cpu_s: CPU limit of all its processes; the wall limit if left out.
-        memory_bytes: of all its processes and files together. output_bytes: of each output stream.
-        files: written to its work directory first. fetch_files: read back afterwards.
+        code: the source text.
+        language: one of `LANGUAGES`.
+        options: limits, and what the program is given; see `program_of`.
 
     Raises:
         ConfigError: a path, the limits or the language cannot be tried.
         NetworkNotAllowed: `network=True`, and `LUDUS_SANDBOX_NETWORK` does not name what may be
             reached.
     """
-    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes)
-    return run_on_loop(_execute(code, language, limits, stdin, files, fetch_files, network))
+    return run_on_loop(_run(program_of(code, language, **options)))
 
 
 async def execute_async(
-    code: str,
-    language: str = "python",
-    *,
-    timeout_s: float = 10.0,
-    cpu_s: float | None = None,
-    memory_bytes: int = 512 * MIB,
-    output_bytes: int = MIB,
-    stdin: str | bytes = "",
-    files: Mapping[str, bytes | str] | None = None,
-    fetch_files: Sequence[str] = (),
-    network: bool = False,
+    code: str, language: str = "python", **options: Unpack[RunOptions]
 ) -> Execution:
     """`execute` for callers on an event loop."""
-    limits = _limits(timeout_s, cpu_s, memory_bytes, output_bytes)
-    return await _elsewhere(_execute(code, language, limits, stdin, files, fetch_files, network))
+    return await _elsewhere(_run(program_of(code, language, **options)))
 
 
 def grade(
@@ -167,25 +143,8 @@ async def _elsewhere(work: Coroutine[Any, Any, _Result]) -> _Result:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 
-async def _execute(
-    code: str,
-    language: str,
-    limits: Limits,
-    stdin: str | bytes,
-    files: Mapping[str, bytes | str] | None,
-    fetch_files: Sequence[str],
-    network: bool,
-) -> Execution:
-    sandbox = await _default.sandbox()
-    return await sandbox.execute(
-        code,
-        language,
-        limits=limits,
-        stdin=stdin,
-        files=files,
-        fetch_files=fetch_files,
-        network=network,
-    )
+async def _run(program: Program) -> Execution:
+    return await (await _default.sandbox()).run(program)
 
 
 async def _grade(
@@ -193,12 +152,3 @@ async def _grade(
 ) -> Verdict:
     sandbox = await _default.sandbox()
     return (await grade_with(sandbox, solution, tests, kind=kind, options=options)).verdict
-
-
-def _limits(timeout_s: float, cpu_s: float | None, memory_bytes: int, output_bytes: int) -> Limits:
-    return Limits(
-        timeout_s=timeout_s,
-        cpu_s=cpu_s or timeout_s,
-        memory_bytes=memory_bytes,
-        output_bytes=output_bytes,
-    )

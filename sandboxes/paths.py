@@ -40,7 +40,7 @@ def check_files(files: Mapping[str, bytes | str], *, room_bytes: int) -> dict[st
     Raises:
         ConfigError: a path is not allowed, one is a folder of another, or together they do not fit.
     """
-    checked = {check_path(path): _bytes(data) for path, data in files.items()}
+    checked = encode_files({check_path(path): data for path, data in files.items()})
     _check_count(checked)
     for path in checked:
         parts = path.split("/")
@@ -67,5 +67,22 @@ def _check_count(files: Mapping[str, bytes] | list[str]) -> None:
         raise ConfigError(f"{len(files)} files in one request; at most {MAX_FILES}")
 
 
-def _bytes(data: bytes | str) -> bytes:
-    return data.encode() if isinstance(data, str) else bytes(data)
+def as_bytes(data: bytes | str, what: str) -> bytes:
+    """Encode a text that goes into a sandbox.
+
+    Raises:
+        ConfigError: the text is not valid Unicode; the message names it by `what`.
+    """
+    try:
+        return data.encode() if isinstance(data, str) else bytes(data)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} is not valid Unicode: {error}") from error
+
+
+def encode_files(files: Mapping[str, bytes | str]) -> dict[str, bytes]:
+    """Encode the contents of files.
+
+    Raises:
+        ConfigError: a text is not valid Unicode.
+    """
+    return {path: as_bytes(data, f"file {path!r}") for path, data in files.items()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import msgspec
 
@@ -58,6 +58,77 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 
+class ProgramInputs(TypedDict, total=False):
+    """What a program is given besides its code; see `Program`."""
+
+    stdin: str | bytes
+    files: Mapping[str, bytes | str]
+    fetch_files: Sequence[str]
+    argv: Sequence[str]
+    network: bool
+
+
+class RunOptions(ProgramInputs, total=False):
+    """What `execute` takes besides the code and its language; see `program_of`."""
+
+    timeout_s: float
+    cpu_s: float | None
+    memory_bytes: int
+    output_bytes: int
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run, with all that it is given."""
+
+    code: str
+    """The source text."""
+    language: str = "python"
+    """One of `LANGUAGES`, or another name of one."""
+    limits: Limits = DEFAULT_LIMITS
+    stdin: str | bytes = ""
+    files: Mapping[str, bytes | str] = {}
+    """path -> content; written to the work directory before the program starts."""
+    fetch_files: Sequence[str] = ()
+    """Paths of files that are read back afterwards, into `Execution.files`."""
+    argv: Sequence[str] = ()
+    """Arguments of the program, without its name."""
+    network: bool = False
+    """Whether the program may reach what the operator allows."""
+
+
+def program_of(
+    code: str,
+    language: str = "python",
+    *,
+    timeout_s: float = 10.0,
+    cpu_s: float | None = None,
+    memory_bytes: int = 512 * MIB,
+    output_bytes: int = MIB,
+    **inputs: Unpack[ProgramInputs],
+) -> Program:
+    """Describe a program, with the limits given one by one.
+
+    Args:
+        code: the source text.
+        language: one of `LANGUAGES`.
+        timeout_s: the limit of wall time, in seconds.
+        cpu_s: the limit of the CPU time of all processes, in seconds; by default `timeout_s`.
+        memory_bytes: the most memory of all processes and files together.
+        output_bytes: the most bytes of each output stream.
+        inputs: what else the program is given; see `Program`.
+
+    Raises:
+        ValueError: a limit is not above 0.
+    """
+    limits = Limits(
+        timeout_s=timeout_s,
+        cpu_s=cpu_s or timeout_s,
+        memory_bytes=memory_bytes,
+        output_bytes=output_bytes,
+    )
+    return Program(code=code, language=language, limits=limits, **inputs)
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one run used."""
 
@@ -99,11 +170,22 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """Somewhere to run untrusted code."""
+    """Somewhere to run untrusted code. A sandbox of one's own derives from this class and defines
+    `tier`, `run` and `close`.
+    """
 
     @property
     def tier(self) -> str:
         """The name of its isolation: `slots-root`, `docker`, ..."""
+        ...
+
+    async def run(self, program: Program) -> Execution:
+        """Run a program; returns what it did.
+
+        Raises:
+            ConfigError: the program cannot be tried.
+            NetworkNotAllowed: the program wants a network, without the operator's leave.
+        """
         ...
 
     async def execute(
@@ -112,19 +194,10 @@ class Sandbox(Protocol):
         language: str = "python",
         *,
         limits: Limits = DEFAULT_LIMITS,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        argv: Sequence[str] = (),
-        network: bool = False,
+        **inputs: Unpack[ProgramInputs],
     ) -> Execution:
-        """Run `code`; returns what it did. With `network` it may reach what the operator allows.
-
-        Raises:
-            ConfigError: the request cannot be tried. NetworkNotAllowed: `network` without the
-                operator's leave.
-        """
-        ...
+        """Run the program that the arguments describe; see `Program` and `run`."""
+        return await self.run(Program(code=code, language=language, limits=limits, **inputs))
 
     async def close(self) -> None:
         """Release everything. Idempotent."""

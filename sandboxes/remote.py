@@ -8,7 +8,7 @@ server from answering is an `infra_error`: nothing is known about the program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ludus.errors import ConfigError, LudusError, RequestRejected
 from ludus.wire.async_transport import AsyncTransport
@@ -18,13 +18,13 @@ from ludus.wire.codec import Format
 from .fusion.fusion_sandbox import FusionSandbox, pings
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
 from .open import REMOTE
-from .over_http.client import Answer, SandboxCalls, execute_body, given_token
+from .over_http.client import Answer, SandboxCalls, given_token
 from .over_http.remote_repl import RemoteRepl
 from .over_http.sandbox_wire import ExecuteBody, GradeBody, SandboxCard
-from .protocol import DEFAULT_LIMITS, Execution, Limits, Sandbox
+from .protocol import Execution, Program, Sandbox
 
 
-class RemoteSandbox:
+class RemoteSandbox(Sandbox):
     """A sandbox on a ludus server.
 
     Args:
@@ -52,35 +52,14 @@ class RemoteSandbox:
         """
         return await self._calls.card()
 
-    async def execute(
-        self,
-        code: str,
-        language: str = "python",
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        argv: Sequence[str] = (),
-        network: bool = False,
-    ) -> Execution:
-        """Run `code` on the server; see `Sandbox.execute`.
+    async def run(self, program: Program) -> Execution:
+        """Run a program on the server; see `Sandbox.run`.
 
         Raises:
             ConfigError, UnknownLanguage: the server cannot run the program.
             Unauthorized: the token is wrong.
         """
-        body = execute_body(
-            code,
-            language,
-            limits=limits,
-            stdin=stdin,
-            files=files,
-            fetch_files=fetch_files,
-            argv=argv,
-            network=network,
-        )
-        return await self._calls.execute(body)
+        return await self._calls.execute(ExecuteBody.of(program))
 
     async def execute_batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
         """Run many programs in a single request; see `SandboxCalls.execute_batch`."""

@@ -11,7 +11,7 @@ import msgspec
 from ludus.wire.faults import Refused
 
 from ..over_http.runner import Runner
-from ..protocol import MIB, ExecutionStatus, Limits
+from ..protocol import MIB, ExecutionStatus, Limits, Program
 from .extraction import JOB_FILE, CodeBlock
 
 LIMITS = Limits(timeout_s=10, cpu_s=10, memory_bytes=512 * MIB, output_bytes=4 * MIB)
@@ -28,15 +28,8 @@ async def extract_custom(
         QueueFull: no slot was free in time.
     """
     job = json.dumps({"completion": completion, "logic": logic}).encode()
-    done = await runner.run(
-        extraction_source(),
-        "python",
-        limits=LIMITS,
-        patience_s=patience_s,
-        files={JOB_FILE: job},
-        operation="extract",
-        bounded=False,
-    )
+    program = Program(code=extraction_source(), limits=LIMITS, files={JOB_FILE: job})
+    done = await runner.run(program, patience_s=patience_s, operation="extract", bounded=False)
     if done.status is ExecutionStatus.INFRA_ERROR:
         raise Refused(f"the sandbox failed: {done.detail}", "sandbox_failed")
     if not done.ok:

@@ -19,9 +19,9 @@ from ludus.wire.codec import Format
 
 from ..languages import find_language
 from ..open import REMOTE
-from ..over_http.client import as_bytes, insist
-from ..paths import check_fetch, check_files
-from ..protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
+from ..over_http.client import insist
+from ..paths import as_bytes, check_fetch, check_files
+from ..protocol import MIB, Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
 from . import fusion_wire as wire
 
 CLIENT_EXTRA_S = 10.0
@@ -33,7 +33,7 @@ ROOM_BYTES = 32 * MIB
 _OUT_OF_MEMORY = ("MemoryError", "numpy.core._exceptions._ArrayMemoryError")
 
 
-class FusionSandbox:
+class FusionSandbox(Sandbox):
     """A sandbox on a SandboxFusion server.
 
     Args:
@@ -52,26 +52,13 @@ class FusionSandbox:
         """The name of the tier, `remote`."""
         return REMOTE
 
-    async def execute(
-        self,
-        code: str,
-        language: str = "python",
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        argv: Sequence[str] = (),
-        network: bool = False,
-    ) -> Execution:
-        """Run `code` on the server; see `Sandbox.execute`.
+    async def run(self, program: Program) -> Execution:
+        """Run a program on the server; see `Sandbox.run`.
 
         Raises:
             ConfigError, UnknownLanguage: the server's protocol cannot express the run.
         """
-        if argv or network:
-            raise ConfigError("a SandboxFusion server takes neither argv nor network=True")
-        body = request_of(code, language, limits, stdin, files or {}, fetch_files)
+        body = request_of(program)
         try:
             reply = await self._run(body)
         except RequestRejected as error:
@@ -79,7 +66,7 @@ class FusionSandbox:
         except RemoteError as error:
             detail = f"{type(error).__name__}: {error}"
             return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail)
-        return execution_of(reply, limits, fetch_files)
+        return execution_of(reply, program)
 
     async def _run(self, body: wire.RunCodeBody) -> wire.RunCodeReply:
         """Send a run until an answer or a hopeless error; runs leave nothing behind.
@@ -114,32 +101,28 @@ async def pings(url: str) -> bool:
         await transport.close()
 
 
-def request_of(
-    code: str,
-    language: str,
-    limits: Limits,
-    stdin: str | bytes,
-    files: Mapping[str, bytes | str],
-    fetch_files: Sequence[str],
-) -> wire.RunCodeBody:
+def request_of(program: Program) -> wire.RunCodeBody:
     """Express a run in the protocol's terms.
 
     Raises:
         ConfigError, UnknownLanguage: the protocol cannot express the run.
     """
-    name = find_language(language)[0]
+    if program.argv or program.network:
+        raise ConfigError("a SandboxFusion server takes neither argv nor network=True")
+    name = find_language(program.language)[0]
     if name not in wire.LANGUAGES:
         raise ConfigError(f"a SandboxFusion server does not run {name!r}")
-    data = check_files(files, room_bytes=ROOM_BYTES)
+    data = check_files(program.files, room_bytes=ROOM_BYTES)
+    limits = program.limits
     return wire.RunCodeBody(
-        code=as_bytes(code, "code").decode(),
+        code=as_bytes(program.code, "code").decode(),
         language=name,
         compile_timeout=limits.compile_s,
         run_timeout=limits.timeout_s,
         memory_limit_MB=math.ceil(limits.memory_bytes / MIB),
-        stdin=_text(stdin),
+        stdin=_text(program.stdin),
         files={path: base64.b64encode(content).decode() for path, content in data.items()},
-        fetch_files=check_fetch(fetch_files),
+        fetch_files=check_fetch(program.fetch_files),
     )
 
 
@@ -150,15 +133,16 @@ def _text(stdin: str | bytes) -> str:
         raise ConfigError(f"a SandboxFusion server takes text as stdin: {error}") from error
 
 
-def execution_of(reply: wire.RunCodeReply, limits: Limits, fetch_files: Sequence[str]) -> Execution:
+def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:
     """Express the result of a run on the server in ludus's terms."""
+    limits = program.limits
     compiled, run = reply.compile_result, reply.run_result
     if compiled and not (compiled.status == wire.FINISHED and compiled.return_code == 0):
         return _ended(compiled, limits, compiled=False)
     if run is None or wire.BROKEN in (run.status, compiled.status if compiled else ""):
         detail = f"the reply makes no sense: {reply.status!r} with {run}"
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail[:400])
-    files, refused = _files(reply.files, fetch_files)
+    files, refused = _files(reply.files, program.fetch_files)
     return _ended(run, limits, files=files, refused=refused)
 
 

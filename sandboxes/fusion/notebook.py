@@ -1,4 +1,4 @@
-"""Runs cells in a slot by `kernel.py`, and reads the report with care.
+"""Runs cells in a slot by `notebook_kernel.py`, and reads the report with care.
 
 The report comes from untrusted code; it decides nothing but what the sender of the cells is told.
 """
@@ -6,7 +6,7 @@ The report comes from untrusted code; it decides nothing but what the sender of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ..over_http.runner import Runner
-from ..protocol import Execution, Limits
+from ..protocol import Execution, Program
 from .fusion_wire import CellResult
 from .notebook_kernel import CELLS_FILE
 
@@ -35,31 +35,30 @@ class Notebook:
 async def run_cells(
     runner: Runner,
     cells: Sequence[str],
+    like: Program,
     *,
-    limits: Limits,
     patience_s: float,
     cell_timeout_s: float = 0.0,
-    files: Mapping[str, bytes] | None = None,
-    fetch_files: Sequence[str] = (),
     operation: str = "notebook",
 ) -> Notebook:
     """Run `cells` in a fresh namespace, in order; a cell that raises does not stop the next.
+
+    Args:
+        runner: runs them.
+        cells: the source text of each cell.
+        like: the limits and files of the run; its code is not used.
+        patience_s: how long to wait for a slot, in seconds.
+        cell_timeout_s: the limit of wall time of each cell, in seconds; 0 is none.
+        operation: the name of the work in the metrics.
 
     Raises:
         QueueFull: no slot was free in time.
         ConfigError: a path is not allowed.
     """
     job = json.dumps({"cells": list(cells), "cell_timeout": cell_timeout_s}).encode()
-    done = await runner.run(
-        kernel_source(),
-        "python",
-        limits=limits,
-        patience_s=patience_s,
-        files={**(files or {}), CELLS_FILE: job},
-        fetch_files=fetch_files,
-        operation=operation,
-        bounded=False,
-    )
+    files = {**like.files, CELLS_FILE: job}
+    program = msgspec.structs.replace(like, code=kernel_source(), language="python", files=files)
+    done = await runner.run(program, patience_s=patience_s, operation=operation, bounded=False)
     results = read_report(done.stdout, len(cells))
     return Notebook(done, results, complete=len(results) == len(cells))
 

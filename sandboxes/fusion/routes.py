@@ -21,7 +21,7 @@ from ludus.wire.routes import Context, Load, Nothing, Path, Route, get, post
 
 from ..languages import LANGUAGES, UnknownLanguage, find_language
 from ..over_http.runner import Runner
-from ..protocol import Execution, ExecutionStatus, Limits
+from ..protocol import Execution, ExecutionStatus, Limits, Program
 from . import fusion_wire as wire
 from .fusion_wire import (
     JupyterBody,
@@ -115,11 +115,14 @@ class FusionService:
             notebook = await run_cells(
                 self._runner,
                 body.cells,
-                limits=limits,
+                Program(
+                    code="",
+                    limits=limits,
+                    files=wire.read_files(body.files),
+                    fetch_files=body.fetch_files,
+                ),
                 patience_s=CLIENT_EXTRA_S - MARGIN_S,
                 cell_timeout_s=body.cell_timeout,
-                files=wire.read_files(body.files),
-                fetch_files=body.fetch_files,
             )
         done = notebook.execution
         if done.status is ExecutionStatus.INFRA_ERROR:
@@ -161,23 +164,14 @@ class FusionService:
         left_s = max(0.01, ends - time.monotonic())
         try:
             async with asyncio.timeout(left_s):
+                program = Program(code=script, language=language, limits=limits)
                 if find_language(language)[0] == "python":
-                    return router_item(
-                        await run_cells(
-                            self._runner,
-                            [script],
-                            limits=limits,
-                            patience_s=left_s,
-                            operation="script",
-                        )
+                    ran = await run_cells(
+                        self._runner, [script], program, patience_s=left_s, operation="script"
                     )
+                    return router_item(ran)
                 done = await self._runner.run(
-                    script,
-                    language,
-                    limits=limits,
-                    patience_s=left_s,
-                    operation="script",
-                    bounded=False,
+                    program, patience_s=left_s, operation="script", bounded=False
                 )
         except TimeoutError:
             return RouterItem(exception_str="not done within request_timeout")
@@ -213,17 +207,17 @@ class FusionService:
             files["test_main.py"] = code.encode()
             code, language = _PYTEST, "python"
         limits = self._limits(body.run_timeout, body.memory_limit_MB)
-        return await self._runner.run(
-            code,
-            language,
+        program = Program(
+            code=code,
+            language=language,
             limits=msgspec.structs.replace(limits, compile_s=body.compile_timeout),
-            patience_s=patience_s,
             stdin=body.stdin or "",
             files=files,
             fetch_files=body.fetch_files,
             argv=body.args if body.language == "pytest" else (),
-            operation="run_code",
-            bounded=False,
+        )
+        return await self._runner.run(
+            program, patience_s=patience_s, operation="run_code", bounded=False
         )
 
     def _limits(self, timeout_s: float, memory_mb: int) -> Limits:

@@ -10,10 +10,10 @@ import re
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import msgspec
 
@@ -26,8 +26,18 @@ from ..guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, JailPlan
 from ..guest.run.request import COMMAND, PYTHON, Request
 from ..languages import Language, find_language
 from ..network import EgressProxy, NetworkNotAllowed, NetworkPolicy
-from ..paths import check_fetch, check_files
-from ..protocol import DEFAULT_LIMITS, MIB, Execution, ExecutionStatus, Limits, Usage
+from ..paths import as_bytes, check_fetch, check_files
+from ..protocol import (
+    DEFAULT_LIMITS,
+    MIB,
+    Execution,
+    ExecutionStatus,
+    Limits,
+    Program,
+    ProgramInputs,
+    Sandbox,
+    Usage,
+)
 from ..repl.snapshot_client import SnapshotClient
 from .control_groups import ControlGroup, ControlGroups
 from .fetching import fetch_back
@@ -72,7 +82,7 @@ _COMPILED_KEPT = 64
 _TRIES = 2
 
 
-class SlotSandbox:
+class SlotSandbox(Sandbox):
     """A pool of slots of one tier.
 
     Args:
@@ -159,49 +169,35 @@ class SlotSandbox:
         """The kind of slot that suits these programs."""
         return NUMERIC if self._has_numpy and any(map(_WANTS_NUMPY.search, sources)) else LIGHT
 
-    async def execute(
-        self,
-        code: str,
-        language: str = "python",
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        argv: Sequence[str] = (),
-        network: bool = False,
-    ) -> Execution:
-        """Run `code`.
+    async def run(self, program: Program) -> Execution:
+        """Run a program.
 
         Raises:
             ConfigError: a file path, the code or an argument cannot be passed on.
-            UnknownLanguage: no such language. NetworkNotAllowed: `network` without the operator's
-                leave.
+            UnknownLanguage: no such language.
+            NetworkNotAllowed: the program wants a network without the operator's leave.
         """
-        self._check_network(network)
-        name, how = find_language(language)
-        source = _encode(code, "code")
-        uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2) if files else {}
-        paths = check_fetch(fetch_files) if fetch_files else []
-        data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
+        name, how = find_language(program.language)
+        source = as_bytes(program.code, "code")
+        uploads = self._uploads(program)
         if name == "python":
             request = Request(
                 mode=PYTHON,
                 blobs=[source],
                 files=uploads,
-                options={"argv": list(argv)} if argv else {},
+                options={"argv": list(program.argv)} if program.argv else {},
             )
-            kind = NETWORK if network else self.kind_for(source, *uploads.values())
-            return await self._run(request, limits, data, paths, kind)
+            return await self._run(request, program, self.kind_for(source, *uploads.values()))
         if how.compile:
-            built = await self._compile(how, source, uploads, limits.compile_s)
+            built = await self._compile(how, source, uploads, program.limits.compile_s)
             if isinstance(built, Execution):
                 return built
             uploads = {**uploads, how.product: built}
         else:
             uploads = {**uploads, how.source: source}
-        request = Request(mode=COMMAND, files=uploads, options={"steps": [[*how.run, *argv]]})
-        done = await self._run(request, limits, data, paths, NETWORK if network else LIGHT)
+        steps = [[*how.run, *program.argv]]
+        request = Request(mode=COMMAND, files=uploads, options={"steps": steps})
+        done = await self._run(request, program)
         return await blame_missing_tool(self, how.run[0], done)
 
     async def run_command(
@@ -209,30 +205,31 @@ class SlotSandbox:
         command: Sequence[str],
         *,
         limits: Limits = DEFAULT_LIMITS,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        network: bool = False,
+        **inputs: Unpack[ProgramInputs],
     ) -> Execution:
-        """Run any command the sandbox has (a container has its image's) in the work directory;
-        `files` are written first.
+        """Run any command the sandbox has (a container has its image's) in the work directory.
+
+        Args:
+            command: the program and its arguments.
+            limits: what it may use.
+            inputs: what else it is given; see `Program`.
 
         Raises:
-            ConfigError: as `execute`; the command is empty.
+            ConfigError: as `run`; the command is empty.
         """
-        self._check_network(network)
         if not command:
             raise ConfigError("the command is empty; give a program and its arguments")
-        words = [_encode(word, "command").decode() for word in command]
-        uploads = check_files(files or {}, room_bytes=self._disk_bytes // 2)
-        data = stdin if isinstance(stdin, bytes) else _encode(stdin, "stdin")
-        request = Request(mode=COMMAND, files=uploads, options={"steps": [words]})
-        kind = NETWORK if network else LIGHT
-        return await self._run(request, limits, data, check_fetch(fetch_files), kind)
+        program = Program(code="", limits=limits, **inputs)
+        words = [as_bytes(word, "command").decode() for word in [*command, *program.argv]]
+        request = Request(mode=COMMAND, files=self._uploads(program), options={"steps": [words]})
+        return await self._run(request, program)
 
-    def _check_network(self, network: bool) -> None:
-        if network and not self._egress:
+    def _uploads(self, program: Program) -> dict[str, bytes]:
+        if program.network and not self._egress:
             raise NetworkNotAllowed.by_operator(self._tier, NETWORK_TIERS)
+        if not program.files:
+            return {}
+        return check_files(program.files, room_bytes=self._disk_bytes // 2)
 
     async def _compile(
         self, how: Language, source: bytes, files: dict[str, bytes], seconds: float
@@ -254,7 +251,8 @@ class SlotSandbox:
             options={"steps": [list(how.compile)]},
         )
         limits = msgspec.structs.replace(_COMPILE_LIMITS, timeout_s=seconds, cpu_s=seconds)
-        done = await self._run(request, limits, b"", [how.product], LIGHT)
+        compiler = Program(code="", limits=limits, fetch_files=[how.product])
+        done = await self._run(request, compiler)
         done = await blame_missing_tool(self, how.compile[0], done)
         if not done.ok or how.product not in done.files:
             status = ExecutionStatus.ERROR if done.ok else done.status
@@ -267,9 +265,11 @@ class SlotSandbox:
             self._compiled.popitem(last=False)
         return self._compiled[key]
 
-    async def _run(
-        self, request: Request, limits: Limits, stdin: bytes, fetch: list[str], kind: str
-    ) -> Execution:
+    async def _run(self, request: Request, program: Program, kind: str = LIGHT) -> Execution:
+        """Run a request with the limits, input and network of a program, and fetch its files."""
+        limits, stdin = program.limits, as_bytes(program.stdin, "stdin")
+        fetch = check_fetch(program.fetch_files) if program.fetch_files else []
+        kind = NETWORK if program.network else kind
         asked = time.monotonic()
         problem = ""
         for _ in range(_TRIES):
@@ -392,10 +392,3 @@ def _execution(
         detail=outcome.detail,
         tier=tier,
     )
-
-
-def _encode(text: str, what: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{what} is not valid Unicode: {error}") from error

@@ -9,7 +9,7 @@ with ludus.sandboxes.connect("http://127.0.0.1:8765") as server:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Self, Unpack
 
 from ludus.verdict import Verdict
 from ludus.wire.client import Client, run_blocking
@@ -17,8 +17,8 @@ from ludus.wire.codec import Format
 from ludus.wire.sync_transport import SyncTransport
 
 from ..grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
-from ..protocol import MIB, Execution, Limits
-from .client import Answer, SandboxCalls, execute_body, given_token
+from ..protocol import Execution, RunOptions, program_of
+from .client import Answer, SandboxCalls, given_token
 from .remote_repl import RemoteRepl
 from .sandbox_wire import ExecuteBody, GradeBody, SandboxCard
 
@@ -42,35 +42,10 @@ class BlockingSandbox:
         return run_blocking(self._calls.card())
 
     def execute(
-        self,
-        code: str,
-        language: str = "python",
-        *,
-        timeout_s: float = 10.0,
-        cpu_s: float | None = None,
-        memory_bytes: int = 512 * MIB,
-        output_bytes: int = MIB,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        network: bool = False,
+        self, code: str, language: str = "python", **options: Unpack[RunOptions]
     ) -> Execution:
         """Run a program; see `ludus.sandboxes.execute`."""
-        limits = Limits(
-            timeout_s=timeout_s,
-            cpu_s=cpu_s or timeout_s,
-            memory_bytes=memory_bytes,
-            output_bytes=output_bytes,
-        )
-        body = execute_body(
-            code,
-            language,
-            limits=limits,
-            stdin=stdin,
-            files=files,
-            fetch_files=fetch_files,
-            network=network,
-        )
+        body = ExecuteBody.of(program_of(code, language, **options))
         return run_blocking(self._calls.execute(body))
 
     def execute_batch(self, bodies: Iterable[ExecuteBody]) -> list[Answer]:

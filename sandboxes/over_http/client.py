@@ -11,7 +11,7 @@ program's fault. Only what a repetition cannot help raises: a wrong token, or a 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -31,7 +31,7 @@ from ludus.wire.faults import error_of, is_too_large
 
 from ..grading.hidden_tests import KINDS, Grading, TestResult
 from ..languages import LANGUAGES, UnknownLanguage
-from ..protocol import DEFAULT_LIMITS, Execution, ExecutionStatus, Limits
+from ..protocol import DEFAULT_LIMITS, Execution, ExecutionStatus
 from .sandbox_wire import (
     MAX_BATCH,
     ExecuteBatchReply,
@@ -287,52 +287,6 @@ def _settled(answer: Answer) -> Answer:
         return execution_of(answer)
     except LudusError as error:
         return error
-
-
-def execute_body(
-    code: str,
-    language: str = "python",
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-    stdin: str | bytes = "",
-    files: Mapping[str, bytes | str] | None = None,
-    fetch_files: Sequence[str] = (),
-    argv: Sequence[str] = (),
-    network: bool = False,
-) -> ExecuteBody:
-    """Make the body of an execute request."""
-    return ExecuteBody(
-        code=code,
-        language=language,
-        timeout_s=limits.timeout_s,
-        cpu_s=limits.cpu_s,
-        memory_bytes=limits.memory_bytes,
-        output_bytes=limits.output_bytes,
-        compile_s=limits.compile_s,
-        stdin="" if isinstance(stdin, bytes) else stdin,
-        stdin_bytes=stdin if isinstance(stdin, bytes) else b"",
-        files=encode_files((files or {}).items()),
-        fetch_files=list(fetch_files),
-        argv=list(argv),
-        network=network,
-    )
-
-
-def as_bytes(data: bytes | str, what: str) -> bytes:
-    """Encode the content of a file for a request.
-
-    Raises:
-        ConfigError: a text is not valid Unicode.
-    """
-    try:
-        return data.encode() if isinstance(data, str) else bytes(data)
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{what} is not valid Unicode: {error}") from error
-
-
-def encode_files(files: Iterable[tuple[str, bytes | str]]) -> dict[str, bytes]:
-    """Encode the contents of files for a request."""
-    return {path: as_bytes(data, f"file {path!r}") for path, data in files}
 
 
 def given_token(token: str | None) -> str:

@@ -21,9 +21,10 @@ from ludus.errors import (
 from ludus.wire.client import nonsense
 from ludus.wire.faults import code_of
 
+from ..paths import encode_files
 from ..protocol import Execution
 from ..repl.snapshot_client import NotSnapshotable
-from .client import MARGIN_S, SandboxCalls, encode_files
+from .client import MARGIN_S, SandboxCalls
 from .sandbox_wire import (
     CellBody,
     CellReply,
@@ -125,7 +126,7 @@ class RemoteRepl:
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:
         """Write files into the REPL's directory; see `Session.write`."""
-        body = WriteBody(files=encode_files(files.items()))
+        body = WriteBody(files=encode_files(files))
         async with self._turn:
             await self._move("write", body, Written)
 

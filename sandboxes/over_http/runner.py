@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,7 +22,7 @@ from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import SlotLost
 from ..network import NetworkPolicy
 from ..open import open_sandbox
-from ..protocol import Execution, Limits, Sandbox
+from ..protocol import Execution, Limits, Program, Sandbox
 from .gate import Gate
 from .metrics import SandboxMetrics
 from .sandbox_wire import Bounds, ExecuteBody, GradeBody
@@ -108,51 +107,34 @@ class Runner:
             ConfigError: a path, argument or text cannot be passed on.
             QueueFull: the queue is full or does not move on.
         """
-        limits = body.limits(self.bounds)
-        self.check(limits)
+        program = body.program(self.bounds)
+        self.check(program.limits)
         if body.stdin and body.stdin_bytes:
             raise Refused("give stdin or stdin_bytes, not both", "invalid")
         return await self.run(
-            body.code,
-            body.language,
-            limits=limits,
-            stdin=body.stdin or body.stdin_bytes,
-            files=body.files,
-            fetch_files=body.fetch_files,
-            argv=body.argv,
-            network=body.network,
-            patience_s=body.queue_timeout_s or self.bounds.queue_timeout_s,
+            program, patience_s=body.queue_timeout_s or self.bounds.queue_timeout_s
         )
 
     async def run(
         self,
-        code: str,
-        language: str,
+        program: Program,
         *,
-        limits: Limits,
         patience_s: float,
-        stdin: str | bytes = "",
-        files: Mapping[str, bytes | str] | None = None,
-        fetch_files: Sequence[str] = (),
-        argv: Sequence[str] = (),
-        network: bool = False,
         operation: str = "execute",
         bounded: bool = True,
     ) -> Execution:
-        """Run a program once a slot is free; see `Gate.enter` for `bounded`."""
+        """Run a program once a slot is free.
+
+        Args:
+            program: the program; its limits are not checked here.
+            patience_s: how long to wait for a slot, in seconds.
+            operation: the name of the work in the metrics.
+            bounded: see `Gate.enter`.
+        """
         started = time.perf_counter()
         try:
             async with self.gate.enter(patience_s=patience_s, bounded=bounded) as waited_s:
-                done = await self.sandbox.execute(
-                    code,
-                    language,
-                    limits=limits,
-                    stdin=stdin,
-                    files=files,
-                    fetch_files=fetch_files,
-                    argv=argv,
-                    network=network,
-                )
+                done = await self.sandbox.run(program)
         except UnknownLanguage as error:
             raise Refused(str(error), "unknown_language") from error
         except QueueFull:

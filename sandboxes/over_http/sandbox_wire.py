@@ -13,7 +13,8 @@ from ludus.verdict import Verdict
 from ludus.wire.faults import Fault
 
 from ..grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions
-from ..protocol import DEFAULT_LIMITS, MIB, Execution, Limits
+from ..paths import encode_files
+from ..protocol import DEFAULT_LIMITS, MIB, Execution, Limits, Program
 
 ReplName = Annotated[
     str,
@@ -104,8 +105,44 @@ class ExecuteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     queue_timeout_s: Seconds | None = None
     """How long to wait for a slot, in seconds; by default the server's bound."""
 
-    def limits(self, bounds: Bounds) -> Limits:
-        """Return the limits of the run, with defaults filled in."""
+    @classmethod
+    def of(cls, program: Program) -> ExecuteBody:
+        """Return the request to run a program.
+
+        Raises:
+            ConfigError: a text is not valid Unicode.
+        """
+        limits, stdin = program.limits, program.stdin
+        return cls(
+            code=program.code,
+            language=program.language,
+            timeout_s=limits.timeout_s,
+            cpu_s=limits.cpu_s,
+            memory_bytes=limits.memory_bytes,
+            output_bytes=limits.output_bytes,
+            compile_s=limits.compile_s,
+            stdin="" if isinstance(stdin, bytes) else stdin,
+            stdin_bytes=stdin if isinstance(stdin, bytes) else b"",
+            files=encode_files(program.files),
+            fetch_files=list(program.fetch_files),
+            argv=list(program.argv),
+            network=program.network,
+        )
+
+    def program(self, bounds: Bounds) -> Program:
+        """Return the program, with the default limits filled in."""
+        return Program(
+            code=self.code,
+            language=self.language,
+            limits=self._limits(bounds),
+            stdin=self.stdin or self.stdin_bytes,
+            files=self.files,
+            fetch_files=self.fetch_files,
+            argv=self.argv,
+            network=self.network,
+        )
+
+    def _limits(self, bounds: Bounds) -> Limits:
         timeout_s = self.timeout_s or min(DEFAULT_LIMITS.timeout_s, bounds.max_timeout_s)
         compile_s = min(DEFAULT_LIMITS.compile_s, bounds.max_timeout_s)
         memory_bytes = min(DEFAULT_LIMITS.memory_bytes, bounds.max_memory_bytes)

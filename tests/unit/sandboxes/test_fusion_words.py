@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from ludus.errors import ConfigError
-from ludus.sandboxes import Execution, ExecutionStatus, Limits, UnknownLanguage, Usage
+from ludus.sandboxes import Execution, ExecutionStatus, Limits, Program, UnknownLanguage, Usage
 from ludus.sandboxes.fusion.fusion_sandbox import execution_of, request_of
 from ludus.sandboxes.fusion.fusion_wire import RunCodeReply, read_files, run_code_reply
 from ludus.sandboxes.fusion.submit import same_lines
 from ludus.wire.faults import Refused
 
-LIMITS = Limits(output_bytes=100)
+PROGRAM = Program(code="", limits=Limits(output_bytes=100))
 
 
 def run(status: ExecutionStatus, code: int | None = None, **more: Any) -> Execution:
@@ -121,30 +121,31 @@ def result(status: str = "Finished", code: int | None = 0, **more: Any) -> dict[
     ],
 )
 def test_its_words_in_ours(answer: Any, status: ExecutionStatus, exit_code: int | None) -> None:
-    execution = execution_of(answer, LIMITS, [])
+    execution = execution_of(answer, PROGRAM)
     assert (execution.status, execution.exit_code) == (status, exit_code)
     assert len(execution.stdout) <= 100
 
 
 def test_a_compiler_over_there_that_refuses_is_the_programs_fault() -> None:
     answer = reply("Failed", None, result(code=1, stderr="expected ';'"))
-    execution = execution_of(answer, LIMITS, [])
+    execution = execution_of(answer, PROGRAM)
     assert (execution.status, execution.compiled) == (ExecutionStatus.ERROR, False)
     assert execution.stderr == "expected ';'"
 
 
 def test_a_file_it_did_not_send_is_named() -> None:
-    execution = execution_of(reply("Success", result()), LIMITS, ["out.txt"])
+    program = Program(code="", fetch_files=["out.txt"])
+    execution = execution_of(reply("Success", result()), program)
     assert list(execution.refused) == ["out.txt"]
 
 
 def test_what_its_protocol_cannot_carry_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="does not run 'c'"):
-        request_of("x", "c", LIMITS, "", {}, [])
+        request_of(Program(code="x", language="c"))
     with pytest.raises(ConfigError, match="takes text as stdin"):
-        request_of("x", "python", LIMITS, b"\xff", {}, [])
+        request_of(Program(code="x", stdin=b"\xff"))
     with pytest.raises(UnknownLanguage):
-        request_of("x", "cobol", LIMITS, "", {}, [])
+        request_of(Program(code="x", language="cobol"))
 
 
 # --- CommonOJ's comparison ----------------------------------------------------------------------
