@@ -22,6 +22,7 @@ from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
 from .options import GradeOptions, TestResult, UnusableTests
 from .sources import function_name, test_sources
+from .test_runners import Provers
 
 _REPORT_BYTES = 4 * MIB
 _GRACE_S = 0.05
@@ -83,7 +84,7 @@ class _Grading:
         report = os.memfd_create("report")
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            async with self._sandbox.provers.take() as prover:
+            async with Provers.of(self._sandbox).take() as prover:
                 with far:
                     begun = await prover.begin(self._job, far.fileno(), report)
                 if not begun:

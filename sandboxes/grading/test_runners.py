@@ -16,6 +16,7 @@ from ..guest.run.request import PROVE, PROVE_MANY, Request, send
 from ..guest.testing.run_many import BEGUN, MOST_JOBS, OVER
 from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_pool import SlotPool
+from ..local.slot_sandbox import PROVING, SlotSandbox
 from ..local.slots import Slot
 from ..local.supervisor import pair
 from ..protocol import MIB, Limits
@@ -113,6 +114,11 @@ class Provers:
     def __init__(self, pool: SlotPool) -> None:
         self._pool = pool
         self._provers: dict[Slot, Prover] = {}
+
+    @classmethod
+    def of(cls, sandbox: SlotSandbox) -> Provers:
+        """Return the provers that live as long as a sandbox."""
+        return sandbox.companions.get(cls, lambda: cls(sandbox.pool(PROVING)))
 
     @asynccontextmanager
     async def take(self) -> AsyncGenerator[Prover]:

@@ -19,7 +19,6 @@ import msgspec
 
 from ludus.errors import ConfigError
 
-from ..grading.test_runners import Provers
 from ..guest.jail import syscalls
 from ..guest.run import emptying
 from ..guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, JailPlan
@@ -38,7 +37,7 @@ from ..protocol import (
     Sandbox,
     Usage,
 )
-from ..repl.snapshot_client import SnapshotClient
+from .companions import Companions
 from .control_groups import ControlGroup, ControlGroups
 from .fetching import fetch_back
 from .missing_tools import blame_missing_tool
@@ -131,8 +130,7 @@ class SlotSandbox(Sandbox):
         self._first = SlotSandbox._numbers_taken
         SlotSandbox._numbers_taken += len(_POOLS) * self._size + max_sessions
         self._pools: dict[str, SlotPool] = {}
-        self._provers: Provers | None = None
-        self.warden = SnapshotClient()
+        self.companions = Companions()
         self._compiled: OrderedDict[bytes, bytes] = OrderedDict()
 
     @property
@@ -157,13 +155,6 @@ class SlotSandbox(Sandbox):
             size = self._max_sessions if kind == SESSION else self._size
             self._pools[kind] = SlotPool(lambda number: self._make(kind, first + number), size)
         return self._pools[kind]
-
-    @property
-    def provers(self) -> Provers:
-        """The tests' sides of gradings, started as they are needed."""
-        if self._provers is None:
-            self._provers = Provers(self.pool(PROVING))
-        return self._provers
 
     def kind_for(self, *sources: bytes) -> str:
         """The kind of slot that suits these programs."""
@@ -349,9 +340,7 @@ class SlotSandbox(Sandbox):
 
     async def close(self) -> None:
         """End every slot and remove what they used. Idempotent."""
-        if self._provers:
-            await self._provers.close()
-        self.warden.close()
+        await self.companions.close()
         for pool in self._pools.values():
             await pool.close()
         if self._egress:

@@ -33,7 +33,7 @@ from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Usage
 from .session_processes import Family, FirstResident, FrozenSnapshot, Resident, copyable, others_in
-from .snapshot_client import NotSnapshotable
+from .snapshot_client import NotSnapshotable, SnapshotClient
 
 INTERRUPT_GRACE_S = 1.0
 """How long an interrupted cell may take to stop before the session is ended."""
@@ -119,7 +119,7 @@ class Session:
         for writer in writers:
             os.fchmod(writer, 0o622)
         peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
-        family = Family(slot, held, sandbox.groups, sandbox.warden)
+        family = Family(slot, held, sandbox.groups, SnapshotClient.of(sandbox))
         return cls(FirstResident(family, limits, peers), line, readers, limits, idle_ttl_s)
 
     @property

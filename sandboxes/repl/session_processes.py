@@ -76,9 +76,13 @@ class Family:
     """The processes in one slot that come from one session."""
 
     def __init__(
-        self, slot: Slot, held: AsyncExitStack, groups: ControlGroups | None, warden: SnapshotClient
+        self,
+        slot: Slot,
+        held: AsyncExitStack,
+        groups: ControlGroups | None,
+        snapshots: SnapshotClient,
     ) -> None:
-        self.slot, self.groups, self.warden = slot, groups, warden
+        self.slot, self.groups, self.snapshots = slot, groups, snapshots
         self.numbers = count(1)
         self.copied = False
         """Whether there are, or have been, copies in this slot."""
@@ -105,7 +109,7 @@ class Family:
             await self.run
         if self.copied and self.slot.alive and self.slot.group:
             with suppress(NotSnapshotable):
-                await self.warden.ask(self.request("sweep", self.slot.group))
+                await self.snapshots.ask(self.request("sweep", self.slot.group))
         await self._held.aclose()
 
     def slot_pid(self) -> int:
@@ -128,7 +132,7 @@ class Family:
         return group
 
     def request(self, do: str, group: ControlGroup, **more: Any) -> dict[str, Any]:
-        """What the warden is to do in this slot."""
+        """What the snapshot server is to do in this slot."""
         plan = self.slot.plan
         about = {
             "slot": self.slot_pid(), "uid": plan.uid, "gid": plan.gid,
@@ -140,7 +144,7 @@ class Family:
     async def clear(self, group: ControlGroup, place: str, do: str = "clear", **more: Any) -> None:
         """Remove the files of a copy that has ended, and its group."""
         with suppress(NotSnapshotable):
-            await self.warden.ask(self.request(do, group, to=place, **more))
+            await self.snapshots.ask(self.request(do, group, to=place, **more))
         await remove(group)
 
 
@@ -324,7 +328,7 @@ class FrozenSnapshot:
         more = {"holder": copy, "session": origin.pid, "from": origin.place, "to": place}
         try:
             request = family.request("hold", group, set_apart=not origin.apart, **more)
-            await family.warden.ask(request)
+            await family.snapshots.ask(request)
             origin.apart = True
             copyable(origin)  # still: what it started meanwhile has not been set apart
         except BaseException:
@@ -346,7 +350,9 @@ class FrozenSnapshot:
         place = f"{self._node}/{next(family.numbers)}"
         more = {"holder": self._pid, "from": f"{self._place}/{policy.FILES}", "to": place}
         try:
-            answer, descriptors = await family.warden.ask(family.request("branch", group, **more))
+            answer, descriptors = await family.snapshots.ask(
+                family.request("branch", group, **more)
+            )
         except BaseException:
             await family.clear(group, place)
             raise

@@ -1,4 +1,4 @@
-"""The driver's line to the warden, the process that holds snapshots and copies them."""
+"""The driver's line to the snapshot server, the process that holds snapshots and copies them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from ludus.errors import LudusError
 
 from ..local import supervisor
+from ..local.slot_sandbox import SlotSandbox
 
 _TIMEOUT_S = 60.0
 _DESCRIPTORS = 4
@@ -49,6 +50,11 @@ class SnapshotClient:
         self._line: socket.socket | None = None
         self._turn = asyncio.Lock()
 
+    @classmethod
+    def of(cls, sandbox: SlotSandbox) -> SnapshotClient:
+        """Return the client that lives as long as a sandbox."""
+        return sandbox.companions.get(cls, cls)
+
     @property
     def pid(self) -> int:
         """Its process; 0 while there is none."""
@@ -76,8 +82,11 @@ class SnapshotClient:
                 async with asyncio.timeout(_TIMEOUT_S):
                     return await self._exchange(data)
             except (OSError, ValueError, TimeoutError) as error:
-                self.close()
-                return {"reason": "fault", "text": f"the warden does not answer: {error}"}, []
+                self._end()
+                return {
+                    "reason": "fault",
+                    "text": f"the snapshot server does not answer: {error}",
+                }, []
 
     async def _exchange(self, data: bytes) -> _Answer:
         line = self._started()
@@ -97,15 +106,18 @@ class SnapshotClient:
 
     def _started(self) -> socket.socket:
         if self._line is None or not self.pid:
-            self.close()
+            self._end()
             self._line, there = supervisor.pair()
             self._line.setblocking(False)
             with there:
                 self._process = supervisor.start("fork.snapshot_server", there)
         return self._line
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the process, and all it holds. Idempotent."""
+        self._end()
+
+    def _end(self) -> None:
         if self._line:
             self._line.close()
             self._line = None

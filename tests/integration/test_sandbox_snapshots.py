@@ -22,6 +22,7 @@ from ludus.sandboxes import (
     open_sandbox,
 )
 from ludus.sandboxes.guest.jail.syscalls import landlock_version
+from ludus.sandboxes.repl.snapshot_client import SnapshotClient
 
 pytestmark = [
     pytest.mark.root,
@@ -208,12 +209,14 @@ async def test_a_session_that_is_killed_leaves_its_branches(sandbox: SlotSandbox
         await ended.close()
 
 
-async def test_without_the_warden_snapshots_end_and_branches_go_on(sandbox: SlotSandbox) -> None:
+async def test_without_the_snapshot_server_snapshots_end_and_branches_go_on(
+    sandbox: SlotSandbox,
+) -> None:
     async with await Session.open(sandbox) as session:
         await session.run("x = 5")
         snapshot = await session.snapshot()
         branch = await snapshot.restore()
-        os.kill(sandbox.warden.pid, signal.SIGKILL)
+        os.kill(SnapshotClient.of(sandbox).pid, signal.SIGKILL)
         with pytest.raises((SessionGone, NotSnapshotable)):
             await snapshot.restore()
         with pytest.raises(SessionGone):
@@ -269,7 +272,9 @@ async def test_nothing_is_left_of_them(sandbox: SlotSandbox) -> None:
                 await branch.run("import os\nif os.fork() == 0:\n    os.setsid()\n    os.pause()")
                 await branch.close()
     assert (groups_left(), len(os.listdir("/proc/self/fd"))) == before
-    children = Path(f"/proc/{sandbox.warden.pid}/task/{sandbox.warden.pid}/children").read_text()
+    children = Path(
+        f"/proc/{SnapshotClient.of(sandbox).pid}/task/{SnapshotClient.of(sandbox).pid}/children"
+    ).read_text()
     assert children.split() == []
 
 
@@ -292,7 +297,7 @@ def groups_left() -> list[str]:
 async def test_a_snapshot_and_a_branch_take_milliseconds(sandbox: SlotSandbox) -> None:
     async with await Session.open(sandbox) as session:
         await session.run("import numpy")
-        first = await session.snapshot()  # starts the warden
+        first = await session.snapshot()  # starts the snapshot server
         started = time.perf_counter()
         async with await session.snapshot() as snapshot:
             branches = [await snapshot.restore() for _ in range(4)]
