@@ -70,7 +70,7 @@ __getattr__, __dir__ = lazy_exports(
         ".open": "TIERS TierFinding examine open_sandbox",
         ".over_http.blocking": "BlockingSandbox",
         ".over_http.service": "SandboxService",
-        ".protocol": "Execution ExecutionStatus Limits Sandbox Usage",
+        ".protocol": "Execution ExecutionStatus Limits Program Sandbox Usage",
         ".remote": "RemoteSandbox",
         ".repl.session": "Session Snapshot",
         ".repl.snapshot_client": "NotSnapshotable",
