@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; the exit status."""
+    """Run the command line and return the exit status."""
     from ludus.cli.main import main as run
 
     return run()

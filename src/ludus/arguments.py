@@ -1,4 +1,4 @@
-"""Arguments that arrive as text or JSON, held against what a function says it takes."""
+"""Checks of arguments that arrive as text or JSON against the signature of a function."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse values that do not fit a plain annotation (bool, int, float, str); other annotations,
-    and arguments that `target` does not name, are its own business.
+    """Refuse values that do not fit a plain annotation (bool, int, float, str).
+
+    Other annotations, and arguments that `target` does not name, are left to `target`.
 
     >>> def factory(*, turns: int = 3): ...
     >>> check_plain("me/env-v0", factory, {"turns": 1.5})
@@ -27,7 +28,7 @@ def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, A
     ludus.errors.ConfigError: me/env-v0: turns must be a whole number, got 1.5
 
     Raises:
-        ConfigError: naming the argument, what it takes and what it got.
+        ConfigError: names the argument, the type it takes and the value it got.
     """
     if not arguments:
         return

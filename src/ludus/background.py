@@ -1,7 +1,7 @@
-"""One event loop in the background, shared by the process.
+"""One event loop in a background thread, shared by the process.
 
-What is synchronous on the outside and async inside (`ludus.make` of an async environment,
-`ludus.score`) runs here, so that it works in a script, in a notebook and under a running loop
+Functions that are synchronous outside and async inside (`ludus.make` of an async environment,
+`ludus.score`) run here, so that they work in a script, in a notebook and under a running loop
 alike.
 """
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
-    """Run a coroutine on the background loop and wait for it, from any other thread.
+    """Run a coroutine on the background loop, and wait for its result from any other thread.
 
     Args:
-        work: what to run.
-        timeout_s: None where `work` bounds itself.
+        work: the coroutine.
+        timeout_s: None where `work` bounds its own time.
 
     Raises:
-        TimeoutError: it took longer; `work` is cancelled.
+        TimeoutError: `work` took longer, and is cancelled.
     """
     future = asyncio.run_coroutine_threadsafe(work, background_loop())
     try:
@@ -36,7 +36,7 @@ def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None)
 
 @cache
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The loop; started when first needed."""
+    """Return the loop, started when first needed."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="ludus-background", daemon=True).start()
     return loop

@@ -30,7 +30,7 @@ def read_toml(path: str | Path) -> Table:
     """Read a TOML file.
 
     Raises:
-        ConfigError: it is missing or not TOML; the message names the line.
+        ConfigError: the file is missing or not TOML; the message names the line.
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def read_toml(path: str | Path) -> Table:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """`base` with the values of `over` put in, table by table.
+    """Return `base` with the values of `over` put in, table by table.
 
     >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
     {'a': {'b': 3, 'c': 2}}
@@ -109,7 +109,9 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
 
 
 def as_table(config: object) -> Table:
-    """A config as plain values. A secret is `env:NAME` if it was given so, else hidden."""
+    """Return a config as plain values. A secret becomes `env:NAME` if given that way, and is hidden
+    otherwise.
+    """
     table: Table = msgspec.to_builtins(config, enc_hook=_hidden)
     return table
 
@@ -127,7 +129,7 @@ def _hidden(value: object) -> object:
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """Write a table that `read_toml` reads back; values that are None are left out."""
+    """Return TOML text that `read_toml` reads back; values that are None are left out."""
     return "\n".join(_toml_lines(table, [])).strip() + "\n"
 
 
@@ -154,14 +156,14 @@ def _toml_value(value: object) -> str:
 
 
 def _given(table: object, path: Sequence[str]) -> object:
-    """The value at `path` of a table, None where there is no such way."""
+    """Return the value at `path` of a table, None if there is no such path."""
     for name in path:
         table = table.get(name) if isinstance(table, Mapping) else None
     return table
 
 
 def _said(cls: Any, name: str, message: str, given: object) -> str:
-    """What is wrong with the value `given` of the field `name`."""
+    """Describe what is wrong with the value `given` of the field `name`."""
     choices = _choices(cls, name.split("."))
     if choices and isinstance(given, str):
         near = difflib.get_close_matches(given, choices, n=1, cutoff=0.5)
@@ -171,7 +173,9 @@ def _said(cls: Any, name: str, message: str, given: object) -> str:
 
 
 def _choices(cls: Any, path: Sequence[str]) -> list[str]:
-    """What the field at `path` of a config can be, where that is a few words."""
+    """Return the possible values of the field at `path` of a config, where the field is a choice of
+    words.
+    """
     for name in path:
         cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
     if isinstance(cls, type) and issubclass(cls, Enum):
@@ -184,7 +188,7 @@ def _path(name: str) -> list[str]:
 
 
 def _is_secret(cls: Any, path: Sequence[str]) -> bool:
-    """Whether a field at `path` must not be shown, also where it is one of a list's."""
+    """Whether the field at `path` must not be shown, also inside a list."""
     return bool(path) and any(word in path[-1].lower() for word in ("token", "key", "secret"))
 
 
@@ -196,7 +200,7 @@ def _is_text(cls: Any, path: Sequence[str]) -> bool:
 
 
 def _literal(raw: str) -> object:
-    """A command-line value as TOML would read it, else the text itself."""
+    """Return a command-line value as TOML would read it, else the text itself."""
     try:
         return tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""What holding something to its contract found: one finding a rule.
+"""Findings of a contract suite: the result of each rule for an environment or a verifier.
 
 The suites are `ludus.envs.checks` and `ludus.rewards.checks`. A rule is a function that returns
 what it saw, raises `CheckFailed` where the contract is broken, or `NotApplicable`.
@@ -19,7 +19,7 @@ Rule = tuple[str, Callable[[Subject], str]]
 
 
 class RuleOutcome(StrEnum):
-    """How a rule came out."""
+    """The outcome of a rule."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -27,12 +27,12 @@ class RuleOutcome(StrEnum):
 
 
 class NotApplicable(LudusError):
-    """The rule has nothing to look at; the message says what is missing."""
+    """The rule has nothing to examine; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule and how it came out."""
+    """One rule and its outcome."""
 
     rule: str
     outcome: RuleOutcome
@@ -57,7 +57,7 @@ class Report:
         return [finding for finding in self.findings if finding.outcome is RuleOutcome.FAILED]
 
     def raise_if_failed(self) -> Report:
-        """This report.
+        """Return this report, or raise if a rule failed.
 
         Raises:
             CheckFailed: a rule failed; the message names each.
@@ -69,7 +69,7 @@ class Report:
         return self
 
     def brief(self) -> list[Finding]:
-        """The findings, with each failure told once: one fault breaks many rules."""
+        """Return the findings with each failure told once, since one fault breaks many rules."""
         told: dict[str, str] = {}
         findings: list[Finding] = []
         for finding in self.findings:
@@ -85,7 +85,7 @@ class Report:
 
 
 def examine(name: str, subject: Subject, rules: Sequence[Rule[Subject]]) -> Report:
-    """Apply every rule to `subject`; one that fails does not keep the others from being applied."""
+    """Apply every rule to `subject`; a failed rule does not stop the others."""
     return Report(name, tuple(_apply(rule, check, subject) for rule, check in rules))
 
 
@@ -103,7 +103,7 @@ def _apply(rule: str, check: Callable[[Subject], str], subject: Subject) -> Find
 
 
 def where(error: BaseException) -> str:
-    """The innermost place in the traceback, `file.py:12`."""
+    """Return the innermost place in the traceback, `file.py:12`."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "no traceback"

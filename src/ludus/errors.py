@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class LudusError(Exception):
-    """The root: catch this to catch everything ludus raises on purpose."""
+    """The root of all errors that ludus raises on purpose."""
 
 
 class ConfigError(LudusError, ValueError):
@@ -55,7 +55,7 @@ class ConfigError(LudusError, ValueError):
 
 
 class UnknownName(LudusError, LookupError):
-    """A name nobody registered."""
+    """A name that nobody registered."""
 
     kind = "name"
 
@@ -77,7 +77,7 @@ class UnknownName(LudusError, LookupError):
 
 
 def _near(name: str, candidates: list[str]) -> list[str]:
-    """The closest candidate, and the next one if it is nearly as close."""
+    """Return the closest candidate, and the next candidate if that is nearly as close."""
     close = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5)
     likeness = [difflib.SequenceMatcher(None, name, one).ratio() for one in close]
     return [one for one, ratio in zip(close, likeness, strict=True) if ratio > likeness[0] - 0.05]
@@ -125,7 +125,7 @@ class InvalidAction(LudusError, TypeError):
 
 
 class InvalidTool(LudusError, TypeError):
-    """A function whose arguments cannot be told to a policy, or that returns no result."""
+    """A function whose arguments cannot be described to a policy, or that returns no result."""
 
 
 class EpisodeEnded(LudusError, RuntimeError):
@@ -150,34 +150,37 @@ class RewardUnavailable(LudusError, RuntimeError):
 
 
 class BudgetExceeded(LudusError, RuntimeError):
-    """The tokens a client of a model may use are spent."""
+    """The token budget of a model's client is spent."""
 
 
 class StaleWeights(LudusError, RuntimeError):
-    """An engine samples from other weights than those it was given; what it samples is not the
+    """An engine samples from other weights than those that were set, so that its samples are not
+    the
     learner's policy.
     """
 
 
 class BrokenGeneration(LudusError, RuntimeError):
-    """What an engine sampled cannot be trained on: its numbers are not finite, or do not go
-    together. The episode is played again, or left out.
+    """An engine's samples cannot be trained on: the numbers are not finite, or do not fit together.
+
+    The episode is played again, or left out.
     """
 
 
 class TrainingFailed(LudusError, RuntimeError):
-    """Every episode of a step or evaluation failed, each tried several times; the message says
-    why most did.
+    """Every episode of a step or evaluation failed, each after several tries; the message gives the
+    commonest reason.
     """
 
 
 class UpdateRefused(TrainingFailed):
-    """An update was not made, since its loss, its gradient or what it is made from is not finite.
-    The weights and the optimizer stand where they stood.
+    """An update was not made, since its loss, its gradient or its inputs are not finite.
+
+    The weights and the optimizer are unchanged.
 
     Args:
         message: what is not finite.
-        rows: of the batch, those at fault; empty where nothing tells them apart.
+        rows: rows of the batch at fault; empty where nothing tells them apart.
     """
 
     def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
@@ -193,8 +196,8 @@ class CheckFailed(LudusError, AssertionError):
 
 
 class ToolError(LudusError, ValueError):
-    """A tool refuses its arguments or cannot do the work; the text goes back to the policy as
-    the tool's result.
+    """A tool refuses its arguments or cannot do the work; the policy sees the text as the tool's
+    result.
     """
 
 

@@ -1,4 +1,4 @@
-"""What a sample of episodes says: pass@k and intervals."""
+"""Statistics of a sample of episodes: pass@k and confidence intervals."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ class Estimate(msgspec.Struct, frozen=True):
     high: float
 
     def cells(self) -> tuple[str, str]:
-        """The number and its interval, as a table shows them; one of a single task is unknown."""
+        """Return the number and its interval as table cells; the interval of a single task is
+        unknown.
+        """
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             return f"{self.value:.3f}", "unknown from one task"
         return f"{self.value:.3f}", f"{self.low:.3f} to {self.high:.3f}"
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that one of `k` samples passes, without bias, where `c` of `n` samples did.
+    """Return an unbiased estimate of the chance that one of `k` samples passes, if `c` of `n`
+    samples did.
 
     1 - C(n - c, k) / C(n, k), after "Evaluating Large Language Models Trained on Code"
     (arXiv 2107.03374, equation 1).
@@ -40,7 +43,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def wilson(c: int, n: int) -> Estimate:
-    """A success rate, with Wilson's interval: sound for few samples and for rates of 0 and 1."""
+    """Return a success rate with Wilson's interval, which is sound for few samples and for rates of
+    0 and 1.
+    """
     if n < 1:
         raise ValueError("a rate needs at least one sample")
     rate, z2 = c / n, Z95 * Z95
@@ -50,8 +55,9 @@ def wilson(c: int, n: int) -> Estimate:
 
 
 def mean_over_tasks(values: Sequence[float]) -> Estimate:
-    """The mean of one value per task, with a normal interval: tasks are what was drawn, samples of
-    one task are not independent of each other.
+    """Return the mean of one value per task, with a normal interval.
+
+    The interval is over tasks, since samples of one task are not independent of each other.
     """
     mean = fmean(values)
     if len(values) < 2:

@@ -1,7 +1,8 @@
 """Makes every ludus id known to `gymnasium.make` after `import ludus`.
 
-gymnasium has no plugins, and importing it takes longer than `import ludus` may. So ids are
-registered when gymnasium is there: at once if it has been imported, else as soon as it is.
+gymnasium has no plugins, and importing gymnasium takes longer than `import ludus` may. Ids are
+therefore registered at once if gymnasium has been imported, and otherwise as soon as that
+happens.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import ModuleType
 
 
 def install() -> None:
-    """Register now, or when gymnasium is imported."""
+    """Register the ids now, or when gymnasium is imported."""
     if "gymnasium" in sys.modules:
         _register()
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -29,12 +30,12 @@ def _register() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Stands before the other finders until gymnasium is looked for."""
+    """A module finder that waits, before the other finders, for the import of gymnasium."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """gymnasium's own spec, with a loader that registers afterwards."""
+        """Return gymnasium's own spec, with a loader that registers the ids afterwards."""
         if fullname != "gymnasium":
             return None
         sys.meta_path.remove(self)
@@ -45,17 +46,17 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads a module as `inner` does, then registers."""
+    """A loader that loads a module as `inner` does, and then registers the ids."""
 
     def __init__(self, inner: importlib.abc.Loader) -> None:
         self.inner = inner
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As `inner` does."""
+        """Create the module as `inner` does."""
         return self.inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """As `inner` does, then register."""
+        """Execute the module as `inner` does, then register the ids."""
         if module.__spec__ is not None:
             module.__spec__.loader = self.inner
         module.__loader__ = self.inner

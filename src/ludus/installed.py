@@ -1,7 +1,7 @@
-"""Whether another project's distribution stands where ours is.
+"""Finds another project's distribution in place of ours.
 
 Our distribution is `ludus-rl`. A distribution named `ludus` on PyPI belongs to others and has a
-package `ludus` too: installed beside ours, one writes over the files of the other.
+package `ludus` too: if both are installed, the files of one overwrite those of the other.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 _INFO = re.compile(r"(?i)ludus-[^-]+\.(dist|egg)-info")
 _OURS = "Text environments, reward verifiers and a multi-turn RL trainer"
-"""How the summary of ours begins, also under the name it had before."""
+"""Beginning of our distribution's summary, also under the name the distribution had before."""
 
 
 def foreign_distribution(folders: Iterable[str]) -> str:
-    """The folder that tells of another project's `ludus`; empty if there is none.
+    """Return the folder that holds another project's `ludus`; empty if there is none.
 
     Args:
-        folders: of `sys.path`.
+        folders: the folders of `sys.path`.
     """
     for folder in folders:
         try:

@@ -1,4 +1,4 @@
-"""The words every layer speaks: messages, their parts and tool calls.
+"""The messages that every layer uses, with their parts and tool calls.
 
 Roles and field names are those of the OpenAI chat format, so a `Message` encodes to what its
 servers accept. A plain `str` is short for one message wherever a message is expected.
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """The author of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -29,9 +29,7 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image inside a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:`
-    URL.
-    """
+    """An image inside a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:` URL."""
 
     data: bytes = b""
     url: str = ""
@@ -41,7 +39,7 @@ Part = TextPart | ImagePart
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call the policy asks for. `error` says why it could not be parsed; such a call is never
+    """A tool call of the policy. `error` says why a call could not be parsed; such a call is never
     executed.
     """
 
@@ -63,7 +61,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The text of the message, its parts joined.
+        """The text of the message, with its parts joined.
 
         >>> user("2 + 2?").text
         '2 + 2?'
@@ -85,27 +83,27 @@ Observation = str | list[Message]
 
 
 def system(content: str) -> Message:
-    """A system message."""
+    """Return a system message."""
     return Message(role=Role.SYSTEM, content=content)
 
 
 def user(content: str | list[Part]) -> Message:
-    """A user message."""
+    """Return a user message."""
     return Message(role=Role.USER, content=content)
 
 
 def assistant(content: str = "", tool_calls: Sequence[ToolCall] = ()) -> Message:
-    """An assistant message."""
+    """Return an assistant message."""
     return Message(role=Role.ASSISTANT, content=content, tool_calls=list(tool_calls))
 
 
 def tool_result(content: str, call: ToolCall) -> Message:
-    """What a tool answered to `call`."""
+    """Return the message with a tool's result for `call`."""
     return Message(role=Role.TOOL, content=content, tool_call_id=call.id, name=call.name)
 
 
 def as_messages(observation: Observation) -> list[Message]:
-    """Read an observation as messages.
+    """Return an observation as a list of messages.
 
     >>> [m.role.value for m in as_messages("hello")]
     ['user']
@@ -114,5 +112,5 @@ def as_messages(observation: Observation) -> list[Message]:
 
 
 def as_action(action: str | Message) -> Message:
-    """Read an action as an assistant message."""
+    """Return an action as an assistant message."""
     return assistant(action) if isinstance(action, str) else action

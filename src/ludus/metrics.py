@@ -1,4 +1,4 @@
-"""Numbers of a run, one JSON line a step.
+"""Metrics of a run, one JSON line for each step.
 
 Names are paths: `reward/mean`, `stop/max_turns`, `time/generate_s`.
 """
@@ -22,7 +22,9 @@ class MetricsLog:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Append the numbers of a step; one that is not finite is left out, for JSON has none."""
+        """Append the metrics of a step; numbers that are not finite are left out, since JSON has
+        none.
+        """
         known = {name: value for name, value in numbers.items() if math.isfinite(value)}
         line = msgspec.json.encode({"step": step, "time": round(time.time(), 3), **known})
         with self.path.open("ab") as file:
@@ -30,8 +32,10 @@ class MetricsLog:
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Take the lines of steps after `step` out of a `metrics.jsonl`, and one that a crash cut
-    short; whoever reads meanwhile sees the old file or the new one.
+    """Remove the lines of steps after `step`, and a line that a crash cut short, from a
+    `metrics.jsonl`.
+
+    Readers see the old file or the new file, never a mixture.
     """
     if not path.exists():
         return
@@ -53,7 +57,7 @@ def _step(line: bytes) -> float:
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The lines of a `metrics.jsonl`; one that a crash cut short is left out."""
+    """Read the lines of a `metrics.jsonl`; a line that a crash cut short is left out."""
     rows: list[dict[str, float]] = []
     for line in path.read_bytes().splitlines():
         try:
@@ -78,7 +82,7 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, name: str) -> Generator[None]:
-        """Add the time spent inside to `name`."""
+        """Add the time spent inside the block to `name`."""
         started = time.perf_counter()
         try:
             yield

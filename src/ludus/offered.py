@@ -1,4 +1,4 @@
-"""What installed packages offer by entry points, by group and name."""
+"""The objects that installed packages offer by entry points, by group and name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .errors import ConfigError, LudusError
 
 
 def offered_names(group: str) -> set[str]:
-    """The names offered in `group`."""
+    """Return the names offered in `group`."""
     return {point.name for point in entry_points(group=group)}
 
 
 def load_offered(group: str, name: str) -> Any | None:
-    """The object offered as `name`, or None.
+    """Return the object offered as `name`, or None.
 
     Raises:
-        ConfigError: it cannot be imported, or two packages offer different ones.
+        ConfigError: the object cannot be imported, or two packages offer different objects.
     """
     points = sorted(entry_points(group=group, name=name), key=_package)
     if not points:

@@ -1,8 +1,9 @@
 """Tokens and keys, which are used and never shown.
 
-A `Secret` says `***` wherever it is printed, formatted or encoded; who needs the text asks for it
-by `reveal()`. One written `env:NAME` is the environment variable NAME, read when it is needed: this
-is the form that may stand in files and on command lines.
+A `Secret` is `***` wherever it is printed, formatted or encoded; code that needs the text calls
+`reveal()`. A secret written `env:NAME` is the environment variable NAME, read when needed: this
+form
+may stand in files and on command lines.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 
 
 class Secret:
-    """A text that is not shown.
+    """A text that is never shown.
 
     Args:
-        text: the secret itself, or `env:NAME`; empty is none.
+        text: the secret itself, or `env:NAME`; empty is no secret.
     """
 
     __slots__ = ("_text",)
@@ -38,19 +39,19 @@ class Secret:
 
     @classmethod
     def of(cls, given: str | Secret | None) -> Secret:
-        """`given` as a secret."""
+        """Return `given` as a secret."""
         return given if isinstance(given, Secret) else cls(given or "")
 
     @property
     def reference(self) -> str:
-        """`env:NAME`, if that is what was given; else empty."""
+        """`env:NAME`, if the secret was given that way; else empty."""
         return self._text if _REFERENCE.fullmatch(self._text) else ""
 
     def reveal(self) -> str:
-        """The text itself.
+        """Return the text itself.
 
         Raises:
-            ConfigError: it is `env:NAME`, and that variable is not set.
+            ConfigError: the secret is `env:NAME`, and that variable is not set.
         """
         match = _REFERENCE.fullmatch(self._text)
         if match is None:
@@ -85,7 +86,7 @@ NO_SECRET = Secret()
 
 
 def without_credentials(text: str) -> str:
-    """`text` with the passwords and tokens of its addresses replaced.
+    """Return `text` with the passwords and tokens of its addresses replaced.
 
     >>> without_credentials("http://me:pw@host/x?token=abc&n=2")
     'http://***@host/x?token=***&n=2'
@@ -95,10 +96,10 @@ def without_credentials(text: str) -> str:
 
 
 def refuse_credentials(name: str, text: str) -> None:
-    """Refuse an address that holds a password or a token: addresses stand in files and logs.
+    """Refuse an address that holds a password or a token, since addresses appear in files and logs.
 
     Raises:
-        ConfigError: it does; the message shows neither.
+        ConfigError: the address holds one; the message shows neither.
     """
     shown = without_credentials(text)
     if shown != text:
@@ -109,10 +110,10 @@ def refuse_credentials(name: str, text: str) -> None:
 
 
 def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
-    """Refuse settings of which a text holds the password or token of an address.
+    """Refuse settings with an address that holds a password or token.
 
     Raises:
-        ConfigError: naming the setting.
+        ConfigError: names the setting.
     """
     for name, value in table.items():
         where = f"{path}{name}"

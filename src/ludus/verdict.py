@@ -1,8 +1,9 @@
-"""What an answer is worth, or why nobody could say.
+"""A `Verdict`: what an answer is worth, or why nobody can say.
 
-A `Verdict` separates the policy's fault from ours. A wrong, empty or looping answer is `ok` with a
-low reward. A gold that cannot be read, a lost worker or a bug in the scorer is *not* ok and carries
-no reward at all, so that a failure can never be averaged into a gradient.
+A verdict separates the policy's fault from ours. A wrong, empty or looping answer is `ok` with a
+low reward. An unreadable gold, a lost worker or a bug in the scorer is *not* ok and carries no
+reward
+at all, so that a failure can never be averaged into a gradient.
 """
 
 from __future__ import annotations
@@ -18,34 +19,35 @@ from ludus.errors import RewardUnavailable
 
 
 class Status(StrEnum):
-    """Who is at fault."""
+    """The outcome of scoring, which says who is at fault."""
 
     OK = "ok"
-    """Scored. The reward is a fact about the response."""
+    """The answer was scored. The reward is a fact about the response."""
     INVALID = "invalid"
     """The request or its gold cannot be used; retrying will not help."""
     UNAVAILABLE = "unavailable"
-    """Late, lost or overloaded; retrying may help."""
+    """The scorer was late, lost or overloaded; retrying may help."""
     ERROR = "error"
-    """A bug in the scorer."""
+    """The scorer has a bug."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A reward with its parts, or the reason there is none.
+    """A reward with its parts, or the reason why there is none.
 
     Raises:
-        ValueError: a reward on a status that is not ok, a missing or non-finite reward on one that
-            is.
+        ValueError: a reward on a status that is not ok, or a missing or non-finite reward on a
+            status
+            that is ok.
     """
 
     status: Status
     reward: float | None = None
     parts: dict[str, tuple[float, float]] = {}
-    """name -> (value, weight): how the reward was composed."""
+    """name -> (value, weight): the parts that the reward was composed of."""
     metrics: dict[str, float] = {}
     """Numbers worth plotting that are not part of the reward."""
     detail: str = ""
-    """One sentence for a person: why this reward, or why none."""
+    """A sentence for a person: why this reward, or why none."""
     retryable: bool = False
 
     def __post_init__(self) -> None:
@@ -66,7 +68,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         parts: Mapping[str, tuple[float, float]] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> Self:
-        """An ok verdict.
+        """Return an ok verdict.
 
         >>> Verdict.of(1.0).ok
         True
@@ -81,17 +83,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def invalid(cls, detail: str) -> Self:
-        """The request or its gold cannot be used."""
+        """Return a verdict without a reward: the request or its gold cannot be used."""
         return cls(status=Status.INVALID, detail=detail)
 
     @classmethod
     def unavailable(cls, detail: str) -> Self:
-        """Late, lost or overloaded."""
+        """Return a verdict without a reward: the scorer was late, lost or overloaded."""
         return cls(status=Status.UNAVAILABLE, detail=detail, retryable=True)
 
     @classmethod
     def error(cls, detail: str) -> Self:
-        """A bug in the scorer."""
+        """Return a verdict without a reward: the scorer has a bug."""
         return cls(status=Status.ERROR, detail=detail)
 
     @property
@@ -100,10 +102,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.status is Status.OK
 
     def unwrap(self) -> float:
-        """The reward.
+        """Return the reward.
 
         Raises:
-            RewardUnavailable: there is none.
+            RewardUnavailable: the verdict has no reward.
         """
         if self.reward is None:
             raise RewardUnavailable(self)

@@ -1,4 +1,4 @@
-"""How many tokens a client may use."""
+"""A bound on the tokens that a client may use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ludus.errors import BudgetExceeded
 
 
 class TokenUsage(msgspec.Struct, kw_only=True):
-    """Tokens a server counted."""
+    """Tokens as counted by a server."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """Tokens of prompt and completion together."""
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, other: TokenUsage) -> None:
@@ -25,10 +25,11 @@ class TokenUsage(msgspec.Struct, kw_only=True):
 
 
 class TokenBudget:
-    """A bound on the tokens of prompts and answers, shared by whoever holds it.
+    """A bound on the tokens of prompts and answers, shared by all clients that hold the budget.
 
-    What requests already under way will use is known only when they are answered, so the bound can
-    be passed by those; no request starts after it is reached.
+    The cost of requests under way is known only when they are answered, so the bound can be
+    exceeded by
+    them; no request starts after the bound is reached.
     """
 
     def __init__(self, max_tokens: int) -> None:
@@ -36,7 +37,7 @@ class TokenBudget:
         self.spent = TokenUsage()
 
     def ensure_left(self) -> None:
-        """Raises BudgetExceeded if nothing is left."""
+        """Raise BudgetExceeded if nothing is left."""
         if self.spent.total >= self.max_tokens:
             raise BudgetExceeded(
                 f"the budget of {self.max_tokens} tokens is spent ({self.spent.total} used); raise "

@@ -1,4 +1,4 @@
-"""Answers on disk, keyed by the whole request, so that an evaluation can be run again for free."""
+"""Answers on disk, keyed by the whole request, so that an evaluation can be repeated for free."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class DiskCache:
-    """One file per answer. Processes may share a folder; an unreadable file is asked for again."""
+    """One file for each answer. Processes may share a folder; the answer of an unreadable file is
+    asked for
+    again.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -27,18 +30,20 @@ class DiskCache:
 
     @staticmethod
     def key(request: Any) -> str:
-        """The key of a request: equal for equal JSON, whatever the order of its fields."""
+        """Return the key of a request, which is equal for equal JSON, whatever the order of its
+        fields.
+        """
         return hashlib.blake2b(_encoder.encode(request), digest_size=16).hexdigest()
 
     def get(self, key: str) -> bytes | None:
-        """The answer that was put, or None."""
+        """Return the kept answer, or None."""
         try:
             return self._path(key).read_bytes()
         except OSError:
             return None
 
     def put(self, key: str, answer: bytes) -> None:
-        """Keep an answer. The file appears whole or not at all."""
+        """Keep an answer. The file appears complete or not at all."""
         path = self._path(key)
         path.parent.mkdir(exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")

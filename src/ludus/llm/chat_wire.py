@@ -1,4 +1,4 @@
-"""The OpenAI chat format: messages and tools out, an answer back."""
+"""The OpenAI chat format: writes requests with messages and tools, and reads answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .budget import TokenUsage
 from .json_text import CUT, read_arguments
 
 UNREADABLE = "unreadable_call"
-"""The name under which a model is shown a call of its own that had none."""
+"""Name under which a model is shown a call of its own that had no readable name."""
 
 
 class ContextTooLong(RequestRejected):
@@ -29,22 +29,22 @@ class ContextTooLong(RequestRejected):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer."""
+    """An answer of the model."""
 
     message: Message
     finish: str
-    """stop, length, tool_calls or content_filter, as the server said."""
+    """stop, length, tool_calls or content_filter, as reported by the server."""
     usage: TokenUsage | None = None
-    """None where the server does not count."""
+    """None where the server does not count tokens."""
     cached: bool = False
     first_token: dict[str, float] | None = None
     """Log-probability of each candidate for the first token, where the request asked for
-    `top_logprobs` and the server tells them.
+    `top_logprobs` and the server reports them.
     """
 
 
 def row_of(message: Message) -> dict[str, Any]:
-    """A message as the chat format writes it."""
+    """Convert a message to the chat format."""
     row: dict[str, Any] = {"role": str(message.role), "content": _content(message.content)}
     if message.tool_calls:
         row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
@@ -75,7 +75,9 @@ def _data_url(image: ImagePart) -> str:
 
 
 def _call_row(call: ToolCall) -> dict[str, Any]:
-    """A call as it was made. One that could not be read has no name, which servers refuse."""
+    """Convert a call to the chat format, as it was made. Servers refuse a call without a name, so
+    an unreadable call gets one.
+    """
     arguments = msgspec.json.encode(call.arguments).decode()
     return {
         "id": call.id,
@@ -130,7 +132,7 @@ def read_reply(body: bytes) -> Completion:
     """Read an answer.
 
     Raises:
-        ServerFault: it is not a chat completion.
+        ServerFault: the body is not a chat completion.
     """
     try:
         reply = msgspec.json.decode(body, type=_Reply)
@@ -159,7 +161,7 @@ def _first_token(logprobs: _Logprobs | None) -> dict[str, float] | None:
 
 
 def _text_of(content: str | list[dict[str, Any]] | None) -> str:
-    """The text of an answer; some servers write it in parts."""
+    """Return the text of an answer; some servers write the text in parts."""
     if not isinstance(content, list):
         return content or ""
     return "".join(part["text"] for part in content if isinstance(part.get("text"), str))
@@ -174,7 +176,7 @@ class _Models(msgspec.Struct):
 
 
 def read_models(body: bytes) -> list[str]:
-    """The models a server lists; none where it answers in another form."""
+    """Return the models that a server lists; none if the server answers in another form."""
     try:
         return [model.id for model in msgspec.json.decode(body, type=_Models).data]
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -182,8 +184,11 @@ def read_models(body: bytes) -> list[str]:
 
 
 def _read_calls(answer: _Answer, *, cut: bool) -> list[ToolCall]:
-    """The calls of an answer, in order. One whose arguments are no JSON object carries an error and
-    is never executed; nor is the last one of an answer that was `cut`, however whole it looks.
+    """Return the calls of an answer, in order.
+
+    A call whose arguments are no JSON object carries an error and is never executed. Neither is
+    the last
+    call of an answer that was `cut`, however complete the call looks.
     """
     rows = answer.tool_calls or []
     if answer.function_call is not None:  # as older servers write the only call
@@ -201,7 +206,7 @@ def _read_call(call: _Call, index: int) -> ToolCall:
 
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:
-    """The typed error of a reply that is not a success."""
+    """Return the typed error for a reply that is not a success."""
     said = f"HTTP {status}: {_said(body)}"
     if status in (401, 403):
         return Unauthorized(f"{said}; hand in the server's API key")
@@ -215,7 +220,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusErro
 
 
 def _said(body: bytes) -> str:
-    """The message of an error reply; servers disagree about its shape."""
+    """Return the message of an error reply; servers disagree about its shape."""
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -228,5 +233,5 @@ def _said(body: bytes) -> str:
 
 
 def messages_row(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """A conversation as the chat format writes it."""
+    """Convert a conversation to the chat format."""
     return [row_of(message) for message in messages]

@@ -1,4 +1,4 @@
-"""The client: one conversation in, one answer out, however often it has to be asked for."""
+"""The client of a chat server: one conversation in, one answer out, with retries."""
 
 from __future__ import annotations
 
@@ -26,26 +26,28 @@ from .chat_wire import Completion, error_of, messages_row, read_models, read_rep
 from .limits import CallLimits, shared_limits
 
 API_KEY_VARIABLE = "LUDUS_API_KEY"
-"""Read where no key is handed in. Not OPENAI_API_KEY: that one must not go to any server named."""
+"""Environment variable that is read where no key is passed. OPENAI_API_KEY is not read, since that
+key must not be sent to any other server.
+"""
 PATIENCE = RetryPolicy(timeout_s=900.0, attempt_timeout_s=300.0, first_wait_s=0.5, max_wait_s=30.0)
 
 
 class ChatClient:
-    """Asks one model of one server. It lives on one event loop.
+    """Asks one model of one server. A client belongs to one event loop.
 
     Args:
-        base_url: up to and with `/v1`.
-        model: as the server calls it.
+        base_url: address, up to and including `/v1`.
+        model: name of the model on the server.
         api_key: None reads the environment variable LUDUS_API_KEY.
         patience: timeouts and waits between attempts.
-        concurrency: most requests at once; others wait.
+        concurrency: largest number of requests at the same time; others wait.
         cache: a folder for answers; None keeps none.
         budget: a bound on tokens.
         limits: bounds on the calls of several clients together; by default those that all clients
             of the process share.
 
     Raises:
-        ConfigError: an address that is none, or a cache folder that cannot be made.
+        ConfigError: the address is malformed, or the cache folder cannot be created.
     """
 
     def __init__(
@@ -90,19 +92,19 @@ class ChatClient:
         send_seed: bool = True,
         **sampling: Any,
     ) -> Completion:
-        """Answer a conversation.
+        """Return the model's answer to a conversation.
 
         Args:
             messages: the conversation.
-            tools: in OpenAI's form.
-            seed: of the sampling; part of the cache's key even where it is not sent.
+            tools: tools in OpenAI's form.
+            seed: seed of the sampling; part of the cache's key even where the seed is not sent.
             send_seed: False for servers that refuse the field.
             sampling: further fields of the request, such as `temperature` and `max_tokens`.
 
         Raises:
             BudgetExceeded: no tokens are left.
             ContextTooLong: the conversation does not fit.
-            RemoteError: what the server met, or why it could not be asked.
+            RemoteError: the server failed, or could not be asked.
         """
         request: dict[str, Any] = {
             "model": self.model, "messages": messages_row(messages), **sampling
@@ -126,8 +128,8 @@ class ChatClient:
         """Find out early whether the server answers and knows the model.
 
         Raises:
-            ConfigError: it lists its models, and this one is not among them.
-            RemoteError: it does not answer, or refuses the key.
+            ConfigError: the server lists its models, and this model is not among them.
+            RemoteError: the server does not answer, or refuses the key.
         """
         asked = HttpRequest("GET", f"{self._base_url}/models", self._headers())
         response = await self._send(asked, timeout_s)
@@ -142,7 +144,7 @@ class ChatClient:
         await self._transport.close()
 
     async def _ask(self, request: dict[str, Any]) -> tuple[Completion, bytes]:
-        """The answer, read and as it came; asks again while that may help."""
+        """Return the answer, parsed and raw, and repeat the request while that may help."""
         posted = HttpRequest("POST", self.url, self._headers(), _encoded(request))
         async with self._slots:
             retry = Retry(self.patience, self._rng)
@@ -193,7 +195,7 @@ def _encoded(request: dict[str, Any]) -> bytes:
 
 
 def retry_after_s(response: HttpResponse) -> float | None:
-    """Seconds to wait, which a server writes as a number or as a date."""
+    """Return the seconds of a Retry-After header, which servers write as a number or as a date."""
     said = response.headers.get("Retry-After", "")
     try:
         return max(0.0, float(said))

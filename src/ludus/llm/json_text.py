@@ -1,8 +1,8 @@
-"""JSON as models write it, with the values that can travel on.
+"""Reads JSON as models write it, and keeps only values that can be sent on.
 
-Raw newlines inside strings are read: models write them. Numbers are those that JSON and msgpack can
-carry to a server, strings those that can be encoded, and nothing is nested so deep that whoever
-reads it next runs out of stack.
+Raw newlines inside strings are accepted, since models write them. Numbers must fit JSON and
+msgpack,
+strings must be encodable, and the nesting is bounded, so that no later reader runs out of stack.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 from typing import Any
 
 CUT = "the call was cut by the token limit"
-"""Why the last call of a turn that was cut is never executed."""
+"""Reason why the last call of a turn that was cut is never executed."""
 MOST_NESTED = 100
-"""Levels of lists and objects inside each other."""
+"""Largest number of lists and objects inside each other."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -42,7 +42,7 @@ decoder = json.JSONDecoder(
 
 
 def fault_of(decoded: object) -> str:
-    """Why a decoded value cannot travel on; empty if it can."""
+    """Return why a decoded value cannot be sent on; empty if it can."""
     level: list[object] = [decoded]
     for _ in range(MOST_NESTED + 1):
         if any(isinstance(value, str) and _SURROGATE.search(value) for value in level):
@@ -63,9 +63,9 @@ _NO_OBJECT = "arguments must be an object"
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any], str]:
-    """The arguments of a call, and why they cannot be used; one of the two is empty.
+    """Return the arguments of a call, and why they cannot be used; one of the two is empty.
 
-    Some models encode them twice, and some write nothing or null where there are none.
+    Some models encode arguments twice, and some write nothing or null for no arguments.
     """
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}, ""
