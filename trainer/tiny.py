@@ -1,7 +1,6 @@
 # pyright: basic
 """A small policy without downloads: a Qwen-shaped model with random weights, a character tokenizer
-and
-a chat template.
+and a chat template.
 
 The folder is loaded by the same code as any released model. The tokenizer is of Qwen's kind,
 byte-level BPE, without a single merge: each character of ASCII is one token (each byte of
@@ -57,8 +56,7 @@ tojson + '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }}{% endif %} {%-
 
 def briefing_phrases(briefing: Briefing) -> list[str]:
     """Return what every episode of an environment repeats, since one token for each phrase keeps a
-    small
-    model's episodes short.
+    small model's episodes short.
     """
     told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
     arguments = [name for tool in briefing.tools for name in tool.parameters.get("properties", {})]

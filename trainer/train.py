@@ -138,8 +138,7 @@ class _Run:
 
     async def generate(self) -> list[Group]:
         """Return the rollouts of a step; with refill, play more tasks until enough groups pass the
-        recipe's
-        filter.
+        recipe's filter.
         """
         wanted = self.config.rollout.tasks_per_step
         groups = await self.collect(wanted, [])

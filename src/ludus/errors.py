@@ -155,8 +155,7 @@ class BudgetExceeded(LudusError, RuntimeError):
 
 class StaleWeights(LudusError, RuntimeError):
     """An engine samples from other weights than those that were set, so that its samples are not
-    the
-    learner's policy.
+    the learner's policy.
     """
 
 

@@ -113,8 +113,7 @@ def passes(
     each.
 
     A row longer than `tokens` is alone in its pass. With `together` [B] int, rows that share a
-    number are
-    never split, however long their pass gets.
+    number are never split, however long their pass gets.
     """
     part: list[int] = []
     for unit in units(lengths, rows, together):

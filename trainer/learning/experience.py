@@ -62,8 +62,7 @@ def gather(groups: Sequence[Group]) -> Experience | None:
     """Flatten a step's groups; None if no trajectory trains a token.
 
     A trajectory that is out of the baseline is left out altogether: without a reward there is
-    nothing to
-    credit.
+    nothing to credit.
     """
     kept: list[tuple[int, Episode, Trajectory]] = [
         (index, episode, trajectory)
@@ -103,9 +102,8 @@ def gather(groups: Sequence[Group]) -> Experience | None:
 def _state_after(trajectory: Trajectory) -> Row | None:
     """Return the state in which a limit cut a trajectory, plus one token to read its value at.
 
-    None where the environment ended the trajectory. Without a record of the state, the state is
-    the last
-    window as far as it was sampled.
+    None where the environment ended the trajectory. Without a record of the state, the state is the
+    last window as far as it was sampled.
     """
     if trajectory.terminated or trajectory.stop not in TRUNCATED or not trajectory.segments:
         return None

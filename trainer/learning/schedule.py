@@ -13,11 +13,9 @@ def learning_rate(
 ) -> float:
     """The learning rate of update number `update`, counted from 0.
 
-    The rate rises linearly to `peak` over the first `warmup` updates, then stays or falls
-    towards 0,
-    which would be reached at update `total`. A run that continues beyond `total` keeps the last
-    rate
-    above 0.
+    The rate rises linearly to `peak` over the first `warmup` updates, then stays or falls towards
+    0, which would be reached at update `total`. A run that continues beyond `total` keeps the last
+    rate above 0.
 
     Args:
         update: number of the update, from 0.

@@ -26,11 +26,10 @@ class RewardedRow:
 def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
     """Return the rows of a rollout that train a token, with the rewards of its turns.
 
-    A turn may have no trained token: an answer that left the window before its summary, a span
-    that is
-    not trained, an empty answer. Its reward goes to the last trained token before the turn, or
-    else to
-    the first one after the turn, so that the rewards of the rows sum up to those of the turns.
+    A turn may have no trained token: an answer that left the window before its summary, a span that
+    is not trained, an empty answer. Its reward goes to the last trained token before the turn, or
+    else to the first one after the turn, so that the rewards of the rows sum up to those of the
+    turns.
     """
     made: list[RewardedRow] = []
     number, waiting = -1, 0.0

@@ -306,9 +306,8 @@ class Updater:
     def _weight_of_values(self, batch: Batch) -> float:
         """Return the weight of the policy's term over that of the value's term.
 
-        The weights differ where the value head is read at some tokens only: the mean of the
-        value's term is
-        taken over those tokens.
+        The weights differ where the value head is read at some tokens only: the mean of the value's
+        term is taken over those tokens.
         """
         if "value_mask" not in batch.extra:
             return 1.0
@@ -395,9 +394,8 @@ class Updater:
     def _shares(self, batch: Batch, generator: torch.Generator) -> list[Tensor]:
         """Return the rows of each update.
 
-        Groups are not split, so that segments and rivals stay together. Groups that train no
-        token have no
-        share, since a mini-batch of such groups alone would be an update less.
+        Groups are not split, so that segments and rivals stay together. Groups that train no token
+        have no share, since a mini-batch of such groups alone would be an update less.
         """
         row_groups = batch.extra["groups"]
         trained = row_groups[batch.mask.any(1)].unique()

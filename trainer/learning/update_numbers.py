@@ -55,8 +55,7 @@ def signal_shares(batch: Batch) -> dict[str, float]:
 
 def sampler_gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
     """Return the mean distance in nats between learner and sampler as `old_sampler_gap`; empty
-    where the
-    learner's log-probabilities [B, T] are unknown.
+    where the learner's log-probabilities [B, T] are unknown.
     """
     if old_logp is None:
         return {}

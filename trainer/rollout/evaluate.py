@@ -84,8 +84,7 @@ async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 
     """Play `count` different problems of `split`, once each.
 
     The same split and count give the same tasks, whatever the seed of the run, so that results
-    compare
-    across runs.
+    compare across runs.
     """
     tasks, note = await held_out(collector.source, split, count)
     groups = await collector.collect(tasks, group_size=1, seed=seed)
@@ -98,9 +97,8 @@ async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 
 async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[Task], str]:
     """Return `count` tasks that are different problems, and a note on them.
 
-    The tasks are evenly spread over a finite split, or the first tasks of an endless split. If
-    the split
-    has fewer different problems, fewer are returned and the note says so.
+    The tasks are evenly spread over a finite split, or the first tasks of an endless split. If the
+    split has fewer different problems, fewer are returned and the note says so.
     """
     size = await source.size(split)
     tasks: list[Task] = []

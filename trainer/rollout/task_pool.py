@@ -20,8 +20,7 @@ class TaskPool:
     """Draws tasks without replacement, the uncertain ones first; interchangeable with `TaskStream`.
 
     Draws, success rates and last responses are part of a checkpoint, so that a resumed run draws
-    what
-    the run would have drawn.
+    what the run would have drawn.
 
     Args:
         source: the source of tasks.

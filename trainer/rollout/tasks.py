@@ -35,8 +35,7 @@ class Tasks(Protocol):
 
 class TaskStream:
     """Tasks one after another. The position is part of a checkpoint, so that a resumed run skips
-    and repeats
-    no task.
+    and repeats no task.
 
     Args:
         source: the source of tasks.

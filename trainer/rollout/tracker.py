@@ -1,6 +1,5 @@
 """The success tracker of single-stream SPO: success rates of tasks, which older results leave
-faster the
-more the policy has moved.
+faster the more the policy has moved.
 
     values = tracker.counts(tasks)                       # before the update
     drift = tracker.drift(tasks, learner.score)
@@ -88,9 +87,8 @@ class SuccessTracker:
     def drift(self, tasks: Sequence[str], score: Score) -> Tensor:
         """Return how far the policy has moved on each task's last response, [N].
 
-        The drift is the mean over the response's tokens of |log-probability then - now|, and 0
-        for a task
-        without a response.
+        The drift is the mean over the response's tokens of |log-probability then - now|, and 0 for
+        a task without a response.
         """
         rows = [(n, row) for n, task in enumerate(tasks) for row in self._rows(task)]
         moved, tokens = torch.zeros(len(tasks)), torch.zeros(len(tasks))

@@ -22,8 +22,7 @@ def summarize_step(
     wire: Mapping[str, float],
 ) -> dict[str, float]:
     """Return one flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary,
-    fold),
-    `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
+    fold), `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
     """
     trajectories = [
         trajectory
@@ -49,8 +48,7 @@ def summarize_step(
 
 def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
     """Summarize the rollouts of a first estimate of success rates: `survey/rollouts`,
-    `survey/tokens`
-    (sampled, in all), `survey/reward`.
+    `survey/tokens` (sampled, in all), `survey/reward`.
     """
     played = [one for group in groups for episode in group.episodes for one in episode.trajectories]
     rewards = [one.verdict.unwrap() for one in played if one.verdict.ok]
@@ -106,10 +104,8 @@ def _groups(groups: Sequence[Group]) -> dict[str, float]:
     """Describe the groups of a step.
 
     `group/count`, `group/tasks` (different ones), and shares: `group/lone` (fewer than two
-    rewards),
-    `group/equal` (two or more rewards, all the same), `group/identical` (two or more rollouts,
-    all of the
-    same tokens).
+    rewards), `group/equal` (two or more rewards, all the same), `group/identical` (two or more
+    rollouts, all of the same tokens).
     """
     lone, equal, identical = 0, 0, 0
     for group in groups:
@@ -145,8 +141,7 @@ def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Return tokens per episode and entropy by kind of span.
 
     The entropy is the mean of `-logprob` over sampled tokens, in nats, which is an unbiased
-    estimate at
-    the sampling temperature.
+    estimate at the sampling temperature.
     """
     acts = [turn for one in trajectories for turn in one.turns if turn.kind is TurnKind.ACT]
     numbers: dict[str, float] = {}
@@ -166,8 +161,7 @@ def _context(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Describe the context summaries of a step; empty where no summary was written.
 
     `p_sum` is the share of episodes with a summary, `p_success_sum` the share of those episodes
-    with a
-    reward above 0; overlong ends are counted too.
+    with a reward above 0; overlong ends are counted too.
     """
     scored = [one for one in trajectories if one.verdict.ok]
     summed = [one for one in scored if one.metrics.get("summaries")]

@@ -37,8 +37,7 @@ class Listener(Protocol):
 
 class NoticeBoard:
     """Shows a notice the first, third, tenth, thirtieth ... time that the notice holds, and writes
-    every
-    shown notice to a file.
+    every shown notice to a file.
 
     Args:
         path: path of the file, with a JSON object in each line.

@@ -28,8 +28,7 @@ class TokenBudget:
     """A bound on the tokens of prompts and answers, shared by all clients that hold the budget.
 
     The cost of requests under way is known only when they are answered, so the bound can be
-    exceeded by
-    them; no request starts after the bound is reached.
+    exceeded by them; no request starts after the bound is reached.
     """
 
     def __init__(self, max_tokens: int) -> None:

@@ -17,8 +17,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 class DiskCache:
     """One file for each answer. Processes may share a folder; the answer of an unreadable file is
-    asked for
-    again.
+    asked for again.
     """
 
     def __init__(self, folder: str | Path) -> None:

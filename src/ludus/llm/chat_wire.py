@@ -186,9 +186,8 @@ def read_models(body: bytes) -> list[str]:
 def _read_calls(answer: _Answer, *, cut: bool) -> list[ToolCall]:
     """Return the calls of an answer, in order.
 
-    A call whose arguments are no JSON object carries an error and is never executed. Neither is
-    the last
-    call of an answer that was `cut`, however complete the call looks.
+    A call whose arguments are no JSON object carries an error and is never executed. Neither is the
+    last call of an answer that was `cut`, however complete the call looks.
     """
     rows = answer.tool_calls or []
     if answer.function_call is not None:  # as older servers write the only call
