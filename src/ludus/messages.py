@@ -29,7 +29,7 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image inside a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:` URL."""
+    """An image in a message: encoded bytes (PNG, JPEG, WebP; base64 in JSON), or a `data:` URL."""
 
     data: bytes = b""
     url: str = ""
