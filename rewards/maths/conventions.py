@@ -40,8 +40,8 @@ class Conventions:
     interval_as_inequality: bool = True
     """Whether an interval may be written as an inequality: (5, inf) is x > 5."""
     degrees: bool = True
-    """Whether 60 degrees, written with the degree sign, equals pi/3. A bare 60 is read as 60
-    degrees where the other side has the sign.
+    """Whether 60 degrees, written with the degree sign, equals pi/3. Whether a bare 60 may stand
+    for 60 degrees is decided by `missing_unit`.
     """
     choice_letters: bool = True
     """Whether a gold that is one letter A to J accepts `(B)`, `B) text` and `Option B`."""

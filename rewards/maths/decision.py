@@ -33,6 +33,7 @@ _TASK = re.compile(
 """Commands that may make a gold a task (an integral, a determinant). An answer that only repeats
 such a gold has not solved the task, so that equal text proves nothing.
 """
+# Hints that a gold may be a chemical formula, which is then compared as such.
 _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 _WORDS = frozenset({"text", "opaque"})

@@ -9,7 +9,9 @@ from ..reading.notation import as_words
 
 _SEVERAL = re.compile(r"^[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){1,5}$")
 _ONE = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
+# `(B) 12`, `B. 12`: a letter with the text of its option; no operator may follow.
 _WITH_TEXT = re.compile(r"^(?:\(([A-J])\)|([A-J])\)|([A-J])[.:](?=\s))\s*(?![-+*/=<>^_])(\S.*)$")
+# An answer that begins with a letter: `B`, `(b)`, `Option B:`, `B. because ...`.
 _ANSWER = re.compile(
     r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)(?![\w'*^+])|\s*[.:](?=\s|$)|\s*$)",
     re.IGNORECASE,
@@ -20,6 +22,7 @@ _TAKEN_BACK = re.compile(
 )
 """Matches an answer that denies a letter or names several of them: neither picks an option."""
 _MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!()\[\]]")
+# `A \cup B` is a formula about sets, not a choice.
 _OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
 MAX_OPTION = 200
 

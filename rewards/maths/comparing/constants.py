@@ -20,6 +20,7 @@ be coefficients.
 """
 _ALSO = frozenset({"A", "B", "D"})
 """Further names that an answer may use for constants which the gold calls C."""
+# Lower limits to try where no derivative is known: F(x) - F(limit) cancels the constant.
 _POINTS = (nodes.HALF, num(3), num(Fraction(7, 5)), num(-2))
 _VARIABLES = "xtuyzsvw"
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727)

@@ -56,6 +56,7 @@ def may_agree(first: Node, second: Node) -> bool:
 
 
 _LABEL = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
+# Words that change what is said about a value: `half of x = 3`, `less than x = 3`.
 _CHANGES = DENIALS | words(
     "less more half twice double triple almost nearly minus negative non all except neither either "
     "up over under between opposite false about un no nor none any some maximum minimum if only "

@@ -16,6 +16,7 @@ LINE_PRODUCTS = 60
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
 _REGIONAL = frozenset({"union", "inter", "minus", "such"})
 _ORDER = frozenset({"<", "<=", ">", ">=", "!=", "in"})
+# Arbitrary values for letters; no simple relation holds between these numbers.
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142)
 
 

@@ -9,6 +9,7 @@ from ..reading.nodes import Node
 from ..reading.notation import as_words
 
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+# Subject and verb before a worded answer: `It is Tuesday`, `the series diverges`.
 _LEAD = re.compile(
     r"^(?:it|this|that|there|they|the (?:limit|answer|equation|system|value|function|series|"
     r"sequence|statement|problem|integral|graph|curve|figure|shape|triangle|day|expression|sum|"

@@ -20,28 +20,35 @@ MAX_LINKED = 200
 """The most characters between a noun and the announced value."""
 MAX_PREFIX = 8
 """The most letters of a noun before its anchor."""
+# A value before its noun: `10 is the answer`, `**7** is therefore our final`.
 _VALUE_FIRST = re.compile(
     r"(?P<value>\$[^$\n]{1,80}\$|\*\*[^*\n]{1,60}\*\*|\\\([^\n]{1,80}?\\\)|\(?\b[A-J]\b\)?"
     r"|(?<![\w.,])[-−]?\\?\$?\d[\d,./]*\d?\\?%?)\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?"
     r"(?:the|our|my)\s+(?:(?:final|correct|right|best|only|required|desired)\s+)*$"
 )
+# What may follow a noun that heads its value: a line break, a formula, closing emphasis.
 _HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
+# `The answer is one of 3, 5` offers several values, so that it gives none.
 _ONE_OF = re.compile(
     r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
 )
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
+# A full sentence after the noun, whose last value is the answer (see `_stated`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
     r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?)\b"
 )
+# A sentence with such words may leave the value open, and is not reduced to its number.
 _OPEN = re.compile(
     r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only"
     r"|depends)\b",
     re.IGNORECASE,
 )
+# `The answer is 5, provided that ...` claims a value for some cases only.
 _LIMITED = re.compile(
     r"\b(?:as long as|provided|assuming|unless|only (?:if|when|for))\b", re.IGNORECASE
 )
+# `10 is the answer to the first ...` is not the answer to the question.
 _TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
 
 

@@ -23,12 +23,15 @@ MAX_WHOLE = 200
 """The longest response, in characters, that may be an answer as a whole."""
 MAX_WORDS = 8
 """The most words in a response without digits that may be an answer as a whole."""
+# Words of an argument: a short response with any of these and a value is prose.
 _NARRATIVE = words("there are then hence thus have get gives therefore find add so since is")
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-zÀ-ÿЀ-ӿ]{3,}")
+# Words that belong to formulas, and do not make a text prose.
 _KNOWN = words(
     "sin cos tan cot sec csc log exp sqrt frac max min gcd lcm and inf infinity for all mod pmod"
 )
+# List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
     r"^(?:[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
     r"|Rightarrow)(?![a-z]))\s*)+"
@@ -65,6 +68,7 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
+# `None of these`, `possible: A or C`: such a response picks no single letter.
 _ALL_OR_NONE = re.compile(
     rf"\b(?:all|none|any|each|both|every) of\b|\b(?:possible|possibilities|candidates)\b"
     rf"|{DENIAL.pattern}",
@@ -127,6 +131,7 @@ def _is_prose(text: str) -> bool:
 
 # --- the closing sentence ---
 
+# `it's B`, `: B`, `only B works`, `B is correct`; the negative look-ahead refuses `B or C`.
 _PICKED = re.compile(
     r"(?:\b(?i:it'?s|it is|it has to be|must be|would be|be|choose|chose|pick|select|go with"
     r"|going with|leaves(?: only| us with| just)?|remains|only|so|hence|thus|therefore|then"
@@ -140,12 +145,14 @@ _PICKED = re.compile(
     r"(?:one\s+|option\s+|choice\s+)?(?:that\s+)?(?:correct|right|true|works|fits|remains|holds)\b)"
     r"(?!\s+(?:or\b|and\b(?!.*\b(?:not|wrong|false|incorrect)\b)))"
 )
+# Words right before a letter that turn the pick around: `not B`, `except B`, `if B`.
 _NOT_PICKED = re.compile(
     r"(?:n't|\bnot|\bnever)\s+(?:\w+\s+)?$|\b(?:or|nor|and|neither)\s+$|\b(?:if|whether)\b[^,]*$"
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$",
     re.IGNORECASE,
 )
+# A hesitant closing sentence picks nothing.
 _UNPICKED = re.compile(
     r"\b(?:maybe|perhaps|possibly|might|could|not sure|unsure|either|whether)\b",
     re.IGNORECASE,
@@ -159,10 +166,12 @@ _YES_NO = re.compile(
     r"(?![^.]*\b(?:unless|if|except|provided|only)\b)",
     re.IGNORECASE,
 )
+# `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
+# Words that conclude a response without answering: `So the statement is proved`.
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
 )

@@ -37,6 +37,7 @@ def instead(body: str, link: str, place: int) -> int:
 
 
 _VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
+# `If x were 2, the answer would be 5` is supposed; `would` alone is mere politeness.
 _CONDITIONAL = re.compile(r"\bwould\b")
 _COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECASE)
 

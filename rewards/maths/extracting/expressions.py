@@ -24,6 +24,7 @@ TAIL = 3000
 NUMBER_TAIL = 1200
 """How many characters at the end of a response are searched for a bare last number."""
 MAX_NUMBERS = 40
+# An unfinished relation before a number: `x <`, `0 < x <=`. It belongs to the answer.
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
 )
@@ -141,6 +142,7 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
+# A unit right behind a number, with an optional power and divisor: `5 m/s²`.
 _UNIT = re.compile(
     r"(?:\s|(?=[A-Za-z]{2}))([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:/[A-Za-z]{1,8}(?:[²³]"
     r"|\^\d)?)?)(?![\w²³/^])"
@@ -148,6 +150,7 @@ _UNIT = re.compile(
 
 
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
+# What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _NAME = re.compile(r"\s*([A-Za-z](?:_\{?\w\}?)?)\s*=")
 

@@ -177,8 +177,9 @@ def _extraction(
 
 
 def survey(response: str, *, thinking: str = "auto", truncated: bool = False) -> list[Ranked]:
-    """Return every candidate with rank and fate in text order, for explanations. Places are offsets
-    in the response.
+    """Return every candidate with rank and fate in text order, for explanations.
+
+    `start` is an offset in the response; the other places stay offsets in the searched text.
     """
     shown = visible(response, thinking)
     if shown is None:

@@ -23,6 +23,7 @@ CUT_OFF = "cut off inside its last answer"
 SEVERAL_OFFERED = "several answers are offered, one in case another is wrong"
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+# Words of guessing between two boxes: the second is then no correction.
 _TENTATIVE = re.compile(
     r"\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b", re.IGNORECASE
 )
@@ -207,7 +208,9 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> Box
 
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASH = "####"
+# How a value after `####` begins; a Markdown heading begins otherwise.
 _HASH_VALUE = re.compile(r"\s*(?:[-+−$£€\\(\[{|.√π\d]|[A-Ja-z]\b)")
+# `#### 3. Solving ...` is a numbered heading.
 _NUMBERED = re.compile(r"\s*\d{1,2}[.)]\s+[A-Za-z]")
 
 

@@ -16,18 +16,22 @@ _LABEL = re.compile(
     r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?",
     re.IGNORECASE,
 )
+# `so 5`, `thus, 5`: a link word left over from the sentence.
 _LINK = re.compile(r"^[\s*]*(?:so|thus|hence|therefore|then)(?:,\s*|\s+)(?=\S)", re.IGNORECASE)
 _CLOSING = re.compile(
     r"(?:\\text\s*+\{\s*+)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
     r"(?:answer|solution|result)\s*[.}]*\s*$",
     re.IGNORECASE,
 )
+# `(about 0.56)`, `(since x > 0)` at the end: repeats or explains the value.
 _ASIDE = re.compile(
     r"\(\s*+(?:\\text\s*+\{\s*+)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly"
     r"|equivalently)"
     r"|since|because|as|where|which|i\.e\.|that is|≈|\\approx)(?![a-z])[^()]{0,80}\)[\s$.]*+$"
 )
+# `5 (five)`: the number again in words.
 _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
+# `0.5 (or 1/2)`: a second value, which has to be equal.
 _OR_ELSE = re.compile(r"\(\s*(?:\\text\s*\{\s*)?or (?=[^()]*\)[\s$.]*$)")
 _STATED = re.compile(
     r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be)\b\s*"
@@ -36,6 +40,7 @@ _STATED = re.compile(
 )
 _ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w|\.\.)")
 _PLAIN = re.compile(r"(?:[\w\s.,:;$()]|(?<=\w)-(?=\w)|(?<=\s)-(?=\d)|\\\$)*[*!]*")
+# Words that deny or bound a value; a sentence with any of these states none.
 _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
     r"|perhaps|instead|wrong|incorrect|between|up to|never|cannot|fails?|too|false|without|but"

@@ -47,14 +47,17 @@ DENIED_BY_VERB = re.compile(
     r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|fails?|does(?:n't| not))\b",
     re.IGNORECASE,
 )
+# `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
     r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than|at (?:least|most)"
     r"|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
 )
+# `Step 3`, `Figure 2`: the number names a part of the text.
 _LABEL = re.compile(
     r"\b(?:step|case|part|question|problem|exercise|figure|table|equation|chapter|section|example"
     r"|line|theorem|lemma|rule)s?\s*[#(]?$"
 )
+# `for 50 minutes`, `5 of the`: a number behind a preposition is beside the point.
 _GOVERNED = re.compile(
     r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$"
     r"|\b(?:for|in|on|per|after|before|every|each|within|during|over|with|than|out of|of the"
@@ -62,6 +65,7 @@ _GOVERNED = re.compile(
     r"|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about"
     r"|each|every|first|last|next|other|remaining))*[ *$]*$"
 )
+# `to be 5`, `to get 5`: here the preposition does introduce the value.
 _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
@@ -73,11 +77,14 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """A clause beside the main clause."""
+# A closing remark in brackets, which is not the closing sentence.
 _REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 
 
+# A remark with such words may hold the real answer, and is kept.
 _CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:assume|suppose|imagine)\b", re.IGNORECASE)
+# `4 of which`, `3 older than`: the number counts a part or a difference.
 _OF_THEM = re.compile(
     r"\s+(?:more|less|fewer|older|younger|higher|lower|longer|shorter)(?:\s+\w+)?\s+than\b"
     r"|\s+(?:\w+\s+)?(?:of (?:which|whom|them|these|those)\b|davon\b|dont\b|из них\b)"

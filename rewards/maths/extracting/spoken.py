@@ -12,7 +12,9 @@ from .surface import before_decoration, without_decoration
 
 MAX_SENTENCES = 40
 MAX_LISTED = 64
+# `I hope it is correct`, the end mark of the Minerva prompt.
 _HOPE = re.compile(r"\.?\s{0,4}I hope (?:it|this) is correct", re.IGNORECASE)
+# Quotes, arrows, emoji and list marks before the value.
 _LEAD = re.compile(
     r"(?:[\s:>\"“”«»„`‘∴】』「】➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
 )
@@ -27,6 +29,7 @@ _CHOICE = re.compile(
     r"|porque\b|perché\b|так как|потому|です|である|입니다|이다|因))(?!\s*[-+*/=^<>\d])(?!\.\d)"
     r"(?!\s*\([A-J]\))",
 )
+# `A, B and C`: several letters, so that the first is not the choice.
 _LISTED_LETTERS = re.compile(
     r"\(?[A-J]\)?[*_]*\s*(?:,|/|;|\bor\b|\band\b)+\s*(?:or\s|and\s)?[*_]*\(?[A-J]\b"
 )
@@ -34,6 +37,7 @@ _NUMBER = re.compile(
     r"-?\\?\$?\s?-?\d[\d,]*(?:\.\d+)?(?:\\?%)?(?=\s{0,3}(?:\.?\s{0,3}$|\.?\s{0,3}\n"
     r"|\.\s{1,3}[A-Z\\*]))"
 )
+# What may follow a formula that is the whole answer: the end, or a reason.
 _AFTER_FORMULA = re.compile(
     r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s"
     r"|(?:because|since|as|which|where|so|for|from|by|is|in|not|and not|but|car|weil|porque|perché"
@@ -41,6 +45,7 @@ _AFTER_FORMULA = re.compile(
     r"|(?:です|である|となり|になり|だ|입니다|이다|이|가|так|т\.|потому))",
     re.IGNORECASE,
 )
+# What shows that the answer goes on after an emphasis or a formula.
 _ANOTHER = re.compile(
     r"[*_\"”]*\s*(?:,\s*(?:and\s|or\s)?\s*(?=[-$\d*(\\])|(?:and|or|to|ou|oder|o|или|et"
     r"|und)\s+(?=[-$\d*(\\A-J])|/|;"
@@ -50,6 +55,7 @@ _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[
 _SENTENCE_END = re.compile(
     r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|\n\s*\n|。|\n(?=\S)"
 )
+# `the area is 5`: words before the value, cut off if these are prose.
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
@@ -59,6 +65,7 @@ _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|b
 _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
+# A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
     r"(?:共|一共|总共|共有|有|为|约?需)?(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
     r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}"

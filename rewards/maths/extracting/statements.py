@@ -43,15 +43,18 @@ _ABOUT = re.compile(
     r"|≈|\\approx|~",
     re.IGNORECASE,
 )
+# Words that make a retraction behind them hypothetical: `if I made a mistake`.
 _CONDITIONAL = re.compile(
     r"\b(?:if|had|when|were|unless|would|wouldn't|might|common)\b[^.]*$", re.IGNORECASE
 )
+# `\boxed{5} or 7`: an alternative right behind a mark.
 _OR = re.compile(
     r"^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))", re.IGNORECASE
 )
 
 
 _LINE_BEHIND = re.compile(r"[ \t]*\n\s*(-?\d[\d.,/]*)\s*$")
+# `5 or \boxed{7}`: an alternative right before a mark.
 _OR_BEFORE = re.compile(
     r"(?P<value>(?<![\w.,])-?\d[\d,./]*|\$[^$\n]{1,50}\$|\b[A-J])\)?\s*(?:,\s*)?\b(?:or|oder"
     r"|ou)\s*[$\\(]*$"

@@ -12,6 +12,7 @@ MAX_CLAUSE = 160
 """How many characters before a statement may contain a word that denies, supposes or quotes the
 statement.
 """
+# Full-width punctuation and unusual spaces; each becomes a single ASCII character.
 _WIDE = str.maketrans("：；，．？！（）＝＄＊\u00a0\u3000\u202f", ":;,.?!()=$*   ")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
@@ -23,6 +24,7 @@ _DECORATION = (
 """Arrows, boxes, emoji and check marks, which are not mathematics at the edge of an answer."""
 _EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}]+$")
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
+# A full stop ends a sentence unless it closes an abbreviation.
 _SENTENCE_END = re.compile(
     r"[.!?](?=\s|$)(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
     r"|[。\n]|\\\](?=.)|\$\$(?=\s*[A-Z])"

@@ -17,6 +17,7 @@ from ..reading.nodes import Node, TreeShape, shape
 
 EPSILON = 2.3e-16
 HUGE = 1e150
+# Test points: one generic, one of mixed signs, one of whole numbers, one far out.
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142, 2.2361, 4.6692)
 _MIXED = (-0.8314, 1.7205, -1.4427, 0.5772, -2.5029, 1.2020, -0.9159, 2.6854)
 _WHOLE = (3.0, 5.0, 2.0, 7.0, 4.0, 9.0, 6.0, 8.0)

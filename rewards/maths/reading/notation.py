@@ -14,6 +14,7 @@ _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "01
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+# A list of statements by circled numbers: `①, ③ and ④`.
 _CIRCLED = re.compile(r"[①-⑳](?:[\s,、，]*(?:and\s*)?[①-⑳])*")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
@@ -103,12 +104,15 @@ def _vulgar(found: re.Match[str]) -> str:
 
 
 _EDGES = " \t\r\n.,;:*_`\"'"
+# Markdown emphasis, which must not touch a letter: `2**3**` is a power.
 _EMPHASIS = re.compile(r"(?<![\w)\]}*])\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*(?![\w(\[{\\*])")
+# The ending of an ordinal number: `5th`, `5^{\text{th}}`.
 _ORDINAL = re.compile(
     r"(?<=\d)(?:\^\s*\{\s*(?:\\(?:text|mathrm|textrm)\s*\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th))\s*\}"
     r"|\\(?:text|mathrm|textsuperscript)\s*\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th)(?![A-Za-z]))"
 )
 _DOLLARS = re.compile(r"(?<!\\)\$")
+# A dollar sign before a lone amount: currency, no math delimiter.
 _AMOUNT = re.compile(r"(?<!\\)\$(?=\s?-?\d[\d,]*(?:\.\d+)?[A-Za-z ]*[.!]?$)")
 _DELIMITERS = re.compile(r"\\[()\[\]]")
 _ORNAMENT = re.compile(r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}")
@@ -120,6 +124,7 @@ _LEAD_OUT = re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)(?![a-zA-Z])[
 _GLUED = re.compile(r"\\q?quad(?=[a-z])")
 _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
+# Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _SPACES = re.compile(r"\s+")
 _COSMETIC = re.compile(

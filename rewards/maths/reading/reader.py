@@ -20,12 +20,15 @@ from .pratt import Parser
 MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
+# Digits with letters and a base of two digits, `1A_{16}`, which would read as a product.
 _BASED = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
+# A base in words: `1011 in base 2`, `1011 (base two)`.
 _BASE = re.compile(
     r"(?<=[0-9A-Za-z}])\s*+(?:\\(?:text|mathrm)\s*+\{)?[\s(]*+(?:in\s+)?base[\s-]*+(\w{1,9})[\s)}]*+$"
 )
+# Integers, fractions and decimals are read without the parser.
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
 _NAMED = {
     **dict.fromkeys(
@@ -39,6 +42,7 @@ _NAMED = {
 _FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
+# A left side with these words or signs is no name of the value.
 _DENIED = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
 
 
