@@ -405,7 +405,7 @@ def test_weights_enter_a_baseline_that_takes_them() -> None:
         weights=found,
         **made.algorithm.advantage_fn.options,
     )
-    torch.testing.assert_close(batch.extra["advantages"], expected)
+    torch.testing.assert_close(batch.inputs.advantages, expected)
 
 
 def test_a_filter_that_draws_goes_by_the_steps_generator() -> None:

@@ -7,13 +7,15 @@ column 0 is never trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ludus.agent import Segment
+
+from ..recipes import Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ class Batch:
     """Log-probabilities of the engine that sampled, [B, T]."""
     lengths: Tensor
     """[B] int: tokens of each row without padding."""
-    extra: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    """Anything else that a loss reads: [B] for rows, or [B, T] for tokens."""
+    inputs: Inputs = field(default_factory=Inputs)
+    """Anything else that a loss reads, with the values of rollouts repeated for each row."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -57,24 +59,17 @@ class Batch:
         def cut(tensor: Tensor) -> Tensor:
             return tensor[rows, :width] if tensor.dim() == 2 else tensor[rows]
 
-        extra = {name: cut(tensor) for name, tensor in self.extra.items()}
         tensors = (cut(self.ids), cut(self.mask), cut(self.sampler_logp), self.lengths[rows])
-        return Batch(*tensors, extra)
-
-    def with_extra(self, **tensors: Tensor | None) -> Batch:
-        """Return the same rows with more tensors; None is left out."""
-        given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-        return Batch(self.ids, self.mask, self.sampler_logp, self.lengths, {**self.extra, **given})
+        return Batch(*tensors, self.inputs.each(cut))
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the same batch on another device."""
-        extra = {name: tensor.to(device) for name, tensor in self.extra.items()}
         return Batch(
             ids=self.ids.to(device),
             mask=self.mask.to(device),
             sampler_logp=self.sampler_logp.to(device),
             lengths=self.lengths.to(device),
-            extra=extra,
+            inputs=self.inputs.each(lambda tensor: tensor.to(device)),
         )
 
 

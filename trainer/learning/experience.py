@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ludus.agent import Episode, Stop, Trajectory
 from ludus.agent.trajectory import TRUNCATED
 
+from ..recipes import Inputs
 from ..rollout.collect import Group
 from .batch import Batch, Row, pad
 from .turn_rewards import UNTRAINED, RewardedRow, rewarded_rows
@@ -96,6 +97,23 @@ def gather(groups: Sequence[Group]) -> Experience | None:
         states_of=torch.tensor(list(cut), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
+    )
+
+
+def played(experience: Experience) -> Inputs:
+    """Return what a recipe's functions may read of rollouts alone, before any model is asked."""
+    batch, rewards = experience.batch, experience.rewards
+    tokens = batch.mask.sum(1)
+    return Inputs(
+        rewards=rewards,
+        groups=experience.groups,
+        lengths=tokens.new_zeros(len(rewards)).index_add(0, experience.rollouts, tokens),
+        truncated=experience.truncated,
+        correct=(rewards > 0).to(rewards.dtype),
+        rollouts=experience.rollouts,
+        mask=batch.mask,
+        turn_rewards=experience.turn_rewards,
+        turns=experience.turns,
     )
 
 

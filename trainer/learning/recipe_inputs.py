@@ -1,36 +1,38 @@
-"""What a function may ask for, by the place of the recipe that names it."""
+"""The check, before any rollout is played, that a recipe reads only what this trainer makes."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from ludus.errors import ConfigError
 
 from ..recipes import Algorithm
-
-_ROLLOUT = frozenset({"rewards", "groups", "lengths", "truncated", "correct"})
-_POLICIES = frozenset({"logp", "old_logp", "ref_logp", "sampler_logp", "entropy"})
-GIVEN: Mapping[str, frozenset[str]] = {
-    "algorithm.advantage": _ROLLOUT
-    | {"mask", "rollouts", "segments", "token_rewards", "old_logp", "ref_logp"}
-    | {"proxies", "values", "alpha", "beta", "bootstrap", "turn_rewards", "turns"},
-    "algorithm.corrections": _POLICIES | {"mask", "advantages", "rewards", "truncated"},
-    "algorithm.loss": _POLICIES | {"mask", "advantages", "rewards", "groups", "correct"},
-    "sampling.filter": frozenset({"rewards", "groups"}),
-    "shaping": _ROLLOUT,
-}
-"""Tensors by name, as `Updater` hands them over."""
+from ..recipes.inputs import Made, made_by, offered
 
 
-def refuse_misplaced(algorithm: Algorithm) -> None:
-    """Refuse a function in a place of the recipe where what it reads is not there.
+def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
+    """Refuse a recipe whose functions read what the trainer does not make, or not at their place.
+
+    Args:
+        algorithm: a resolved recipe.
+        values: whether the learner has a value head.
+        tracked: whether success rates are tracked per task.
 
     Raises:
         ConfigError: with what is missing, and what there is.
     """
+    name = algorithm.recipe.name
+    made = made_by(
+        Made.ALWAYS,
+        Made.ON_DEMAND,
+        *([Made.VALUE_HEAD] if values else []),
+        *([Made.TRACKER] if tracked else []),
+    )
+    if missing := sorted(algorithm.needs - made):
+        raise ConfigError(
+            f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute"
+        )
     for place, names in algorithm.needs_at.items():
-        if missing := sorted(names - GIVEN[place]):
+        if missing := sorted(names - offered(place)):
             raise ConfigError(
-                f"recipe {algorithm.recipe.name!r}: what {place} names needs "
-                f"{', '.join(missing)}; it is given {', '.join(sorted(GIVEN[place]))}"
+                f"recipe {name!r}: what {place} names needs {', '.join(missing)}; it is given "
+                f"{', '.join(sorted(offered(place)))}"
             )

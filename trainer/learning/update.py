@@ -5,47 +5,29 @@ Axes: N trajectories, B rows (segments), T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ludus.errors import ConfigError, UpdateRefused
+from ludus.errors import UpdateRefused
 
 from ..algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
-from ..recipes import Algorithm, options_for
+from ..recipes import Algorithm, Inputs, options_for
+from ..recipes.inputs import Made, made_by, need
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
 from .batch import Batch
-from .experience import Experience, gather, prompt_tokens, responses_of
+from .experience import Experience, gather, played, prompt_tokens, responses_of
 from .guard import Refusal, refuse_broken
 from .learner import Learner, Predicted
-from .recipe_inputs import refuse_misplaced
+from .recipe_inputs import refuse_unmet
 from .update_numbers import dropped_shares, movement_numbers, sampler_gap, signal_shares
 
-PROVIDED = frozenset(
-    {
-        "old_logp",
-        "sampler_logp",
-        "ref_logp",
-        "entropy",
-        "truncated",
-        "proxies",
-        "values",
-        "alpha",
-        "beta",
-        "bootstrap",
-    }
-)
-"""Tensors that the trainer can give a recipe beyond those that every recipe has."""
-
-_CREDITED = ("old_logp", "ref_logp", "proxies", "values", "alpha", "beta", "bootstrap")
-"""Provided tensors that an advantage may read."""
-_CORRECTED = ("old_logp", "ref_logp", "sampler_logp", "old_entropy")
-"""Provided tensors that a correction may read."""
-_SHORT = {"old_entropy": "entropy"}
-"""Before the first update the old policy's entropies are the policy's own."""
+COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
+"""Tensors that models and trackers compute; a number that is not finite is refused."""
 
 LINEAR = frozenset(
     {
@@ -90,15 +72,7 @@ class Updater:
         updates: int = 1,
         epochs: int = 1,
     ) -> None:
-        without = frozenset({"values", "bootstrap"} if learner.value_head is None else ())
-        without |= {"alpha", "beta"} if tracker is None else frozenset()
-        missing = sorted(algorithm.needs - (PROVIDED - without))
-        if missing:
-            raise ConfigError(
-                f"recipe {algorithm.recipe.name!r} needs {', '.join(missing)}, which this trainer "
-                "does not compute"
-            )
-        refuse_misplaced(algorithm)
+        refuse_unmet(algorithm, values=learner.value_head is not None, tracked=tracker is not None)
         self.algorithm = algorithm
         self.learner = learner
         self.reference = reference
@@ -117,7 +91,8 @@ class Updater:
         experience = gather(groups)
         if experience is None:
             return 0
-        kept = self._kept(experience, self._shaped(experience))
+        shaped = self.algorithm.shape(played(experience))
+        kept = self._kept(experience, shaped)
         return len(experience.groups[kept].unique())
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
@@ -148,7 +123,7 @@ class Updater:
                         rows,
                         self._loss,
                         idle=idle,
-                        together=batch.extra["groups"] if self.algorithm.compares else None,
+                        together=batch.inputs.groups if self.algorithm.compares else None,
                         entropy="entropy" in self.algorithm.needs,
                     )
                 )
@@ -179,58 +154,54 @@ class Updater:
         metrics.
         """
         algorithm, batch, rollouts = self.algorithm, experience.batch, experience.rollouts
-        truncated = experience.truncated
-        shaped = self._shaped(experience)
-        kept = self._kept(experience, shaped)
         known = self._known(experience)
+        shaped = algorithm.shape(known)
+        kept = self._kept(experience, shaped)
         refuse_broken(
-            {**known, "rewards": experience.rewards, "shaped rewards": shaped}, batch, rollouts
-        )
-        read = {name: known[name] for name in _CREDITED if name in known}
-        by_sampler = {_SHORT.get(name, name): known[name] for name in _CORRECTED if name in known}
-        if "weights" in algorithm.advantage_fn.optional:
-            weights = algorithm.weigh(batch.mask, rollouts, **by_sampler)
-            read |= {} if weights is None else {"weights": weights}
-        credit = algorithm.advantages(
-            shaped,
-            experience.groups,
-            batch.mask,
+            {
+                **{name: one for name, one in known.given().items() if name in COMPUTED},
+                "rewards": experience.rewards,
+                "shaped rewards": shaped,
+            },
+            batch,
             rollouts,
-            kept=kept,
-            truncated=truncated,
-            correct=(experience.rewards > 0).to(shaped.dtype),
-            turn_rewards=experience.turn_rewards,
-            turns=experience.turns,
-            **read,
         )
+        if "weights" in algorithm.advantage_fn.optional:
+            known = replace(known, weights=algorithm.weigh(known))
+        credit = algorithm.advantages(replace(known, rewards=shaped), kept=kept)
         refuse_broken({"advantages": credit.advantages, "returns": credit.returns}, batch, rollouts)
         trained = kept & ~experience.excluded
         corrected = algorithm.correct(
-            batch.mask * trained[rollouts].unsqueeze(1),
-            rollouts,
+            replace(
+                known,
+                mask=batch.mask * trained[rollouts].unsqueeze(1),
+                advantages=credit.advantages,
+            ),
             generator,
-            advantages=credit.advantages,
-            truncated=truncated,
-            rewards=experience.rewards,
-            **by_sampler,
         )
-        ready = Batch(batch.ids, corrected.mask, batch.sampler_logp, batch.lengths).with_extra(
-            advantages=credit.advantages,
-            returns=credit.returns,
-            value_mask=credit.value_mask,
-            old_values=known.get("values"),
-            weights=corrected.weights,
-            old_logp=batch.sampler_logp if self._to_sampler else known.get("old_logp"),
-            ref_logp=known.get("ref_logp"),
-            groups=experience.groups[rollouts],
-            rewards=shaped[rollouts],
-            prompt_tokens=prompt_tokens(corrected.mask, experience),
+        ready = Batch(
+            batch.ids,
+            corrected.mask,
+            batch.sampler_logp,
+            batch.lengths,
+            Inputs(
+                advantages=credit.advantages,
+                returns=credit.returns,
+                value_mask=credit.value_mask,
+                old_values=known.values,
+                weights=corrected.weights,
+                old_logp=batch.sampler_logp if self._to_sampler else known.old_logp,
+                ref_logp=known.ref_logp,
+                groups=experience.groups[rollouts],
+                rewards=shaped[rollouts],
+                prompt_tokens=prompt_tokens(corrected.mask, experience),
+                **self._of_whole_batch(corrected.mask, credit.advantages, known),
+            ),
         )
-        ready = ready.with_extra(**self._of_whole_batch(ready, known))
         self._value_scale = self._weight_of_values(ready)
         refuse_broken({"weights": corrected.weights}, ready, rollouts)
         return ready, {
-            **sampler_gap(known.get("old_logp"), batch),
+            **sampler_gap(known.old_logp, batch),
             **dropped_shares(
                 experience,
                 kept,
@@ -240,45 +211,34 @@ class Updater:
             **signal_shares(ready),
         }
 
-    def _shaped(self, experience: Experience) -> Tensor:
-        tokens = experience.batch.mask.sum(1)
-        lengths = tokens.new_zeros(len(experience.rewards))
-        lengths = lengths.index_add(0, experience.rollouts, tokens)
-        return self.algorithm.shape(
-            experience.rewards,
-            experience.groups,
-            lengths=lengths,
-            truncated=experience.truncated,
-        )
-
     def _kept(self, experience: Experience, shaped: Tensor) -> Tensor:
         """Return which rollouts pass the recipe's filter, [N] bool."""
-        return self.algorithm.keep(shaped, experience.groups, raw=experience.rewards)
+        read = Inputs(rewards=shaped, groups=experience.groups)
+        return self.algorithm.keep(read, raw=experience.rewards)
 
     @property
     def _to_sampler(self) -> bool:
         """Whether the loss's ratio is taken against the log-probabilities of the engine."""
         return self.algorithm.recipe.algorithm.ratio_to == "sampler"
 
-    def _known(self, experience: Experience) -> dict[str, Tensor]:
-        """Compute the tensors, beyond rewards, that credit and corrections of this recipe read."""
-        batch, needs = experience.batch, self.algorithm.needs
-        known = {"sampler_logp": batch.sampler_logp}
-        if self._needs_old:
-            known["old_logp"] = self.learner.score(batch)
-        if self.reference is not None:
-            known["ref_logp"] = self.reference.score(batch)
-        if self._needs_old_entropy:
-            known["old_entropy"] = self.learner.score_entropy(batch)
-        if "proxies" in needs:
-            known["proxies"] = self.learner.score_norms(batch)
-        if "values" in needs:
-            known["values"] = self.learner.score_values(batch)
-        if "bootstrap" in needs:
-            known["bootstrap"] = self._state_values(experience)
-        if self.tracker is not None:
-            known["alpha"], known["beta"] = self.tracker.counts(experience.tasks)
-        return known
+    def _known(self, experience: Experience) -> Inputs:
+        """Return what is known before the first update: what was played, and of what the models
+        say only what the recipe asks for.
+        """
+        batch, needs, learner = experience.batch, self.algorithm.needs, self.learner
+        tracked = self.tracker.counts(experience.tasks) if self.tracker is not None else None
+        return replace(
+            played(experience),
+            sampler_logp=batch.sampler_logp,
+            old_logp=learner.score(batch) if self._needs_old else None,
+            ref_logp=self.reference.score(batch) if self.reference is not None else None,
+            entropy=learner.score_entropy(batch) if self._needs_old_entropy else None,
+            proxies=learner.score_norms(batch) if "proxies" in needs else None,
+            values=learner.score_values(batch) if "values" in needs else None,
+            bootstrap=self._state_values(experience) if "bootstrap" in needs else None,
+            alpha=tracked[0] if tracked else None,
+            beta=tracked[1] if tracked else None,
+        )
 
     def _state_values(self, experience: Experience) -> Tensor:
         """Return, for each trajectory [N], the value of the state it was cut in; 0 after an end."""
@@ -287,20 +247,19 @@ class Updater:
             found[experience.states_of] = self.learner.score_values(states).sum(1)
         return found
 
-    def _of_whole_batch(self, batch: Batch, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Compute what a loss selects by comparing all tokens of the batch.
-
-        The selection is made here, so that the split of rows into updates and passes changes
-        nothing.
+    def _of_whole_batch(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
+        """Return what a loss chooses by comparing all tokens. The choice is made here, so that how
+        rows are split into updates and passes changes nothing.
         """
         loss, made = self.algorithm.loss_fn, dict[str, Tensor]()
         if "marked" in loss.optional:
-            logp, advantages = known["old_logp"], batch.extra["advantages"]
+            logp = need(known.old_logp, "old_logp", loss.name)
             share: dict[str, Any] = options_for(covariance_mask, loss)
-            made["marked"] = covariance_mask(logp, advantages, batch.mask, **share)
+            made["marked"] = covariance_mask(logp, advantages, mask, **share)
         if "scale" in loss.optional:
+            entropy = need(known.entropy, "entropy", loss.name)
             options: dict[str, Any] = options_for(hapo_entropy_scale, loss)
-            made["scale"] = hapo_entropy_scale(known["old_entropy"], batch.mask, **options)
+            made["scale"] = hapo_entropy_scale(entropy, mask, **options)
         return made
 
     def _weight_of_values(self, batch: Batch) -> float:
@@ -309,12 +268,13 @@ class Updater:
         The weights differ where the value head is read at some tokens only: the mean of the value's
         term is taken over those tokens.
         """
-        if "value_mask" not in batch.extra:
+        read = batch.inputs.value_mask
+        if read is None:
             return 1.0
-        zeros = dict.fromkeys(("values", "old_values", "returns"), torch.zeros_like(batch.mask))
-        given = {**batch.extra, **zeros}
-        _, every = self.algorithm.value_loss(**given, mask=batch.mask)
-        _, some = self.algorithm.value_loss(**given, mask=batch.mask * given["value_mask"])
+        zero = torch.zeros_like(batch.mask)
+        given = replace(batch.inputs, values=zero, old_values=zero, returns=zero)
+        _, every = self.algorithm.value_loss(replace(given, mask=batch.mask))
+        _, some = self.algorithm.value_loss(replace(given, mask=batch.mask * read))
         return float(every / some) if some else 1.0
 
     def _drift(self, experience: Experience) -> Tensor | None:
@@ -328,9 +288,11 @@ class Updater:
         """Tell the tracker the result of each task, with the old policy's log-probabilities."""
         if self.tracker is None or drift is None:
             return {}
-        responses = responses_of(experience, batch.extra["old_logp"])
+        old_logp = need(batch.inputs.old_logp, "old_logp", "sampling.tracker")
+        responses = responses_of(experience, old_logp)
         before = self.tracker.rates(experience.tasks)
-        self.tracker.remember(experience.tasks, self._shaped(experience), drift, responses)
+        shaped = self.algorithm.shape(played(experience))
+        self.tracker.remember(experience.tasks, shaped, drift, responses)
         return {"tracked_rate": float(before.mean()), "tracked_drift": float(drift.mean())}
 
     @property
@@ -353,27 +315,23 @@ class Updater:
         return filtered or "scale" in algorithm.loss_fn.optional
 
     def _loss(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
-        extra = dict(batch.extra)
-        extra.setdefault("old_logp", predicted.logp.detach())
-        if predicted.entropy is not None:
-            extra["entropy"] = predicted.entropy
-        if predicted.logp.requires_grad:
-            self._moves.append(
-                self.algorithm.moved(
-                    logp=predicted.logp,
-                    old_logp=extra["old_logp"],
-                    advantages=extra["advantages"],
-                    mask=batch.mask,
-                )
-            )
-        loss = self.algorithm.loss(
-            logp=predicted.logp, mask=batch.mask, sampler_logp=batch.sampler_logp, **extra
+        given, logp = batch.inputs, predicted.logp
+        read = replace(
+            given,
+            logp=logp,
+            old_logp=logp.detach() if given.old_logp is None else given.old_logp,
+            entropy=predicted.entropy,
+            mask=batch.mask,
+            sampler_logp=batch.sampler_logp,
         )
-        if predicted.values is None or "returns" not in extra:
+        if logp.requires_grad:
+            self._moves.append(self.algorithm.moved(read))
+        loss = self.algorithm.loss(read)
+        if predicted.values is None or given.returns is None:
             return loss.total, loss.weight
         # the value's term has the policy's aggregation, and so its weight
-        read = batch.mask * extra.pop("value_mask", batch.mask)
-        total, _ = self.algorithm.value_loss(values=predicted.values, mask=read, **extra)
+        where = batch.mask if given.value_mask is None else batch.mask * given.value_mask
+        total, _ = self.algorithm.value_loss(replace(read, values=predicted.values, mask=where))
         return loss.total + self._value_scale * total, loss.weight
 
     def _idle(self, batch: Batch) -> Tensor:
@@ -389,7 +347,8 @@ class Updater:
             or settings.value is not None
         ):
             return torch.zeros(len(batch), dtype=torch.bool)
-        return ((batch.extra["advantages"] * batch.mask) == 0).all(1)
+        advantages = need(batch.inputs.advantages, "advantages", settings.loss)
+        return ((advantages * batch.mask) == 0).all(1)
 
     def _shares(self, batch: Batch, generator: torch.Generator) -> list[Tensor]:
         """Return the rows of each update.
@@ -397,7 +356,7 @@ class Updater:
         Groups are not split, so that segments and rivals stay together. Groups that train no token
         have no share, since a mini-batch of such groups alone would be an update less.
         """
-        row_groups = batch.extra["groups"]
+        row_groups = need(batch.inputs.groups, "groups", "updates")
         trained = row_groups[batch.mask.any(1)].unique()
         names = trained if len(trained) else row_groups.unique()[:1]
         shares: list[Tensor] = []

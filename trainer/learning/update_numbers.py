@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..algorithms import RatioStatistics
+from ..recipes.inputs import need
 from .batch import Batch
 from .experience import Experience
 
@@ -33,7 +34,7 @@ def dropped_shares(
     for name, out in reasons.items():
         shares[name] = float(every[(left & out)[rollouts]].sum() / every.sum())
         left = left & ~out
-    weights = ready.extra.get("weights", ready.mask)
+    weights = ready.mask if ready.inputs.weights is None else ready.inputs.weights
     counted = (ready.mask * (weights > 0)).sum()
     shares["correction"] = float((every[left[rollouts]].sum() - counted) / every.sum())
     return {f"dropped_{name}": share for name, share in shares.items() if share}
@@ -45,7 +46,7 @@ def signal_shares(batch: Batch) -> dict[str, float]:
 
     Empty where nothing is trained or has an advantage.
     """
-    credited = batch.extra["advantages"][batch.mask.bool()]
+    credited = need(batch.inputs.advantages, "advantages", "signal")[batch.mask.bool()]
     if not len(credited):
         return {}
     some = credited[credited != 0]

@@ -4,6 +4,7 @@ from .algorithm import Algorithm, Corrected
 from .calls import options_for
 from .credit import Credit
 from .difference import compare, effective
+from .inputs import Inputs
 from .loss import Loss
 from .recipe import (
     Recipe,
@@ -21,6 +22,7 @@ __all__ = [
     "Algorithm",
     "Corrected",
     "Credit",
+    "Inputs",
     "Loss",
     "Recipe",
     "TrackerSettings",

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from torch import Tensor
-
 from ludus.errors import ConfigError
 
 from .. import algorithms
+from .inputs import Inputs
 from .recipe import Option
 
 NOT_OPTIONS = frozenset({"agg", "generator"})
@@ -42,19 +41,24 @@ class Bound:
     draws: bool
     """Whether the function takes a `generator`."""
 
-    def __call__(self, tensors: Mapping[str, Tensor], **more: object) -> object:
-        """Call the function with those of `tensors` that match the parameters.
+    def __call__(self, inputs: Inputs, **more: object) -> object:
+        """Call the function with those of the inputs that match the parameters.
+
+        Args:
+            inputs: what there is to read.
+            more: further keywords of the function, such as an aggregator or a generator.
 
         Raises:
             ConfigError: a required tensor is missing.
         """
-        missing = [name for name in self.required if name not in tensors]
+        given = inputs.given()
+        missing = [name for name in self.required if name not in given]
         if missing:
             raise ConfigError(
-                f"{self.name} needs {', '.join(missing)}; given are {', '.join(sorted(tensors))}"
+                f"{self.name} needs {', '.join(missing)}; given are {', '.join(sorted(given))}"
             )
         wanted = (*self.required, *self.optional)
-        chosen = {name: tensors[name] for name in wanted if name in tensors}
+        chosen = {name: given[name] for name in wanted if name in given}
         return self.function(**chosen, **self.options, **more)
 
 

@@ -8,8 +8,7 @@ into. Its steps are tokens or turns, as the recipe says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -19,22 +18,9 @@ from .. import algorithms
 from ..algorithms.masked import blank
 from .calls import Bound
 from .chains import Chains, Turns, earlier
+from .inputs import Axis, Inputs, need
 from .recipe import AlgorithmSettings
-from .returned import need, one_tensor, two_tensors
-
-BY_ROLLOUT = frozenset(
-    {
-        "rewards",
-        "groups",
-        "truncated",
-        "alpha",
-        "beta",
-        "greedy_rewards",
-        "correct",
-        "bootstrap",
-    }
-)
-"""Tensors of shape [N], one value a rollout."""
+from .returned import one_tensor, two_tensors
 
 
 class Credit(NamedTuple):
@@ -64,8 +50,8 @@ class Rollouts:
     """[B] int, the rollout of each row."""
     counted: Tensor
     """[N] bool: whether the rollout counts in the statistics."""
-    extra: Mapping[str, Tensor]
-    """Further tensors by name: [N] for one a rollout, [B, T] for one a token."""
+    inputs: Inputs
+    """All that was given, with rewards, groups, mask and rollouts as before `counted`."""
 
 
 def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
@@ -85,25 +71,26 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
     return made._replace(advantages=algorithms.whiten(made.advantages, given.mask))
 
 
-def spread(tensors: Mapping[str, Tensor], owners: Tensor) -> dict[str, Tensor]:
-    """Return tensors with values of rollouts repeated for each row of the rollout."""
-    return {key: value[owners] if key in BY_ROLLOUT else value for key, value in tensors.items()}
+def _by_rollout(estimator: Bound, given: Rollouts) -> Tensor:
+    """Return a number for each rollout, [N]; 0 for rollouts that do not count."""
+    found = one_tensor(estimator(_chosen(given)), estimator.name)
+    return _placed(found, given.counted)
 
 
 def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
     """Return a number for each row, [B]; 0 for rows of rollouts that do not count."""
     rows = given.counted[given.owners]
-    numbers = given.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
-    chosen = {**_chosen(given), "segments": numbers[given.owners[rows]]}
+    numbers = given.counted.cumsum(0) - 1  # of the rollouts that count, among themselves
+    chosen = replace(_chosen(given), segments=numbers[given.owners[rows]])
     return _placed(one_tensor(estimator(chosen), estimator.name), rows)
 
 
-def _chosen(given: Rollouts) -> dict[str, Tensor]:
-    """Return the tensors of the counted rollouts."""
-    each = {"lengths": _lengths(given), **given.extra}
-    each = {key: value for key, value in each.items() if len(value) == len(given.groups)}
-    each |= {"rewards": given.rewards, "groups": given.groups}
-    return {key: value[given.counted] for key, value in each.items()}
+def _chosen(given: Rollouts) -> Inputs:
+    """Return the inputs of the counted rollouts: those with one value a rollout."""
+    chosen = given.inputs.only(Axis.ROLLOUT)
+    if chosen.lengths is None:
+        chosen = replace(chosen, lengths=_lengths(given))
+    return chosen.each(lambda value: value[given.counted])
 
 
 def _placed(found: Tensor, where: Tensor) -> Tensor:
@@ -115,10 +102,8 @@ def _placed(found: Tensor, where: Tensor) -> Tensor:
 
 def _by_token(estimator: Bound, given: Rollouts) -> Credit:
     """Return a number for each token, from rewards of whole rollouts."""
-    tensors = spread({"rewards": given.rewards, "groups": given.groups}, given.owners)
-    tensors = {**spread(given.extra, given.owners), **tensors}
-    tensors |= {"mask": _counted_mask(given), "rollouts": given.owners}
-    return Credit(one_tensor(estimator(tensors), estimator.name), None)
+    rows = replace(given.inputs.by_row(given.owners), mask=_counted_mask(given))
+    return Credit(one_tensor(estimator(rows), estimator.name), None)
 
 
 def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
@@ -127,13 +112,11 @@ def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -
     """
     mask = _counted_mask(given)
     chains = Chains.of(mask, given.owners, len(given.rewards))
-    tensors = {"token_rewards": _token_rewards(settings, given, mask), "mask": mask}
-    tensors |= {key: value for key, value in given.extra.items() if key not in tensors}
-    chained = {
-        key: chains.join(value) if value.dim() == 2 else value for key, value in tensors.items()
-    }
-    chained |= {"rewards": given.rewards, "groups": given.groups}
-    chained["rollouts"] = torch.arange(len(given.rewards), device=mask.device)
+    rewards = _token_rewards(settings, given, mask)
+    chained = replace(
+        replace(given.inputs, token_rewards=rewards, mask=mask).each(chains.join, Axis.TOKEN),
+        rollouts=torch.arange(len(given.rewards), device=mask.device),
+    )
     if settings.credit.discount == "turn":
         made = _by_turn(estimator, chained)
     else:
@@ -146,16 +129,21 @@ def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -
     )
 
 
-def _by_turn(estimator: Bound, chained: Mapping[str, Tensor]) -> Credit:
+def _by_turn(estimator: Bound, chained: Inputs) -> Credit:
     """Run the estimator with turns as steps: a reward, a value and a shared advantage for each
     turn.
     """
-    turns = Turns(need(chained, "turns", 'algorithm.credit.discount = "turn"'), chained["mask"])
-    steps = {**chained, "mask": turns.steps, "token_rewards": turns.sums(chained["token_rewards"])}
-    for name in ("values", "old_logp", "ref_logp"):
-        if name in chained:
-            steps[name] = turns.at_starts(chained[name])
-    made = _called(estimator, steps)
+    where = 'algorithm.credit.discount = "turn"'
+    turns = Turns(need(chained.turns, "turns", where), need(chained.mask, "mask", where))
+    made = _called(
+        estimator,
+        replace(
+            # what a turn has one of, such as a value, is read where the turn starts
+            chained.each(turns.at_starts, Axis.TOKEN),
+            mask=turns.steps,
+            token_rewards=turns.sums(need(chained.token_rewards, "token_rewards", where)),
+        ),
+    )
     advantages = turns.spread(made.advantages)
     if made.returns is None:
         return Credit(advantages, None)
@@ -163,8 +151,8 @@ def _by_turn(estimator: Bound, chained: Mapping[str, Tensor]) -> Credit:
     return Credit(advantages, turns.spread(made.returns) * starts, starts)
 
 
-def _called(estimator: Bound, tensors: Mapping[str, Tensor]) -> Credit:
-    found = estimator(tensors)
+def _called(estimator: Bound, inputs: Inputs) -> Credit:
+    found = estimator(inputs)
     if isinstance(found, tuple):
         return Credit(*two_tensors(found, estimator.name))
     return Credit(one_tensor(found, estimator.name), None)
@@ -174,10 +162,11 @@ def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -
     """Return [B, T]: the rewards of turns at the turns' ends, and the rest of each rollout's reward
     at the rollout's end.
     """
-    if "token_rewards" in given.extra:
-        rewards = given.extra["token_rewards"]
+    inputs = given.inputs
+    if inputs.token_rewards is not None:
+        rewards = inputs.token_rewards
     else:
-        earned = given.extra.get("turn_rewards", torch.zeros_like(mask))
+        earned = torch.zeros_like(mask) if inputs.turn_rewards is None else inputs.turn_rewards
         sums = torch.zeros_like(given.rewards).index_add(0, given.owners, earned.sum(1))
         rest = given.rewards - sums
         rewards = earned + blank(rest[given.owners], _last_token(mask, given.owners))
@@ -185,8 +174,8 @@ def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -
         return rewards
     return algorithms.kl_penalised_rewards(
         rewards,
-        need(given.extra, "old_logp", "algorithm.kl"),
-        need(given.extra, "ref_logp", "algorithm.kl"),
+        need(inputs.old_logp, "old_logp", "algorithm.kl"),
+        need(inputs.ref_logp, "ref_logp", "algorithm.kl"),
         mask,
         coefficient=settings.kl.coefficient,
     )

@@ -4,7 +4,7 @@ weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from torch import Tensor
@@ -13,9 +13,11 @@ from .. import algorithms
 from ..algorithms.aggregation import Aggregator, Sum
 from ..algorithms.surrogates.ratio import RatioStatistics
 from .calls import Bound, defaults
+from .inputs import Inputs, Place, need
 from .recipe import AlgorithmSettings
-from .returned import need, two_tensors
+from .returned import two_tensors
 
+_LOSS = Place.LOSS
 WHOLE_RATIOS = frozenset({"gspo_loss", "gspo_token_loss", "luspo_loss"})
 """Losses whose clip acts on the ratio of the whole sequence."""
 
@@ -32,88 +34,80 @@ class Loss(NamedTuple):
 
 
 def whole_loss(
-    surrogate: Bound, agg: Bound | None, settings: AlgorithmSettings, tensors: Mapping[str, Tensor]
+    surrogate: Bound, agg: Bound | None, settings: AlgorithmSettings, inputs: Inputs
 ) -> Loss:
     """Return the surrogate plus the terms that the recipe adds."""
-    each = aggregator(agg, tensors)
-    given = {key: value for key, value in tensors.items() if key != "prompt_tokens"}
-    if "rewards" in given:
-        given.setdefault("correct", (given["rewards"] > 0).to(given["rewards"].dtype))
-    total, weight = two_tensors(surrogate(given, **({"agg": each} if each else {})), surrogate.name)
+    each = aggregator(agg, inputs)
+    total, weight = two_tensors(
+        surrogate(inputs, **({"agg": each} if each else {})), surrogate.name
+    )
     parts = {"policy": total.detach()}
-    for name, extra in _terms(settings, tensors, each):
-        total, parts[name] = total + extra, extra.detach()
+    if each is not None and settings.kl.place == "loss":
+        kl = _kl(settings, inputs, each)
+        total, parts["kl"] = total + kl, kl.detach()
+    if each is not None and settings.entropy.coefficient:
+        bonus, _ = algorithms.entropy_loss(
+            need(inputs.entropy, "entropy", "algorithm.entropy"),
+            need(inputs.mask, "mask", "algorithm.entropy"),
+            coefficient=settings.entropy.coefficient,
+            agg=each,
+        )
+        total, parts["entropy"] = total + bonus, bonus.detach()
     return Loss(total, weight, parts)
 
 
-def value_loss(
-    agg: Bound | None, coefficient: float, value_clip: float, tensors: Mapping[str, Tensor]
-) -> Sum:
+def value_loss(agg: Bound | None, coefficient: float, value_clip: float, inputs: Inputs) -> Sum:
     """Return the value head's loss, aggregated like the policy's, so that both share a weight."""
+    where = "algorithm.value"
     total, weight = algorithms.value_loss(
-        tensors["values"],
-        tensors["old_values"],
-        tensors["returns"],
-        tensors["mask"],
+        need(inputs.values, "values", where),
+        need(inputs.old_values, "old_values", where),
+        need(inputs.returns, "returns", where),
+        need(inputs.mask, "mask", where),
         value_clip=value_clip,
-        agg=aggregator(agg, tensors) or "token_mean",
+        agg=aggregator(agg, inputs) or "token_mean",
     )
     return coefficient * total, weight
 
 
-def aggregator(agg: Bound | None, tensors: Mapping[str, Tensor]) -> Aggregator | None:
-    """Return the recipe's aggregation, bound to the tensors that the function requires; None for a
-    loss that takes none.
+def aggregator(agg: Bound | None, inputs: Inputs) -> Aggregator | None:
+    """Return the recipe's aggregation, bound to the groups of `inputs`; None for a loss that takes
+    none.
     """
     if agg is None:
         return None
-    of_prompt = {key: tensors[key] for key in ("groups", "prompt_tokens") if key in tensors}
+    of_prompt = Inputs(groups=inputs.groups, prompt_tokens=inputs.prompt_tokens)
 
     def aggregate(losses: Tensor, mask: Tensor) -> Sum:
-        return two_tensors(agg({**of_prompt, "losses": losses, "mask": mask}), agg.name)
+        return two_tensors(agg(replace(of_prompt, losses=losses, mask=mask)), agg.name)
 
     return aggregate
 
 
-def movement(surrogate: Bound, tensors: Mapping[str, Tensor]) -> RatioStatistics:
+def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
     """Return ratio statistics with the bounds of the surrogate's own clip, or 0.2 for a surrogate
     without bounds.
     """
     low, high = _bounds(surrogate)
-    logp, old_logp, mask = tensors["logp"], tensors["old_logp"], tensors["mask"]
+    logp, old_logp = need(inputs.logp, "logp", _LOSS), need(inputs.old_logp, "old_logp", _LOSS)
+    mask = need(inputs.mask, "mask", _LOSS)
     if surrogate.name in WHOLE_RATIOS:
         # one ratio a sequence: the geometric mean of its tokens', on each of them
         mean = algorithms.sequence_ratio(logp, old_logp, mask).log()
         logp, old_logp = mean.unsqueeze(1).expand_as(logp), old_logp.new_zeros(old_logp.shape)
-    return algorithms.ratio_statistics(
-        logp, old_logp, tensors["advantages"], mask, eps_low=low, eps_high=high
-    )
+    advantages = need(inputs.advantages, "advantages", _LOSS)
+    return algorithms.ratio_statistics(logp, old_logp, advantages, mask, eps_low=low, eps_high=high)
 
 
-def _terms(
-    settings: AlgorithmSettings, tensors: Mapping[str, Tensor], agg: Aggregator | None
-) -> list[tuple[str, Tensor]]:
-    if agg is None:
-        return []
-    terms: list[tuple[str, Tensor]] = []
-    if settings.kl.place == "loss":
-        terms.append(("kl", _kl(settings, tensors, agg)))
-    if settings.entropy.coefficient:
-        entropy = need(tensors, "entropy", "algorithm.entropy")
-        coefficient = settings.entropy.coefficient
-        found = algorithms.entropy_loss(entropy, tensors["mask"], coefficient=coefficient, agg=agg)
-        terms.append(("entropy", found[0]))
-    return terms
-
-
-def _kl(settings: AlgorithmSettings, tensors: Mapping[str, Tensor], agg: Aggregator) -> Tensor:
+def _kl(settings: AlgorithmSettings, inputs: Inputs, agg: Aggregator) -> Tensor:
+    where, weighted = "algorithm.kl", settings.kl.importance_weighted
     return algorithms.kl_loss(
-        tensors["logp"],
-        need(tensors, "ref_logp", "algorithm.kl"),
-        tensors["mask"],
+        need(inputs.logp, "logp", where),
+        need(inputs.ref_logp, "ref_logp", where),
+        need(inputs.mask, "mask", where),
         coefficient=settings.kl.coefficient,
         estimator=settings.kl.estimator,
-        old_logp=tensors["old_logp"] if settings.kl.importance_weighted else None,
+        old_logp=need(inputs.old_logp, "old_logp", where) if weighted else None,
         agg=agg,
     )[0]
 

@@ -1,27 +1,12 @@
-"""Checks of tensors passed to and returned by a recipe's functions, which may come from any
-module.
-"""
+"""Checks of what a recipe's functions return, which may come from any module."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from torch import Tensor
 
 from ludus.errors import ConfigError
 
 from ..algorithms.aggregation import Sum
-
-
-def need(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
-    """Return the tensor `name`.
-
-    Raises:
-        ConfigError: the tensor is missing, although `where` in the recipe needs it.
-    """
-    if name not in tensors:
-        raise ConfigError(f"{where} needs {name}, which was not given")
-    return tensors[name]
 
 
 def one_tensor(found: object, name: str) -> Tensor:

@@ -98,7 +98,7 @@ class RunFolder:
                 "mask": one.batch.mask,
                 "sampler_logp": one.batch.sampler_logp,
                 "lengths": one.batch.lengths,
-                **one.batch.extra,
+                **one.batch.inputs.given(),
             }
             for one in refusals
         ]

@@ -13,6 +13,7 @@ from ludus.trainer.learning.batch import Row, as_row, pad, passes
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.logits import read_logits
 from ludus.trainer.learning.schedule import learning_rate
+from ludus.trainer.recipes import Inputs
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
 
@@ -97,10 +98,10 @@ def test_any_split_into_passes_gives_the_same_update(tokens: int) -> None:
 def test_idle_rows_count_in_the_weight_without_a_forward_pass() -> None:
     batch = pad(rows(6, torch.Generator().manual_seed(1)))
     worth = torch.tensor([1.0, 0.0, 2.0, 0.0, 0.0, -1.0])
-    batch = batch.with_extra(worth=worth)
+    batch = dataclasses.replace(batch, inputs=Inputs(rewards=worth))
 
     def loss(part: Any, predicted: Any) -> Any:
-        weighted = predicted.logp * part.extra["worth"].unsqueeze(1) * part.mask
+        weighted = predicted.logp * part.inputs.rewards.unsqueeze(1) * part.mask
         return weighted.sum(), part.mask.sum()
 
     every, resting = learner(), learner()

@@ -12,6 +12,7 @@ from ludus.cli.recipes import main
 from ludus.errors import ConfigError
 from ludus.trainer import algorithms as A
 from ludus.trainer.recipes import (
+    Inputs,
     UnknownRecipe,
     compare,
     effective,
@@ -61,6 +62,12 @@ def given() -> dict[str, Tensor]:
     }
 
 
+def rolled(
+    rewards: Tensor, groups: Tensor, mask: Tensor, rollouts: Tensor, **more: Tensor
+) -> Inputs:
+    return Inputs(rewards=rewards, groups=groups, mask=mask, rollouts=rollouts, **more)
+
+
 def test_the_shipped_recipes_are_all_there() -> None:
     assert recipe_names() == sorted(SHIPPED)
 
@@ -76,22 +83,28 @@ def test_every_recipe_says_what_it_is_and_gives_a_finite_gradient(name: str) -> 
     groups = torch.arange(4) if recipe.sampling.group_size == 1 else GROUPS
     tensors = given()
     lengths = torch.tensor([4.0, 4, 2, 2])
-    rewards = algorithm.shape(REWARDS, groups, lengths=lengths, truncated=tensors["truncated"])
+    rewards = algorithm.shape(
+        Inputs(rewards=REWARDS, groups=groups, lengths=lengths, truncated=tensors["truncated"])
+    )
     assert rewards.shape == REWARDS.shape
-    assert algorithm.keep(rewards, groups).dtype == torch.bool
-    credit = algorithm.advantages(rewards, groups, MASK, ROLLOUTS, **tensors)
+    assert algorithm.keep(Inputs(rewards=rewards, groups=groups)).dtype == torch.bool
+    credit = algorithm.advantages(rolled(rewards, groups, MASK, ROLLOUTS, **tensors))
     assert credit.advantages.shape == MASK.shape
     assert bool((credit.advantages[MASK == 0] == 0).all())
-    corrected = algorithm.correct(MASK, ROLLOUTS, advantages=credit.advantages, **tensors)
+    corrected = algorithm.correct(
+        Inputs(mask=MASK, rollouts=ROLLOUTS, advantages=credit.advantages, **tensors)
+    )
     logp = (OLD + 0.05).requires_grad_()
     more = {} if corrected.weights is None else {"weights": corrected.weights}
     loss = algorithm.loss(
-        logp=logp,
-        old_logp=OLD,
-        advantages=credit.advantages,
-        mask=corrected.mask,
-        groups=groups[ROLLOUTS],
-        **more,
+        Inputs(
+            logp=logp,
+            old_logp=OLD,
+            advantages=credit.advantages,
+            mask=corrected.mask,
+            groups=groups[ROLLOUTS],
+            **more,
+        )
     )
     A.divide(loss.total, loss.weight).backward()
     assert logp.grad is not None
@@ -103,11 +116,11 @@ def test_every_recipe_says_what_it_is_and_gives_a_finite_gradient(name: str) -> 
 def test_a_resolved_recipe_computes_what_its_functions_do_by_hand() -> None:
     algorithm = resolve(load_recipe("grpo"))
     # rewards (1, 0) in each group: A = +-.5 / (sqrt(.5) + 1e-6), once a rollout, over all its rows
-    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS).advantages
+    credit = algorithm.advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS)).advantages
     one = 0.5 / (0.5**0.5 + 1e-6)
     expected = torch.tensor([one, one, -one, one, -one]).unsqueeze(1) * MASK
     torch.testing.assert_close(credit, expected)
-    loss = algorithm.loss(logp=OLD + 0.3, old_logp=OLD, advantages=credit, mask=MASK)
+    loss = algorithm.loss(Inputs(logp=OLD + 0.3, old_logp=OLD, advantages=credit, mask=MASK))
     # ratio 1.35: clipped to 1.2 where A > 0; five rows, one number each
     ratio = torch.tensor(0.3).exp()
     total = -3 * one * 1.2 + 2 * one * ratio
@@ -120,10 +133,10 @@ def test_segments_of_a_rollout_count_once_whatever_the_estimator() -> None:
     for name in ("grpo", "dr_grpo", "rloo", "lite_ppo", "supo", "dler"):
         algorithm = resolve(load_recipe(name, {"shaping": []}), max_tokens=8)
         tensors = given() | {"truncated": torch.zeros(4, dtype=torch.bool)}
-        cut = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, **tensors).advantages
+        cut = algorithm.advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS, **tensors)).advantages
         order = torch.tensor([0, 2, 3, 4])
         whole = algorithm.advantages(
-            REWARDS, GROUPS, MASK[order], torch.arange(4), **tensors
+            rolled(REWARDS, GROUPS, MASK[order], torch.arange(4), **tensors)
         ).advantages
         if name != "dler":  # whitening weighs tokens, and the cut rollout has more of them
             torch.testing.assert_close(cut[order], whole)
@@ -138,7 +151,8 @@ def test_supo_counts_segments_where_its_recipe_says_so(tmp_path: Path) -> None:
     )
     owners = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3])
     rewards, groups = torch.tensor([1.0, 0.0, 0.0, 1.0]), torch.zeros(4, dtype=torch.int64)
-    made = resolve(load_recipe(str(file))).advantages(rewards, groups, torch.ones(10, 2), owners)
+    algorithm = resolve(load_recipe(str(file)))
+    made = algorithm.advantages(rolled(rewards, groups, torch.ones(10, 2), owners))
     # four rows of ten have 1: a mean of 0.4, a variance of 2.4 / 9
     right, wrong = 0.6 / (2.4 / 9) ** 0.5, -0.4 / (2.4 / 9) ** 0.5
     wanted = torch.tensor([right, wrong])[(rewards[owners] == 0).long()]
@@ -148,9 +162,9 @@ def test_supo_counts_segments_where_its_recipe_says_so(tmp_path: Path) -> None:
 def test_overlong_rollouts_leave_the_loss_and_stay_in_the_statistics() -> None:
     algorithm = resolve(load_recipe("supo"))
     truncated = torch.tensor([True, False, False, False])
-    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, truncated=truncated)
+    credit = algorithm.advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS, truncated=truncated))
     assert credit.advantages[2, 0] < 0  # compared with the truncated one
-    corrected = algorithm.correct(MASK, ROLLOUTS, truncated=truncated)
+    corrected = algorithm.correct(Inputs(mask=MASK, rollouts=ROLLOUTS, truncated=truncated))
     assert corrected.mask[:2].sum() == 0
     assert torch.equal(corrected.mask[2:], MASK[2:])
 
@@ -159,7 +173,7 @@ def test_overlong_rollouts_can_leave_the_statistics_too() -> None:
     overrides = {"algorithm": {"overlong": {"in_loss": False, "in_statistics": False}}}
     algorithm = resolve(load_recipe("grpo", overrides))
     truncated = torch.tensor([True, False, False, False])
-    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, truncated=truncated)
+    credit = algorithm.advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS, truncated=truncated))
     assert credit.advantages[2].tolist() == [0, 0, 0, 0]  # alone in what is left of its group
     assert credit.advantages[3, 0] > 0
 
@@ -173,7 +187,9 @@ def test_rejected_tokens_stay_in_the_denominator_or_leave_it() -> None:
         algorithm = resolve(
             load_recipe("dapo", {"algorithm": {"corrections": corrections}}), max_tokens=8
         )
-        corrected = algorithm.correct(MASK, ROLLOUTS, old_logp=OLD, sampler_logp=sampler)
+        corrected = algorithm.correct(
+            Inputs(mask=MASK, rollouts=ROLLOUTS, old_logp=OLD, sampler_logp=sampler)
+        )
         assert corrected.weights is not None
         assert corrected.weights[2].tolist() == [0, 0, 0, 0]
         assert corrected.mask.sum() == weight
@@ -184,7 +200,9 @@ def test_filters_join_the_corrections() -> None:
     sampler = OLD.clone()
     sampler[3, 0] += 1.0
     algorithm = resolve(load_recipe("grpo", {"algorithm": {"corrections": {"filters": filters}}}))
-    corrected = algorithm.correct(MASK, ROLLOUTS, old_logp=OLD, sampler_logp=sampler)
+    corrected = algorithm.correct(
+        Inputs(mask=MASK, rollouts=ROLLOUTS, old_logp=OLD, sampler_logp=sampler)
+    )
     assert corrected.weights is not None
     assert corrected.weights.any(1).tolist() == [True, True, True, False, True]
     assert torch.equal(corrected.mask, MASK)
@@ -200,12 +218,14 @@ def test_the_kl_and_entropy_terms_join_the_loss() -> None:
     algorithm = resolve(load_recipe("dapo", overrides), max_tokens=8)
     assert {"ref_logp", "entropy"} <= algorithm.needs
     loss = algorithm.loss(
-        logp=OLD,
-        old_logp=OLD,
-        advantages=torch.zeros(5, 4),
-        mask=MASK,
-        ref_logp=OLD - 2.0,
-        entropy=torch.ones(5, 4),
+        Inputs(
+            logp=OLD,
+            old_logp=OLD,
+            advantages=torch.zeros(5, 4),
+            mask=MASK,
+            ref_logp=OLD - 2.0,
+            entropy=torch.ones(5, 4),
+        )
     )
     # .5 * 2^2 / 2 and -.25 on each of 12 tokens
     assert loss.parts["kl"].item() == pytest.approx(12.0)
@@ -219,27 +239,29 @@ def test_a_kl_in_the_reward_reaches_every_token() -> None:
     algorithm = resolve(load_recipe("reinforce_pp", overrides))
     rewards = torch.zeros(4)
     ref = OLD - torch.tensor([0.0, 1, 2, 3])
-    found = algorithm.advantages(rewards, GROUPS, MASK, ROLLOUTS, old_logp=OLD, ref_logp=ref)
+    found = algorithm.advantages(
+        rolled(rewards, GROUPS, MASK, ROLLOUTS, old_logp=OLD, ref_logp=ref)
+    )
     returns = A.returns_to_go(-0.1 * (OLD - ref), MASK)
     torch.testing.assert_close(found.advantages, A.whiten(returns, MASK))
 
 
 def test_movement_is_measured_with_the_ratio_the_loss_clips() -> None:
     logp = OLD + torch.tensor([0.4, -0.4, 0.0, 0.4])
-    tensors = {"logp": logp, "old_logp": OLD, "advantages": torch.ones(5, 4), "mask": MASK}
+    tensors = Inputs(logp=logp, old_logp=OLD, advantages=torch.ones(5, 4), mask=MASK)
     # row 0 trains tokens 0, 1, 3; row 1 token 0; row 2 all; row 3 and row 4 tokens 0, 1 and 1, 2:
     # ratios above 1.2 at 2 + 1 + 2 + 1 + 0 of 12 tokens
-    assert resolve(load_recipe("grpo")).moved(**tensors).clip_high.item() == pytest.approx(0.5)
+    assert resolve(load_recipe("grpo")).moved(tensors).clip_high.item() == pytest.approx(0.5)
     # sequence ratios: e^(.4/3), e^.4, e^.1, 1, e^-.2: above 1.0004 for 3 + 1 + 4 of 12 tokens
-    assert resolve(load_recipe("gspo")).moved(**tensors).clip_high.item() == pytest.approx(8 / 12)
+    assert resolve(load_recipe("gspo")).moved(tensors).clip_high.item() == pytest.approx(8 / 12)
     # absolute bounds are not PPO's; the statistic falls back to 0.2
-    assert resolve(load_recipe("scale_rl")).moved(**tensors).clip_high.item() == pytest.approx(0.5)
+    assert resolve(load_recipe("scale_rl")).moved(tensors).clip_high.item() == pytest.approx(0.5)
 
 
 def test_ppo_has_returns_for_its_value_head() -> None:
     algorithm = resolve(load_recipe("ppo"))
     values = given()["values"]
-    credit = algorithm.advantages(REWARDS, GROUPS, MASK, ROLLOUTS, values=values)
+    credit = algorithm.advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS, values=values))
     assert credit.returns is not None
     # the two rows of rollout 0 are one chain of four tokens; its reward is on the last of them
     chain, alone = MASK.clone(), MASK.clone()
@@ -257,7 +279,7 @@ def test_ppo_has_returns_for_its_value_head() -> None:
     torch.testing.assert_close(credit.returns, expected[1])
     torch.testing.assert_close(credit.advantages, A.whiten(expected[0], MASK))
     total, weight = algorithm.value_loss(
-        values=values, old_values=values, returns=credit.returns, mask=MASK
+        Inputs(values=values, old_values=values, returns=credit.returns, mask=MASK)
     )
     errors = ((values - expected[1]).square() * MASK).sum()
     torch.testing.assert_close(total, errors / 4)
@@ -268,14 +290,16 @@ def test_scale_rl_can_be_split_through_a_prompt() -> None:
     algorithm = resolve(load_recipe("scale_rl"))
     groups, advantages = GROUPS[ROLLOUTS], torch.ones(5, 4)
     arguments = {"logp": OLD, "old_logp": OLD, "advantages": advantages, "mask": MASK}
-    whole = algorithm.loss(**arguments, groups=groups)
+    whole = algorithm.loss(Inputs(**arguments, groups=groups))
     assert whole.weight.item() == pytest.approx(2)
     tokens = A.group_sum(MASK.sum(1), groups)
     parts = [
         algorithm.loss(
-            **{name: tensor[rows] for name, tensor in arguments.items()},
-            groups=groups[rows],
-            prompt_tokens=tokens[rows],
+            Inputs(
+                **{name: tensor[rows] for name, tensor in arguments.items()},
+                groups=groups[rows],
+                prompt_tokens=tokens[rows],
+            )
         )
         for rows in (slice(0, 1), slice(1, 4), slice(4, 5))
     ]
@@ -348,7 +372,7 @@ def test_an_option_may_be_a_list(tmp_path: Path) -> None:
     )
     recipe = load_recipe(str(path))
     shaped = resolve(recipe).shape(
-        torch.tensor([1.0]), torch.tensor([0]), lengths=torch.tensor([0.0])
+        Inputs(rewards=torch.tensor([1.0]), groups=torch.tensor([0]), lengths=torch.tensor([0.0]))
     )
     assert shaped.tolist() == [1.0 + 1.5]  # a right answer of no length earns the first
     assert effective(recipe)["shaping.cosine_rewards.right"] == (1.5, 1.0)
@@ -437,9 +461,9 @@ def test_a_near_miss_is_suggested() -> None:
 
 def test_a_missing_tensor_is_named() -> None:
     with pytest.raises(ConfigError, match="otb_advantages needs proxies"):
-        resolve(load_recipe("otb")).advantages(REWARDS, GROUPS, MASK, ROLLOUTS)
+        resolve(load_recipe("otb")).advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS))
     with pytest.raises(ConfigError, match=r"algorithm\.overlong needs truncated"):
-        resolve(load_recipe("supo")).correct(MASK, ROLLOUTS)
+        resolve(load_recipe("supo")).correct(Inputs(mask=MASK, rollouts=ROLLOUTS))
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -221,7 +221,8 @@ def test_an_update_compares_with_the_tracked_rate_and_then_counts() -> None:
     # v = 8.5 / 9 and 1/2: surprises 1/18, 1/2, -1/2
     surprise = torch.tensor([1 / 18, 0.5, -0.5])
     expected = (surprise - surprise.mean()) / surprise.std()
-    torch.testing.assert_close(batch.extra["advantages"][:, 4], expected)
+    assert batch.inputs.advantages is not None
+    torch.testing.assert_close(batch.inputs.advantages[:, 4], expected)
     numbers = made.step(experience, generator=torch.Generator().manual_seed(0))
     assert numbers["tracked_rate"] == pytest.approx((8.5 / 9 + 1) / 3)
     assert numbers["tracked_drift"] == 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.learner import Learner, Predicted
-from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.recipes import Inputs, load_recipe, resolve
 from ludus.trainer.setup import assemble
 from ludus.trainer.tiny import build_model, write_tiny_policy
 
@@ -55,11 +56,11 @@ def test_a_value_head_starts_at_zero_and_learns_its_targets() -> None:
     assert bool((learner.score_values(batch) == 0).all())
     algorithm = resolve(load_recipe("ppo"))
     target = 0.7 * batch.mask
-    ready = batch.with_extra(returns=target, old_values=target)
+    ready = replace(batch, inputs=Inputs(returns=target, old_values=target))
 
     def loss(part: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
         assert predicted.values is not None
-        return algorithm.value_loss(values=predicted.values, mask=part.mask, **part.extra)
+        return algorithm.value_loss(replace(part.inputs, values=predicted.values, mask=part.mask))
 
     for _ in range(60):
         learner.update(ready, torch.arange(2), loss)
@@ -76,8 +77,8 @@ def test_the_value_loss_has_the_weight_of_the_policys() -> None:
         overrides: dict[str, object] = {"algorithm": {"agg": name, "agg_options": agg}}
         algorithm = resolve(load_recipe("ppo", overrides))
         ones = torch.ones(2, 3)
-        policy = algorithm.loss(logp=-ones, old_logp=-ones, advantages=ones, mask=ones)
-        value = algorithm.value_loss(values=ones, old_values=ones, returns=ones, mask=ones)
+        policy = algorithm.loss(Inputs(logp=-ones, old_logp=-ones, advantages=ones, mask=ones))
+        value = algorithm.value_loss(Inputs(values=ones, old_values=ones, returns=ones, mask=ones))
         assert torch.equal(policy.weight, value[1])
 
 

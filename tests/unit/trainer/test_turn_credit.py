@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +19,7 @@ from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.turn_rewards import rewarded_rows
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.recipes import Inputs, load_recipe, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
@@ -58,13 +59,15 @@ def credited(
 ) -> Any:
     algorithm = resolve(load_recipe(recipe, overrides), max_tokens=8)
     return algorithm.advantages(
-        found.rewards,
-        found.groups,
-        found.batch.mask,
-        found.rollouts,
-        turn_rewards=found.turn_rewards,
-        turns=found.turns,
-        **tensors,
+        Inputs(
+            rewards=found.rewards,
+            groups=found.groups,
+            mask=found.batch.mask,
+            rollouts=found.rollouts,
+            turn_rewards=found.turn_rewards,
+            turns=found.turns,
+            **tensors,
+        )
     )
 
 
@@ -470,13 +473,16 @@ def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(discount: st
     predicted = made.learner.predict(batch)
     total, weight = made._loss(batch, predicted)
     policy = made.algorithm.loss(
-        logp=predicted.logp,
-        mask=batch.mask,
-        **{**batch.extra, "old_logp": predicted.logp.detach()},
+        replace(
+            batch.inputs,
+            logp=predicted.logp,
+            mask=batch.mask,
+            old_logp=predicted.logp.detach(),
+        )
     )
-    read = batch.extra.get("value_mask", batch.mask).bool()
+    read = (batch.mask if batch.inputs.value_mask is None else batch.inputs.value_mask).bool()
     assert int(read.sum()) == {"token": 12, "turn": 5}[discount]
-    errors = (predicted.values - batch.extra["returns"])[read].square()
+    errors = (predicted.values - batch.inputs.returns)[read].square()
     expected = policy.total / policy.weight + 0.5 * 0.5 * errors.mean()
     torch.testing.assert_close(total / weight, expected)
 

@@ -1,5 +1,6 @@
 """From groups of episodes to an update."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def test_an_overlong_rollout_counts_in_the_baseline_only() -> None:
     experience = experience_of([group(trajectory(1.0), trajectory(0.0, overlong=True))])
     batch, _ = updater()._credited(experience)
     # rewards 1 and 0: std (ddof 1) is 1/sqrt(2), so the advantage of the first is 0.5 * sqrt(2)
-    assert float(batch.extra["advantages"][0, 4]) == pytest.approx(0.5 * 2**0.5, rel=1e-4)
+    assert float(batch.inputs.advantages[0, 4]) == pytest.approx(0.5 * 2**0.5, rel=1e-4)
     assert float(batch.mask[1].sum()) == 0.0
 
 
@@ -91,7 +92,7 @@ def test_segments_of_one_trajectory_share_its_advantage_and_count_once() -> None
     experience = experience_of([group(trajectory(1.0, segments=3), trajectory(0.0))])
     batch, _ = updater()._credited(experience)
     assert len(batch) == 4
-    assert batch.extra["advantages"][:3, 4].tolist() == pytest.approx([0.5 * 2**0.5] * 3, rel=1e-4)
+    assert batch.inputs.advantages[:3, 4].tolist() == pytest.approx([0.5 * 2**0.5] * 3, rel=1e-4)
 
 
 def test_a_group_without_spread_gives_no_gradient_and_is_not_run() -> None:
@@ -162,10 +163,12 @@ def test_a_loss_that_compares_rows_gets_whole_groups_whatever_a_pass_holds(token
     batch, _ = made._credited(experience_of(groups))
     # moved already, so that the groups' means are not all the same
     moved = torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(1))
-    batch = batch.with_extra(old_logp=made.learner.score(batch) - 0.1 * moved)
+    batch = replace(
+        batch, inputs=replace(batch.inputs, old_logp=made.learner.score(batch) - 0.1 * moved)
+    )
     whole = reference_gradient(made, batch)
     made.learner.config = TrainerConfig(lr=1e-2, tokens_per_pass=tokens, max_grad_norm=1e9)
-    together = batch.extra["groups"]
+    together = batch.inputs.groups
     made.learner.update(batch, torch.arange(len(batch)), made._loss, together=together)
     found = next(made.learner.model.parameters()).grad
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-7)
@@ -202,8 +205,8 @@ def test_a_filter_that_reads_entropies_gets_them() -> None:
     experience = experience_of([group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))])
     batch, _ = made._credited(experience)
     # every token of a right answer counts as mastered, none of a wrong one
-    assert batch.extra["weights"][0].tolist() == [0.0] * 8
-    assert batch.extra["weights"][1, 3:].tolist() == [1.0] * 5
+    assert batch.inputs.weights[0].tolist() == [0.0] * 8
+    assert batch.inputs.weights[1, 3:].tolist() == [1.0] * 5
 
 
 def test_rows_that_stay_together_fill_passes_up() -> None:

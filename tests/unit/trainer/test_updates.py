@@ -194,11 +194,11 @@ def test_statistics_are_of_what_the_filter_keeps(recipe: str) -> None:
     dropped += [group(9, 0.0, 0.0, 0.0)]
     few, _ = updater(recipe)._credited(gathered(useful))
     many, _ = updater(recipe)._credited(gathered([*useful, *dropped]))
-    alone = few.extra["advantages"]
-    beside = many.extra["advantages"][: len(few), : alone.shape[1]]
+    alone = few.inputs.advantages
+    beside = many.inputs.advantages[: len(few), : alone.shape[1]]
     assert bool(alone.any())
     torch.testing.assert_close(beside, alone)
-    assert not bool(many.extra["advantages"][len(few) :].any())
+    assert not bool(many.inputs.advantages[len(few) :].any())
     assert not bool(many.mask[len(few) :].any())
 
 
@@ -211,7 +211,7 @@ def test_whitening_by_the_recipe_is_of_what_the_filter_keeps() -> None:
     useful = [group(1, 1.0, 0.0, 0.0)]
     few, _ = updater("dr_grpo", overrides)._credited(gathered(useful))
     many, _ = updater("dr_grpo", overrides)._credited(gathered([*useful, group(2, 1.0, 1.0)]))
-    torch.testing.assert_close(many.extra["advantages"][:3], few.extra["advantages"])
+    torch.testing.assert_close(many.inputs.advantages[:3], few.inputs.advantages)
 
 
 def test_dler_filters_by_what_truncation_leaves() -> None:
@@ -239,7 +239,7 @@ def test_dapo_filters_by_right_answers_whatever_their_lengths() -> None:
 def test_the_ratio_of_scale_rl_is_to_the_engine() -> None:
     groups = [group(1, 1.0, 0.0, 0.0)]
     batch, _ = updater("scale_rl")._credited(gathered(groups))
-    assert torch.equal(batch.extra["old_logp"], batch.sampler_logp)
+    assert torch.equal(batch.inputs.old_logp, batch.sampler_logp)
     numbers = step(updater("scale_rl"), groups)
     # the engine's words are noisy: ratios leave 1 before anything has been learned
     assert numbers["ratio_max"] > 1.5
