@@ -71,16 +71,10 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
     return made._replace(advantages=algorithms.whiten(made.advantages, given.mask))
 
 
-def _by_rollout(estimator: Bound, given: Rollouts) -> Tensor:
-    """Return a number for each rollout, [N]; 0 for rollouts that do not count."""
-    found = one_tensor(estimator(_chosen(given)), estimator.name)
-    return _placed(found, given.counted)
-
-
 def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
     """Return a number for each row, [B]; 0 for rows of rollouts that do not count."""
     rows = given.counted[given.owners]
-    numbers = given.counted.cumsum(0) - 1  # of the rollouts that count, among themselves
+    numbers = given.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
     chosen = replace(_chosen(given), segments=numbers[given.owners[rows]])
     return _placed(one_tensor(estimator(chosen), estimator.name), rows)
 
