@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import signal
-import socket
 import sys
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import tyro
@@ -19,7 +16,7 @@ import tyro
 from ludus.envs.serving.mcp_server import LIMITS, McpEnv
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
-from ludus.wire.server import DEFAULT_PORT
+from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import Flag, Token, parse
 from .listening import cannot_listen
@@ -27,7 +24,8 @@ from .sessions import named
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-App = Callable[[Any, Any, Any], Awaitable[None]]
+MAX_BODY_BYTES = 4 << 20
+"""Of a message of a client; what the SDK takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,58 +88,26 @@ async def _over_stdio(env: McpEnv) -> None:
 
 
 async def _over_http(env: McpEnv, options: McpOptions) -> None:
-    import uvicorn
-
     app = env.server().streamable_http_app(streamable_http_path=PATH, host=options.host)
-    guarded = bearer(app, options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""))
-    with _bound(options) as listening:
-        address = f"http://{options.host}:{listening.getsockname()[1]}{PATH}"
-        print(f"serving {env.id} at {address}", file=sys.stderr, flush=True)
-        server = _quiet_server(uvicorn.Config(guarded, log_level="warning", lifespan="on"))
-        await server.serve(sockets=[listening])
-
-
-def _quiet_server(config: Any) -> Any:
-    """A server that ends on SIGINT and SIGTERM, and leaves it at that: uvicorn's own raises the
-    signal once more, before episodes are released.
-    """
-    import uvicorn
-
-    class ServerOptions(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Generator[None]:
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self.handle_exit, number, None)
-            yield
-
-    return ServerOptions(config)
-
-
-def _bound(options: McpOptions) -> socket.socket:
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    try:
-        return socket.create_server((options.host, options.port), family=family)
-    except OSError as error:
-        raise cannot_listen(options.host, options.port, error) from None
-
-
-def bearer(app: App, token: str) -> App:
-    """`app`, for those who know the token; for everybody if there is none."""
-    if not token:
-        return app
-    expected = f"Bearer {token}".encode()
-
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        given = dict(scope.get("headers") or []).get(b"authorization", b"")
-        if scope["type"] != "http" or hmac.compare_digest(given, expected):
-            await app(scope, receive, send)
-            return
-        headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-
-    return guarded
+    server = HttpServer(
+        [],
+        host=options.host,
+        port=options.port,
+        token=options.token or os.environ.get("LUDUS_TOKEN", ""),
+        max_body_bytes=MAX_BODY_BYTES,
+        mounted={PATH: app},
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with app.router.lifespan_context(app):
+        try:
+            await server.start()
+        except OSError as error:
+            raise cannot_listen(options.host, options.port, error) from None
+        print(f"serving {env.id} at {server.url}{PATH}", file=sys.stderr, flush=True)
+        await stop.wait()
+        await server.stop()
 
 
 def _check(options: McpOptions) -> None:

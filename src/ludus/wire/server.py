@@ -18,7 +18,8 @@ import math
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 import msgspec
@@ -28,6 +29,7 @@ from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
 from .address import BACKLOG, is_loopback, listen
+from .asgi import AsgiApp, call_asgi
 from .bodies import Bytes, Held, discard_body, read_body
 from .chaos import Chaos
 from .codec import Format, asked_format, convert, decode, encode
@@ -78,6 +80,7 @@ class HttpServer:
             new one is told to come back (503).
         stranger_s: how long a connection may last on which nobody has shown the token.
         chaos: faults on purpose.
+        mounted: applications of other projects, by path.
 
     Raises:
         ConfigError: no token off loopback.
@@ -96,6 +99,7 @@ class HttpServer:
         max_connections: int = MAX_CONNECTIONS,
         stranger_s: float = STRANGER_S,
         chaos: Chaos | None = None,
+        mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
         if not token and not is_loopback(host):
             raise ConfigError(
@@ -111,6 +115,7 @@ class HttpServer:
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
+        self._mounted = dict(mounted or {})
         self._requests = 0
         self._stopping = False
         self._streams: ServerStreams | None = None
@@ -225,6 +230,8 @@ class HttpServer:
                     self._endpoint(route),
                     expect_handler=expect_later,
                 )
+        for path, app in self._mounted.items():
+            router.add_route("*", path, partial(self._foreign, app), expect_handler=expect_later)
         router.add_get(PATH, self._stream)
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
@@ -360,6 +367,19 @@ class HttpServer:
             return self._respond_fault(None, fault_of(error), Format.JSON)
         self.metrics.requests.labels(PATH, "101").inc()
         return await self._streams.serve(request)
+
+    async def _foreign(self, app: AsgiApp, request: web.Request) -> web.StreamResponse:
+        """A request to a mounted application; its answer may take as long as it likes."""
+        held = Held(self._bytes)
+        try:
+            self._admit(request)
+            body = await read_body(request, self._max_body_bytes, held)
+            return await call_asgi(app, request, body)
+        except Exception as error:
+            await discard_body(request)
+            return self._respond_fault(None, _read_error(error), Format.JSON)
+        finally:
+            held.release()
 
     # --- operations ---------------------------------------------------------------------------
 
