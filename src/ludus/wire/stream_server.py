@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial, reduce
 from operator import or_
 from types import GenericAlias
@@ -31,6 +33,9 @@ MAX_BYTES = 4 << 20
 MAX_UNSENT_BYTES = 1 << 20
 """Of answers that wait to be sent; past it nothing more is read until the client takes some."""
 CLOSE_S = 2.0
+CORK_BYTES = 1 << 14
+CORK: int | None = getattr(socket, "TCP_CORK", None)
+"""Linux has it."""
 _NOTHING = {Format.MSGPACK: b"\xc0", Format.JSON: b"null"}
 
 
@@ -233,11 +238,29 @@ class _Stream:
                 frame.append(answer)
             self._unsent_bytes -= size
             data, _ = encode(frame, format)
-            if format is Format.MSGPACK:
-                await self._socket.send_bytes(data)
-            else:
-                await self._socket.send_str(data.decode())
+            with self._in_one_packet(len(data)):
+                if format is Format.MSGPACK:
+                    await self._socket.send_bytes(data)
+                else:
+                    await self._socket.send_str(data.decode())
             self.unanswered -= len(frame)
+
+    @contextlib.contextmanager
+    def _in_one_packet(self, size: int) -> Generator[None]:
+        """Hold back the head of a frame, which aiohttp writes by itself before a long one, until
+        the rest is there: a client would wake up twice.
+        """
+        transport = self._request.transport
+        sock = transport.get_extra_info("socket") if transport is not None else None
+        if size < CORK_BYTES or sock is None or CORK is None:
+            yield
+            return
+        sock.setsockopt(socket.IPPROTO_TCP, CORK, 1)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                sock.setsockopt(socket.IPPROTO_TCP, CORK, 0)
 
     # --- chaos ----------------------------------------------------------------------------------
 
