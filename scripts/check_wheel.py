@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("envs", "rewards", "agent", "trainer", "sandboxes")
-DATA = {".toml", ".json", ".jsonl", ".css", ".js", ".html", ".typed", ".jinja", ".txt", ".c"}
+DATA = {".toml", ".json", ".jsonl", ".css", ".js", ".html", ".typed", ".jinja", ".j2", ".txt", ".c"}
 
 
 def expected() -> set[str]:

@@ -10,14 +10,16 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from ..evaluation import Evaluation, summarise
 from ..trajectory import Episode
-from .episode import episode_html, outcome
-from .style import SCRIPT, STYLE
-from .text import attribute, markup
-from .tokens import Detokenizer
+from . import episode as shown
+from .rendering import asset, render
+from .text import excerpt
+from .tokens import HEIGHT, WIDTH, Detokenizer, bars, class_of, token_row
 
+PACKAGE = "ludus.agent.viewer"
 KINDS = {
     "good": "reward 1 or more",
     "between": "between",
@@ -52,64 +54,58 @@ def page_of(
         left_out: how many episodes are not in the page; the page says so.
     """
     played = [episode for episode in episodes if episode.trajectories]
-    numbers = _numbers(summarise(played, passing=passing)) if played else ""
-    note = f"<p class=dim>{left_out:,} more episodes are not shown</p>" if left_out else ""
-    body = [
-        f"<h1>{markup(title)}</h1>",
-        "".join(f"<p class=dim>{markup(k)}: {markup(v)}</p>" for k, v in (facts or {}).items()),
-        numbers,
-        _legend(),
-        _tools(episodes),
-        *(episode_html(episode, index, decode) for index, episode in enumerate(episodes)),
-        note or ("" if episodes else "<p class=dim>no episodes</p>"),
-    ]
-    return f"{_head(title)}<body>{''.join(body)}<script>{SCRIPT}</script></body></html>\n"
+    counts = Counter(shown.outcome(episode.trajectories[0]) for episode in played)
+    counts["lost"] += len(episodes) - len(played)
+    return render(
+        PACKAGE,
+        "page.html.j2",
+        title=title,
+        facts=facts or {},
+        numbers=_numbers(summarise(played, passing=passing)) if played else [],
+        episodes=episodes,
+        decode=decode,
+        left_out=left_out,
+        counts=counts,
+        **_constants(),
+    )
 
 
-def _head(title: str) -> str:
-    policy = (
-        f"default-src 'none'; img-src data:; style-src '{_digest(STYLE)}'; "
-        f"script-src '{_digest(SCRIPT)}'"
-    )
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        f'<meta http-equiv=Content-Security-Policy content="{policy}">'
-        '<meta name=viewport content="width=device-width">'
-        f"<title>{attribute(title)}</title><style>{STYLE}</style></head>"
-    )
+@cache
+def _constants() -> dict[str, object]:
+    """What every page has: texts, assets, and the functions that its templates call."""
+    return {
+        "kinds": KINDS,
+        "legend": LEGEND,
+        "style": asset(PACKAGE, "page.css"),
+        "script": asset(PACKAGE, "page.js"),
+        "digest": _digest,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "max_image_bytes": shown.MAX_IMAGE_BYTES,
+        "base64": lambda data: base64.b64encode(data).decode(),  # type: ignore[misc]
+        "excerpt": excerpt,
+        "bars": bars,
+        "class_of": class_of,
+        "token_row": token_row,
+        "outcome": shown.outcome,
+        "verdict_facts": shown.verdict_facts,
+        "window_facts": shown.window_facts,
+        "turn_facts": shown.turn_facts,
+        "kind_of": shown.kind_of,
+        "as_text": shown.as_text,
+    }
 
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _numbers(made: Evaluation) -> str:
+def _numbers(made: Evaluation) -> list[tuple[str, str, str]]:
+    """Return the rows of the table: name, value, 95% interval."""
     rows = [] if made.reward is None else [("mean reward", *made.reward.cells())]
     rows += [(f"pass@{k}", *estimate.cells()) for k, estimate in made.pass_at.items()]
     rows.append(("turns", f"{made.turns:.2f}", ""))
     rows.append(("episodes", str(made.episodes - made.failed), f"of {made.tasks} tasks"))
     rows += [(f"ended: {stop}", str(count), "") for stop, count in made.stops.items()]
     rows += [(f"failed: {why}", str(count), "") for why, count in made.failures.items()]
-    shown = "".join(
-        f"<tr><td>{markup(name)}<td>{markup(value)}<td>{markup(interval)}"
-        for name, value, interval in rows
-    )
-    return f"<table><tr><th><th><th>95% interval{shown}</table>"
-
-
-def _legend() -> str:
-    spans = "".join(f"<span class={kind}>{said}</span>" for kind, said in LEGEND.items())
-    return f"<p class=legend>{spans}</p>"
-
-
-def _tools(episodes: Sequence[Episode]) -> str:
-    counts = Counter(outcome(one.trajectories[0]) for one in episodes if one.trajectories)
-    counts["lost"] += sum(not one.trajectories for one in episodes)
-    boxes = "".join(
-        f"<label><input type=checkbox value={kind} checked> {said} ({counts[kind]})</label>"
-        for kind, said in KINDS.items()
-    )
-    return (
-        "<div id=tools><input type=search id=words placeholder='words in the episode'>"
-        f"{boxes}<button id=open>fold or unfold all</button><span id=left></span></div>"
-    )
+    return rows

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from ludus.errors import ConfigError, MissingExtra
 
 from ..trajectory import Segment, Turn, TurnKind
-from .text import attribute, markup
 
 Detokenizer = Callable[[Sequence[int]], str]
 """Converts ids to text, including special tokens."""
@@ -21,6 +21,30 @@ Detokenizer = Callable[[Sequence[int]], str]
 WIDTH, HEIGHT = 1000, 14
 _UNFINISHED = "\ufffd"
 _LONGEST_CHARACTER = 4
+
+
+class Bar(NamedTuple):
+    """A span of a window, drawn to scale."""
+
+    kind: str
+    """The CSS class."""
+    name: str
+    length: int
+    """The number of tokens."""
+    start: int
+    """The tokens before the span."""
+    x: float
+    width: float
+
+
+class Piece(NamedTuple):
+    """One token, or several that hold one character."""
+
+    kind: str
+    """The CSS class."""
+    title: str
+    """The ids, with log-probabilities and weight versions."""
+    text: str
 
 
 def load_detokenizer(path: Path) -> Detokenizer:
@@ -53,37 +77,27 @@ def class_of(turn: Turn, *, excluded: bool = False) -> str:
     return "summary" if turn.kind is TurnKind.SUMMARY else "trained"
 
 
-def strip(segment: Segment, *, excluded: bool) -> str:
-    """Return the window as an SVG with a bar per span, or "" for a window without tokens."""
+def bars(segment: Segment, *, excluded: bool) -> list[Bar]:
+    """Return a bar for each span of the window; none for a window without tokens."""
     spans = [(len(segment.prompt_ids), "shown", "prompt")]
     for turn in segment.turns:
         spans.append((len(turn.obs_ids), "shown", "observation"))
         spans.append((len(turn.out_ids), class_of(turn, excluded=excluded), str(turn.kind)))
     total = sum(length for length, _, _ in spans)
-    if not total:
-        return ""
-    bars, start = list[str](), 0
-    for length, kind, name in spans:
-        x, width = WIDTH * start / total, WIDTH * length / total
-        bars.append(
-            f'<rect class={kind} x="{x:.2f}" width="{width:.2f}" height="{HEIGHT}">'
-            f"<title>{name}, {kind}: {length} tokens from {start}</title></rect>"
-        )
+    made, start = list[Bar](), 0
+    for length, kind, name in spans if total else []:
+        made.append(Bar(kind, name, length, start, WIDTH * start / total, WIDTH * length / total))
         start += length
-    return (
-        f'<svg class=strip viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role=img>'
-        f"{''.join(bars)}</svg>"
-    )
+    return made
 
 
-def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> str:
-    """Return every token of the window as HTML."""
-    parts = [_tokens(segment.prompt_ids, [], [], "shown", decode)]
+def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> Iterator[Piece]:
+    """Yield every token of the window, those that share a character together."""
+    yield from _tokens(segment.prompt_ids, [], [], "shown", decode)
     for turn in segment.turns:
-        parts.append(_tokens(turn.obs_ids, [], [], "shown", decode))
+        yield from _tokens(turn.obs_ids, [], [], "shown", decode)
         kind = class_of(turn, excluded=excluded)
-        parts.append(_tokens(turn.out_ids, turn.logprobs, turn.versions, kind, decode))
-    return f"<pre class=tokens>{''.join(parts)}</pre>"
+        yield from _tokens(turn.out_ids, turn.logprobs, turn.versions, kind, decode)
 
 
 def _tokens(
@@ -92,13 +106,10 @@ def _tokens(
     versions: Sequence[int],
     kind: str,
     decode: Detokenizer,
-) -> str:
+) -> Iterator[Piece]:
     facts = list(zip_longest(ids, logprobs[: len(ids)], versions[: len(ids)]))
-    made: list[str] = []
     for start, end, text in _groups(ids, decode):
-        said = "; ".join(_facts(*fact) for fact in facts[start:end])
-        made.append(f'<span class={kind} title="{attribute(said)}">{markup(text)}</span>')
-    return "".join(made)
+        yield Piece(kind, "; ".join(_facts(*fact) for fact in facts[start:end]), text)
 
 
 def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int, str]]:

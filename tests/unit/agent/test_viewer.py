@@ -180,7 +180,7 @@ def test_tokens_of_one_character_are_shown_together() -> None:
 
     turn = Turn(out_ids=[0, 1, 2, 3], logprobs=[-1.0, -2.0, -3.0, -4.0], versions=[5] * 4)
     row = token_row(Segment(turns=[turn]), decode, excluded=False)
-    spans = re.findall(r'<span class=trained title="([^"]*)">([^<]*)</span>', row)
+    spans = [(piece.title, piece.text) for piece in row if piece.kind == "trained"]
     assert spans == [
         ("id 0, logprob -1.0000, version 5", "a"),
         ("id 1, logprob -2.0000, version 5; id 2, logprob -3.0000, version 5", "é"),

@@ -75,6 +75,15 @@ def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_
     assert page.index("1+2") < page.index("1-2", page.index("1+2"))
 
 
+def test_a_report_writes_out_what_would_not_be_seen(tmp_path: Path) -> None:
+    run = folder(tmp_path)
+    run.keep_episodes("eval-000000", [episode("test/\x1b[2J\u202e0", "1-2")])
+    page = write_report(run.path, title="<i>&", lead="\u200b").read_text()
+    assert "test/<mark>\\x1b</mark>[2J<mark>\\u202e</mark>0" in page
+    assert "<h1>&lt;i&gt;&amp;</h1>" in page
+    assert "<p><mark>\\u200b</mark></p>" in page
+
+
 def test_a_report_of_a_run_that_did_nothing_still_opens(tmp_path: Path) -> None:
     assert "No step was finished" in write_report(folder(tmp_path).path).read_text()
 
