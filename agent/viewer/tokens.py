@@ -23,7 +23,7 @@ _UNFINISHED = "\ufffd"
 _LONGEST_CHARACTER = 4
 
 
-class Bar(NamedTuple):
+class SpanBar(NamedTuple):
     """A span of a window, drawn to scale."""
 
     kind: str
@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     width: float
 
 
-class Piece(NamedTuple):
+class TokenPiece(NamedTuple):
     """One token, or several that hold one character."""
 
     kind: str
@@ -77,21 +77,23 @@ def class_of(turn: Turn, *, excluded: bool = False) -> str:
     return "summary" if turn.kind is TurnKind.SUMMARY else "trained"
 
 
-def bars(segment: Segment, *, excluded: bool) -> list[Bar]:
+def bars(segment: Segment, *, excluded: bool) -> list[SpanBar]:
     """Return a bar for each span of the window; none for a window without tokens."""
     spans = [(len(segment.prompt_ids), "shown", "prompt")]
     for turn in segment.turns:
         spans.append((len(turn.obs_ids), "shown", "observation"))
         spans.append((len(turn.out_ids), class_of(turn, excluded=excluded), str(turn.kind)))
     total = sum(length for length, _, _ in spans)
-    made, start = list[Bar](), 0
+    made, start = list[SpanBar](), 0
     for length, kind, name in spans if total else []:
-        made.append(Bar(kind, name, length, start, WIDTH * start / total, WIDTH * length / total))
+        made.append(
+            SpanBar(kind, name, length, start, WIDTH * start / total, WIDTH * length / total)
+        )
         start += length
     return made
 
 
-def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> Iterator[Piece]:
+def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> Iterator[TokenPiece]:
     """Yield every token of the window, those that share a character together."""
     yield from _tokens(segment.prompt_ids, [], [], "shown", decode)
     for turn in segment.turns:
@@ -106,10 +108,10 @@ def _tokens(
     versions: Sequence[int],
     kind: str,
     decode: Detokenizer,
-) -> Iterator[Piece]:
+) -> Iterator[TokenPiece]:
     facts = list(zip_longest(ids, logprobs[: len(ids)], versions[: len(ids)]))
     for start, end, text in _groups(ids, decode):
-        yield Piece(kind, "; ".join(_facts(*fact) for fact in facts[start:end]), text)
+        yield TokenPiece(kind, "; ".join(_facts(*fact) for fact in facts[start:end]), text)
 
 
 def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int, str]]:
