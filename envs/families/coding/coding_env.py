@@ -21,12 +21,12 @@ from ludus.rewards import Sample
 from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
 
+from ...problem_files import ProblemFiles
 from ...protocol import Info, TextEnv
 from ...splits import ProblemSet
 from ...tasks import TaskSet
 from .generated import GeneratedCodingProblems
-from .problems import CodingProblem
-from .sources import RowReading, load_split
+from .problems import CodingProblem, CodingRows
 
 
 class Coding(TextEnv):
@@ -71,14 +71,9 @@ class Coding(TextEnv):
         forms: str = "function,program",
     ) -> None:
         self.problems: ProblemSet[CodingProblem] | GeneratedCodingProblems = (
-            load_split(
-                source,
-                test_source,
-                seed=seed,
-                validation=validation,
-                test=test,
-                reading=RowReading(shown_tests=shown_tests, compare=compare),
-            )
+            ProblemFiles(
+                source=source, test_source=test_source, seed=seed, validation=validation, test=test
+            ).load(CodingRows(shown_tests=shown_tests, compare=compare))
             if source
             else GeneratedCodingProblems(min_steps=min_steps, max_steps=max_steps, forms=forms)
         )

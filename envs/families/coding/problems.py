@@ -26,6 +26,8 @@ import msgspec
 from ludus.rewards.coding import GOLD_OPTIONS
 from ludus.sandboxes.guest.testing.harness import PLAIN
 
+from ...problem_files import UnusableRow
+
 _LEVELS = {
     "easy": 1.0, "medium": 2.0, "hard": 3.0,
     "introductory": 1.0, "interview": 2.0, "competition": 3.0,
@@ -48,10 +50,6 @@ class CodingProblem(msgspec.Struct, frozen=True, kw_only=True):
     difficulty: float | None = None
 
 
-class UnusableCodingRow(ValueError):
-    """A row without a question or without tests; the message says which."""
-
-
 def read_row(row: Mapping[str, Any], *, shown_tests: int = 1, compare: str = "") -> CodingProblem:
     """Read a row in any of the known layouts.
 
@@ -62,21 +60,32 @@ def read_row(row: Mapping[str, Any], *, shown_tests: int = 1, compare: str = "")
         compare: how outputs of programs are compared; `exact` unless the row says otherwise.
 
     Raises:
-        Unusable: there is no question or no test, or a field is not what its layout says.
+        UnusableRow: there is no question or no test, or a field is not what its layout says.
     """
     try:
         return _reader(row)(row, shown_tests, compare)
     except (TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
-        if isinstance(error, UnusableCodingRow):
+        if isinstance(error, UnusableRow):
             raise
-        raise UnusableCodingRow(f"{type(error).__name__}: {error}") from error
+        raise UnusableRow(f"{type(error).__name__}: {error}") from error
+
+
+class CodingRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads rows of programming problems; the fields are the arguments of `read_row`."""
+
+    shown_tests: int = 1
+    compare: str = ""
+
+    def read(self, row: Mapping[str, Any]) -> CodingProblem:
+        """Read a row. Raises UnusableRow."""
+        return read_row(row, shown_tests=self.shown_tests, compare=self.compare)
 
 
 def _reader(row: Mapping[str, Any]) -> Callable[[Mapping[str, Any], int, str], CodingProblem]:
     for fields, reader in _LAYOUTS:
         if all(field in row for field in fields):
             return reader
-    raise UnusableCodingRow(f"no known layout has the fields {', '.join(row)}")
+    raise UnusableRow(f"no known layout has the fields {', '.join(row)}")
 
 
 def digest(text: str) -> str:
@@ -89,9 +98,9 @@ def _problem(
 ) -> CodingProblem:
     name = next((str(row[key]) for key in ("task_id", "question_id", "id") if row.get(key)), "")
     if not question.strip():
-        raise UnusableCodingRow("the question is empty")
+        raise UnusableRow("the question is empty")
     if not gold["tests"]:
-        raise UnusableCodingRow("there are no tests")
+        raise UnusableRow("there are no tests")
     return CodingProblem(
         id=name or digest(question),
         question=question.strip(),
@@ -236,7 +245,7 @@ def _cases(field: object) -> list[dict[str, Any]]:
         packed = zlib.decompress(base64.b64decode(field, validate=True))
         text: object = _TextUnpickler(io.BytesIO(packed)).load()
     except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError) as error:
-        raise UnusableCodingRow(f"the packed test cases cannot be read: {error}") from error
+        raise UnusableRow(f"the packed test cases cannot be read: {error}") from error
     return list(_decoded(text))
 
 

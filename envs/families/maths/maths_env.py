@@ -18,12 +18,12 @@ from ludus.rewards import Sample
 from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
 
+from ...problem_files import ProblemFiles
 from ...protocol import Info, TextEnv
 from ...splits import ProblemSet, check_shares
 from ...tasks import TaskSet
 from .generated import GeneratedMathsProblems
-from .problems import Gold, MathsProblem, last_boxed
-from .splits import load_split
+from .problems import Gold, MathsProblem, MathsRows, last_boxed
 
 
 class Maths(TextEnv):
@@ -61,15 +61,9 @@ class Maths(TextEnv):
     ) -> None:
         check_shares(validation, test)
         self.problems: ProblemSet[MathsProblem] | GeneratedMathsProblems = (
-            load_split(
-                source,
-                test_source,
-                seed=seed,
-                validation=validation,
-                test=test,
-                question=question,
-                answer=answer,
-            )
+            ProblemFiles(
+                source=source, test_source=test_source, seed=seed, validation=validation, test=test
+            ).load(MathsRows(question=question, answer=answer))
             if source
             else GeneratedMathsProblems()
         )

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from ...problem_files import UnusableRow
+
 QUESTION_FIELDS = ("problem", "question", "Question")
 ANSWER_FIELDS = ("answer", "expected_answer", "final_answer", "Answer")
 SOLUTION_FIELDS = ("solution", "reference_solution")
@@ -38,10 +40,6 @@ class MathsProblem(msgspec.Struct, frozen=True, kw_only=True):
     """A worked solution, where the data has one."""
 
 
-class UnusableMathsRow(ValueError):
-    """A row without a question or without a final answer; the message says which."""
-
-
 def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") -> MathsProblem:
     """Read a row in any of the known layouts.
 
@@ -51,7 +49,7 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
         answer: the field with the answer; empty looks for the known fields.
 
     Raises:
-        UnusableMathsRow: there is no question or no final answer.
+        UnusableRow: there is no question or no final answer.
     """
     asked = _question(row, question)
     gold, solution = _answer(row, answer)
@@ -62,6 +60,17 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
         difficulty=_difficulty(row.get("level")),
         solution=solution,
     )
+
+
+class MathsRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads rows of mathematics; the fields are the arguments of `read_row`."""
+
+    question: str = ""
+    answer: str = ""
+
+    def read(self, row: Mapping[str, Any]) -> MathsProblem:
+        """Read a row. Raises UnusableRow."""
+        return read_row(row, question=self.question, answer=self.answer)
 
 
 def digest(question: str) -> str:
@@ -76,7 +85,7 @@ def _question(row: Mapping[str, Any], field: str) -> str:
         if isinstance(text, str) and text.strip():
             body = row.get("Body") if name == "Question" else None
             return f"{body} {text}".strip() if isinstance(body, str) else text.strip()
-    raise UnusableMathsRow(f"no question among the fields {', '.join(row)}")
+    raise UnusableRow(f"no question among the fields {', '.join(row)}")
 
 
 def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
@@ -92,7 +101,7 @@ def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
     boxed = last_boxed(solution)
     if boxed:
         return boxed, solution
-    raise UnusableMathsRow(f"no final answer among the fields {', '.join(row)}")
+    raise UnusableRow(f"no final answer among the fields {', '.join(row)}")
 
 
 def _gold(given: object) -> Gold:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.families.coding import Coding, load, read_row
+from ludus.envs.families.coding import Coding, CodingRows, read_row
 from ludus.envs.families.coding.generated import GeneratedCodingProblems, draw, function_source
-from ludus.envs.families.coding.problems import UnusableCodingRow
 from ludus.envs.families.coding.steps import NUMBERS, RESULTS, STEPS, WORDS, Edit
+from ludus.envs.problem_files import UnusableRow, load_problems
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError
 
@@ -104,7 +104,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         "public_test_cases": "[]",
         "private_test_cases": packed(Trap()),
     }
-    with pytest.raises(UnusableCodingRow, match="no plain value"):
+    with pytest.raises(UnusableRow, match="no plain value"):
         read_row(row)
     assert not (tmp_path / "sprung").exists()
 
@@ -154,7 +154,7 @@ def test_common_oj_and_own_rows() -> None:
     ],
 )
 def test_rows_that_cannot_be_used_say_why(row: dict[str, Any], why: str) -> None:
-    with pytest.raises(UnusableCodingRow, match=why):
+    with pytest.raises(UnusableRow, match=why):
         read_row(row)
 
 
@@ -166,7 +166,7 @@ def test_files_are_split_by_id_and_unusable_ones_refused(tmp_path: Path) -> None
     assert [env.tasks(split).size for split in ("train", "validation", "test")] == [28, 4, 8]
     path.write_text('{"answer": 3}\n')
     with pytest.raises(ConfigError, match="no known layout"):
-        load(str(path))
+        load_problems(str(path), CodingRows())
 
 
 # --- the generator: every line by hand ------------------------------------------------------------

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.families.maths import Maths, load, read_row
+from ludus.envs.families.maths import Maths, MathsRows, read_row
 from ludus.envs.families.maths.generated import KINDS, draw, split_of, tex
-from ludus.envs.families.maths.problems import UnusableMathsRow, last_boxed
+from ludus.envs.families.maths.problems import last_boxed
+from ludus.envs.problem_files import UnusableRow, load_problems
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError, MissingExtra, RewardUnavailable, UnknownTask, UnknownVerifier
 
@@ -59,7 +60,7 @@ def test_levels_are_difficulties(level: object, difficulty: float | None) -> Non
             {"problem": "P", "answer": None, "solution": "no box"}, {"problem": "P", "answer": []}]
 )  # fmt: skip
 def test_rows_without_a_question_or_answer_are_unusable(row: dict[str, Any]) -> None:
-    with pytest.raises(UnusableMathsRow):
+    with pytest.raises(UnusableRow):
         read_row(row)
 
 
@@ -129,7 +130,7 @@ def test_packed_files_are_read_and_repeated_or_unusable_rows_left_out(
     packed = file.with_suffix(".jsonl.gz")
     packed.write_bytes(gzip.compress(file.read_bytes() * 2 + b'{"problem": "no answer"}\n'))
     with caplog.at_level(logging.WARNING):
-        assert len(load(str(packed))) == 100
+        assert len(load_problems(str(packed), MathsRows())) == 100
     assert "left out 1 rows" in caplog.text
     assert "100 repeated" in caplog.text
 
@@ -189,7 +190,7 @@ def test_a_hub_data_set_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (folder / "train.jsonl").write_text('{"question": "2+2?", "answer": "#### 4"}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
-    assert load("owner/name@train")[0].gold == "4"
+    assert load_problems("owner/name@train", MathsRows())[0].gold == "4"
 
 
 @pytest.mark.parametrize(
