@@ -62,6 +62,16 @@ def test_the_environment_example_plays_and_keeps_the_contract() -> None:
     assert "13 passed, 0 failed, 0 skipped" in checked.stdout, checked.stdout + checked.stderr
 
 
+def test_the_image_example_scores() -> None:
+    made = run(str(ROOT / "examples" / "05_score_images.py"))
+    assert made.returncode == 0, made.stderr
+    red, grey, refused = made.stdout.splitlines()
+    # red is (1, 0, 0): its channels deviate from their mean by 2/3, 1/3, 1/3
+    assert float(red.split()[1]) == pytest.approx(4 / 9, abs=1e-4)
+    assert float(grey.split()[1]) == 0
+    assert refused.startswith("invalid None not an image")
+
+
 def test_the_verifier_example_serves_and_scores() -> None:
     made = run(str(ROOT / "examples" / "03_serve_a_verifier.py"))
     assert made.returncode == 0, made.stderr
