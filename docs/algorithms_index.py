@@ -85,7 +85,10 @@ def run_by(name: str) -> list[str]:
         return ["trainer"]
     tests = ROOT / "tests"
     calls = re.compile(rf"\.{name}\b|\b{name}\(")
-    found = [path.stem for path in sorted(tests.rglob("test_*.py")) if calls.search(_text(path))]
+    # Other parts of ludus have modules and functions of the same names, such as `clip`.
+    texts = {path: _text(path) for path in sorted(tests.rglob("test_*.py"))}
+    own = {path: text for path, text in texts.items() if "algorithms" in text}
+    found = [path.stem for path, text in own.items() if calls.search(text)]
     if found:
         return found
     callers = [other for other in sorted(_functions()) if other != name and _calls(other, name)]
