@@ -1,4 +1,4 @@
-"""An environment with tools that are not its own: a calculator for a maths problem, an MCP server.
+"""Adds tools to an environment: a calculator for a maths problem, the tools of an MCP server.
 
 ludus.make(AddedTools(build_env("ludus/maths-v0"), [Tool(python)]))
 """
@@ -53,7 +53,7 @@ class AddedTools(TextEnv):
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """The environment's, then the added ones."""
+        """Return the environment's tools, then the added tools."""
         return {**self.env.tools, **self.added}
 
     def briefing(self) -> Briefing:
@@ -76,7 +76,7 @@ class AddedTools(TextEnv):
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin the environment's episode."""
+        """Begin an episode of the environment."""
         self.env.task, self.env.rng = self.task, self.rng
         made = self.env.reset(seed=seed, options=options)
         observation, info = await made if inspect.isawaitable(made) else made
@@ -85,7 +85,9 @@ class AddedTools(TextEnv):
         return observation, {**info, "briefing": self._extended(briefing)}
 
     async def step(self, action: str) -> Step:
-        """The environment's, cut off where it would be without the added tools."""
+        """Step the environment, and truncate the episode where it would be truncated without the
+        added tools.
+        """
         made = self.env.step(action)
         stepped = await made if inspect.isawaitable(made) else made
         self._said += 1
@@ -96,17 +98,17 @@ class AddedTools(TextEnv):
         return observation, reward, terminated, truncated or not terminated, info
 
     async def close(self) -> None:
-        """Release the environment."""
+        """Release the environment and its resources."""
         made = self.env.close()
         if inspect.isawaitable(made):
             await made
 
     def tasks(self, split: str) -> TaskSet:
-        """The environment's."""
+        """Return the environment's tasks."""
         return self.env.tasks(split)
 
     def gold(self) -> object | None:
-        """The environment's."""
+        """Return the environment's gold."""
         return self.env.gold()
 
     def demonstrate(self) -> str | Message | None:
@@ -114,5 +116,5 @@ class AddedTools(TextEnv):
         return self.env.demonstrate()
 
     def demonstrate_summary(self, *, newest: bool) -> str | None:
-        """The environment's."""
+        """Return the summary of the environment's expert."""
         return self.env.demonstrate_summary(newest=newest)

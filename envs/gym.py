@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Playable(Protocol):
-    """What plays episodes: an `EnvSession`, or a remote one."""
+    """Anything that plays episodes: a local `EnvSession`, or a session on a server."""
 
     id: str
 
@@ -67,7 +67,9 @@ class GymEnv(gymnasium.Env[Any, Any]):
         *,
         remake: Callable[..., GymEnv],
     ) -> None:
-        """Adapt `session`; `run` waits for its coroutines, `remake()` makes another one like it."""
+        """Adapt `session`; `run` waits for the session's coroutines, `remake()` makes another such
+        environment.
+        """
         self.session = session
         self._run = run
         self._shown: Observation = ""
@@ -86,14 +88,14 @@ class GymEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """Begin an episode; without a seed, on the next one of the seeded sequence."""
+        """Begin an episode; without a seed, on the next task of the seeded sequence."""
         super().reset(seed=seed)
         chosen = seed if seed is not None else int(self.np_random.integers(1 << 31))
         self._shown, info = self._run(self.session.reset(seed=chosen, options=options))
         return self._shown, info
 
     def step(self, action: str | Message) -> Stepped:
-        """Play one action."""
+        """Play one action of the policy."""
         stepped: Stepped = self._run(self.session.step(action))
         self._shown = stepped[0]
         return stepped
@@ -144,7 +146,7 @@ def make_async(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> EnvSessi
 def _remade(
     remake: Callable[..., GymEnv], *, render_mode: str | None = "ansi", **arguments: Any
 ) -> GymEnv:
-    """What `env.spec.make(render_mode=...)` calls."""
+    """Make a new environment for `env.spec.make(render_mode=...)`."""
     _check_render_mode(render_mode)
     return remake(**arguments)
 

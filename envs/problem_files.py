@@ -25,7 +25,7 @@ class UnusableRow(ValueError):
 
 
 class RowReader(Hashable, Protocol[P_co]):
-    """Reads the rows of a family of data sets. Equal readers share the problems they load."""
+    """A reader of the rows of a family of data sets. Equal readers share their problems."""
 
     def read(self, row: Mapping[str, Any]) -> P_co:
         """Read a row as decoded from JSON.
@@ -45,14 +45,14 @@ class ProblemFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     test_source: str = ""
-    """Problems that are the test split as they are; empty takes the share `test` instead."""
+    """Source of problems that are the whole test split; empty takes the share `test` instead."""
     seed: int = 0
     """Seed of the shuffle before the split."""
     validation: float = 0.05
     test: float = 0.1
 
     def load(self, reader: RowReader[P]) -> ProblemSet[P]:
-        """Load and split the problems, once for all environments of a process that ask for them.
+        """Load and split the problems, once per process and file version.
 
         Raises:
             ConfigError: the shares are out of range, a source cannot be read, or it has no problem.

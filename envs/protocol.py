@@ -1,4 +1,4 @@
-"""The environment contract: the whole of it in one file.
+"""The environment contract, which is this file alone.
 
     @ludus.register("me/echo-v0")
     class Echo(ludus.TextEnv):
@@ -13,9 +13,10 @@
         def step(self, action):
             return "", float(action.strip() == self.word), True, False, {}
 
-An environment plays one episode at a time. Its methods are `def` or `async def`. It is driven by an
-`EnvSession`, which picks the task, seeds `self.rng`, checks types, runs tools, counts turns and
-refuses steps out of order; an environment holds none of that.
+An environment plays one episode at a time. Its methods are `def` or `async def`. An `EnvSession`
+drives the environment: the session picks the task, seeds `self.rng`, checks types, runs tools,
+counts
+turns and refuses steps out of order, so that the environment does not have to.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TextEnv(ABC):
-    """One of the two base classes users extend.
+    """The base class of environments.
 
     The class attributes are the briefing of every episode. An episode overrides them by putting a
     `Briefing` into `info["briefing"]` at reset.
@@ -60,7 +61,7 @@ class TextEnv(ABC):
     system_prompt: ClassVar[str] = ""
     answer_format: ClassVar[str] = ""
     max_turns: ClassVar[int | None] = None
-    """Turns after which the episode is truncated; None leaves ending it to `step`."""
+    """Turns after which the episode is truncated; None leaves the end of an episode to `step`."""
     deterministic: bool = True
     """Whether task, seed and actions fix the episode. False when a judge or a simulated user is
     inside.
@@ -71,11 +72,11 @@ class TextEnv(ABC):
     processes, which can be ended.
     """
     most_calls: int | None = None
-    """Calls of one turn that are run, the first ones; the others are answered and not run. None
-    runs all.
+    """Number of calls of one turn that are run; further calls are answered and not run. None runs
+    all calls.
     """
     reset_options: ClassVar[Mapping[str, type]] = {}
-    """Options a client may set at reset besides `task` and `split`, with their types."""
+    """Options that a client may set at reset besides `task` and `split`, with their types."""
 
     task: Task = Task(id="train/0", split="train", seed=0)
     """The task of this episode, set before `reset` is called."""
@@ -95,17 +96,19 @@ class TextEnv(ABC):
 
     @abstractmethod
     def step(self, action: str) -> Step | Awaitable[Step]:
-        """Answer one action of the policy.
+        """Answer an action of the policy.
 
         Args:
             action: what the policy said, as text. Calls of `@tool` methods do not come here:
-                the session runs them, and answers calls of tools that are not there. Only an
-                episode whose briefing declares tools that no `@tool` method runs gets the calls,
-                in a `Message`; so does what holds images.
+                the session runs them, and answers calls of unknown tools. Only an episode whose
+                briefing
+                declares tools that no `@tool` method runs gets the calls, in a `Message`; so does
+                an
+                action with images.
 
         Returns:
             observation, reward, terminated, truncated, info. The reward is a number, or a
-            `Verdict`; one that is not ok ends the episode as unusable, never as zero.
+            `Verdict`; a verdict that is not ok ends the episode as unusable, never as zero.
         """
 
     def close(self) -> Awaitable[None] | None:
@@ -113,7 +116,9 @@ class TextEnv(ABC):
         return None
 
     def tasks(self, split: str) -> TaskSet:
-        """The tasks of a split. By default one per seed, without end, disjoint between splits."""
+        """Return the tasks of a split. The default is a task for each seed, endless, disjoint
+        between splits.
+        """
         return GeneratedTasks(split)
 
     def gold(self) -> object | None:
@@ -136,11 +141,11 @@ class TextEnv(ABC):
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """The tools of this environment, from its `@tool` methods."""
+        """Return the tools of this environment, from its `@tool` methods."""
         return tools_of(self)
 
     def briefing(self) -> Briefing:
-        """The briefing its class attributes give."""
+        """Return the briefing that the class attributes give."""
         return Briefing(
             system_prompt=self.system_prompt,
             tools=[tool.spec for tool in self.tools.values()],

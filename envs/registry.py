@@ -34,14 +34,14 @@ _listeners: list[Callable[[str], None]] = []
 
 
 def register(env_id: str, **arguments: Any) -> Callable[[Decorated], Decorated]:
-    """Register a `TextEnv` class, or a function that makes one, as `env_id`.
+    """Register a `TextEnv` class, or a function that returns a `TextEnv`, as `env_id`.
 
     Args:
         env_id: `name-vN` or `owner/name-vN`.
-        arguments: constructor arguments this id fixes.
+        arguments: constructor arguments that are fixed for this id.
 
     Raises:
-        ConfigError: the id is malformed, or taken by something else.
+        ConfigError: the id is malformed, or taken by another class.
     """
     _check_id(env_id)  # `@register` without an id hands in the class
 
@@ -119,10 +119,10 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
 
 
 def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
-    """Construct an environment, which is called `env_id`, of its class or function.
+    """Construct the environment `env_id` from its class or function.
 
     Raises:
-        ConfigError: it does not take these arguments, or one is of a wrong type.
+        ConfigError: an argument is unknown or of a wrong type.
     """
     check_plain(env_id, factory, arguments)
     try:
@@ -177,12 +177,16 @@ def _check_target(env_id: str, target: object) -> None:
 
 
 def _bind(target: Factory, fixed: dict[str, Any]) -> Factory:
-    """`target` with some arguments given, under its own name and docstring."""
+    """Fix some arguments of `target`, and keep its name and docstring."""
     return update_wrapper(partial(target, **fixed), target, updated=())
 
 
 def _is_shipped(env_id: str, target: Factory) -> bool:
-    """Whether `target` is the very object; nothing is imported, since then its module was."""
+    """Whether `target` is the class that ludus ships under this id.
+
+    Nothing is imported for the comparison: if `target` is that class, its module has been
+    imported.
+    """
     module, _, attribute = BUILTIN[env_id].partition(":")
     return getattr(sys.modules.get(module), attribute, None) is target
 

@@ -1,8 +1,9 @@
-"""One environment, driven by the rules: the single place where the contract is enforced.
+"""A session drives an environment and is the single place where the contract is enforced.
 
 An `EnvSession` picks the task, seeds the randomness, checks types, runs tools, counts turns and
-refuses steps out of order. Everything that plays an environment (the gymnasium adapter, the server,
-the agent) goes through one.
+refuses steps out of order. Everything that plays an environment (the gymnasium adapter, the
+server,
+the agent) goes through a session.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ Stepped = tuple[Observation, float, bool, bool, Info]
 
 
 class EnvSession:
-    """Plays episodes on one `TextEnv`, one after another."""
+    """Plays episodes on a `TextEnv`, one after another."""
 
     def __init__(
         self, env: TextEnv, env_id: str = "", *, task_sets: dict[str, TaskSet] | None = None
     ) -> None:
-        """Drive `env`; sessions of one environment may share the `task_sets` they have built.
+        """Drive `env`; sessions of the same environment may share their `task_sets`.
 
         Raises:
             CheckFailed: `reset` or `step` cannot be called as the contract says.
@@ -100,10 +101,10 @@ class EnvSession:
         return observation, info
 
     async def step(self, action: str | Message) -> Stepped:
-        """Play one action.
+        """Play an action of the policy.
 
         Raises:
-            InvalidAction: neither text nor a message.
+            InvalidAction: the action is neither text nor a message.
             EpisodeEnded: before reset or after the end.
             RewardUnavailable: the reward could not be computed; the episode is over and counts for
                 nothing.
@@ -135,14 +136,15 @@ class EnvSession:
         self._open = False
 
     async def close(self) -> None:
-        """Release the environment."""
+        """Release the environment and its resources."""
         self._open = False
         await _value(self.env.close())
 
     def _answer(self, message: Message) -> Any:
-        """Run the calls of `message`, or hand it to the environment: as text, unless there is more
-        to it that this episode asks for. An environment written for text must not break because a
-        policy makes calls up.
+        """Run the calls of `message`, or hand the message to the environment.
+
+        The environment gets text, unless the message has more that this episode asks for: an
+        environment written for text must not break because a policy makes calls up.
         """
         if message.tool_calls and self.env.tools:
             return self._run_tools(message)
@@ -151,7 +153,7 @@ class EnvSession:
         return self.env.step(said)
 
     async def _run_tools(self, message: Message) -> Stepped:
-        """Run the calls in order; later ones are not run once one has ended the episode."""
+        """Run the calls in order; calls after the end of the episode are not run."""
         results: list[ToolResult] = []
         for call in message.tool_calls:
             results.append(await self._call(call, len(results)))
@@ -237,9 +239,7 @@ async def _value(made: Any) -> Any:
 
 
 def _reveal(gold: object, info: Info) -> None:
-    """Hand the gold out once the episode is over, for verifiers that score it besides the
-    environment.
-    """
+    """Put the gold into `info` at the end of an episode, for verifiers that score it too."""
     if isinstance(gold, (str, int, float, list, dict)):
         info.setdefault("gold", gold)
 

@@ -14,7 +14,7 @@ from .protocol import Info, TextEnv
 from .tasks import TaskSet
 
 _Slot = tuple[str, str, type]
-"""Its name, its type in words, and what `isinstance` holds it to."""
+"""Name of a value, its type in words, and the type that `isinstance` checks."""
 _OBSERVATION: _Slot = ("observation", "str or list of Message", object)
 _TERMINATED: _Slot = ("terminated", "bool", bool)
 _TRUNCATED: _Slot = ("truncated", "bool", bool)
@@ -45,10 +45,10 @@ def refuse_other_signatures(made: type[TextEnv]) -> None:
 
 
 def as_task_set(split: str, made: Any) -> TaskSet:
-    """What `tasks` returned, if it is a set of tasks.
+    """Return the result of `tasks`, checked to be a set of tasks.
 
     Raises:
-        CheckFailed: naming what does not fit.
+        CheckFailed: names what does not fit.
     """
     if all(hasattr(made, name) for name in ("split", "size", "at", "find")):
         task_set: TaskSet = made
@@ -60,10 +60,10 @@ def as_task_set(split: str, made: Any) -> TaskSet:
 
 
 def as_reset(made: Any) -> tuple[Observation, Info]:
-    """What `reset` returned, if it fits.
+    """Return the result of `reset`, checked.
 
     Raises:
-        CheckFailed: naming what does not fit.
+        CheckFailed: names what does not fit.
     """
     wanted = (_OBSERVATION, _INFO)
     observation, info = _fitting("reset", made, wanted)
@@ -71,10 +71,10 @@ def as_reset(made: Any) -> tuple[Observation, Info]:
 
 
 def as_step(made: Any) -> tuple[Observation, object, bool, bool, Info]:
-    """What `step` returned, if it fits; the reward may be anything yet.
+    """Return the result of `step`, checked except for the reward.
 
     Raises:
-        CheckFailed: naming what does not fit.
+        CheckFailed: names what does not fit.
     """
     wanted = (_OBSERVATION, ("reward", "", object), _TERMINATED, _TRUNCATED, _INFO)
     observation, reward, terminated, truncated, info = _fitting("step", made, wanted)
@@ -82,7 +82,7 @@ def as_step(made: Any) -> tuple[Observation, object, bool, bool, Info]:
 
 
 def _fitting(method: str, made: Any, wanted: Sequence[_Slot]) -> tuple[Any, ...]:
-    """What `method` returned, if it is a tuple of what is wanted."""
+    """Return the result of `method`, checked to be a tuple of the wanted values."""
     if not isinstance(made, tuple) or len(made) != len(wanted):
         found = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
         raise CheckFailed(f"{_must_return(method, wanted)}; got {found}: {made!r:.120}")

@@ -22,7 +22,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,12}")  # TASKS_PER_SPLIT has 13 digits
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One task, without its gold."""
+    """A task without its gold, which stays with the environment."""
 
     id: str
     split: str
@@ -71,11 +71,11 @@ def digest_of(*parts: str) -> str:
 
 
 class TaskSet(Protocol):
-    """The tasks of one split, finite or not, each at an index and under a stable id."""
+    """The tasks of a split, finite or endless, each with an index and a stable id."""
 
     split: str
     size: int | None
-    """How many there are; None is without end."""
+    """Number of tasks; None for an endless set."""
 
     def at(self, index: int) -> Task:
         """The task at `index`. Raises IndexError past the end."""
@@ -87,7 +87,7 @@ class TaskSet(Protocol):
 
 
 class GeneratedTasks:
-    """One task per seed, without end (or the first `size`).
+    """A task for each seed, endless or the first `size` tasks.
 
     >>> GeneratedTasks("test").at(5).id
     'test/5'
@@ -100,7 +100,7 @@ class GeneratedTasks:
         self.size = size
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`."""
         limit = TASKS_PER_SPLIT if self.size is None else self.size
         if not 0 <= index < limit:
             raise IndexError(
@@ -138,7 +138,7 @@ class ListedTasks:
             )
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`."""
         if not self._tasks:
             raise IndexError(f"split {self.split!r} holds no task")
         if not 0 <= index < len(self._tasks):

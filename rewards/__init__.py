@@ -1,4 +1,4 @@
-"""What an answer is worth: verifiers, the pool they run in, and how they are served."""
+"""Verifiers, which say what an answer is worth, and the servers that offer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of verifiers, as checks anyone can run on their own.
+"""The contract of verifiers, as checks that anyone can run on their own verifier.
 
 from ludus.rewards.checks import check_verifier
 
@@ -47,11 +47,11 @@ BLAND_GOLD = "42"
 
 @dataclass
 class VerifierUnderCheck:
-    """A verifier under check."""
+    """A verifier whose contract is checked."""
 
     verifier: Verifier
     cases: Sequence[Sample]
-    """Right answers."""
+    """Samples with right answers."""
 
     def score(self, sample: Sample) -> Verdict:
         """The verdict on `sample`.
@@ -104,7 +104,9 @@ def check_verifier(
 def examine_verifier(
     verifier: str | Verifier | ScoreFunction, *, cases: Sequence[Sample] = (), name: str = ""
 ) -> Report:
-    """`check_verifier` without raising for broken rules; `name` is what the report calls it."""
+    """Apply the rules of `check_verifier` and return a report; `name` is the subject's name in the
+    report.
+    """
     if isinstance(verifier, str):
         return examine(name or verifier, VerifierUnderCheck(make_verifier(verifier), cases), RULES)
     called = name or getattr(verifier, "__name__", type(verifier).__name__)
@@ -113,7 +115,7 @@ def examine_verifier(
 
 
 def rewards_right_answers(subject: VerifierUnderCheck) -> str:
-    """Each case earns 1."""
+    """Each case of a right answer earns 1."""
     if not subject.cases:
         raise NotApplicable("no cases given")
     for case in subject.cases:
@@ -124,7 +126,7 @@ def rewards_right_answers(subject: VerifierUnderCheck) -> str:
 
 
 def tells_right_from_wrong(subject: VerifierUnderCheck) -> str:
-    """An empty answer earns less than a right one."""
+    """An empty answer earns less than a right answer."""
     if not subject.cases:
         raise NotApplicable("no cases given")
     for case in subject.cases:
@@ -135,7 +137,7 @@ def tells_right_from_wrong(subject: VerifierUnderCheck) -> str:
 
 
 def judges_hostile_text(subject: VerifierUnderCheck) -> str:
-    """Whatever was written gets a verdict, and with a usable gold one that is ok."""
+    """Hostile text gets a verdict, which is ok if the gold is usable."""
     samples = subject.cases or [Sample(response="", gold=BLAND_GOLD)]
     usable = bool(subject.cases)
     for text in HOSTILE:
@@ -152,7 +154,7 @@ def judges_hostile_text(subject: VerifierUnderCheck) -> str:
 
 
 def survives_a_missing_gold(subject: VerifierUnderCheck) -> str:
-    """Without a gold there is a verdict too: `invalid`, or a reward that needs none."""
+    """A sample without a gold gets a verdict: `invalid`, or a reward that needs no gold."""
     verdict = subject.score(Sample(response="42"))
     return f"{verdict.status}: {verdict.detail}" if not verdict.ok else "needs no gold"
 
@@ -187,7 +189,7 @@ def travels(subject: VerifierUnderCheck) -> str:
 
 
 def scores_groups(subject: VerifierUnderCheck) -> str:
-    """`score_group` gives one verdict each, in order."""
+    """`score_group` returns a verdict for each answer, in order."""
     verifier = subject.verifier
     if not isinstance(verifier, GroupVerifier):
         raise NotApplicable("no score_group")

@@ -1,16 +1,18 @@
-"""Programs: does the code in a response pass tests it cannot see?
+r"""The verifier `coding`: runs the program of a response against tests that the program cannot see.
 
-    ludus.score("coding", "```python\\ndef f(n):\\n    return n + 1\\n```",
+    ludus.score("coding", "```python\ndef f(n):\n    return n + 1\n```",
                 gold={"tests": ["assert f(1) == 2"]})
 
 The gold is a mapping (or its JSON): `tests`, and optionally `kind` (`assert`, `stdin`,
 `function_call`), `entry_point`, `interface`, `prelude`, `compare`, `timeout_s`, `memory_bytes`,
 `language`. A bare list is taken as `tests` of kind `assert`. What a prompt gave is `context`
-(imports and helpers, put before the program) and `stub` (the unfinished function: a response that
+(imports and helpers, put before the program) and `stub` (the unfinished function: a response
+that
 does not define `entry_point` is taken as its rest).
 
-Code runs in the strongest sandbox that holds here; the tests and what they expect stay outside the
-process that runs it. Where no sandbox holds, the verdict is `unavailable`.
+Code runs in the strongest sandbox that this machine offers; the tests and their expected values
+stay
+outside the process of the program. Where no sandbox works, the verdict is `unavailable`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class CodingVerifier:
         self.timeout_s = timeout_s
 
     async def score(self, sample: Sample) -> Verdict:
-        """Grade `sample.text` by `sample.gold`."""
+        """Grade `sample.text` by the tests of `sample.gold`."""
         gold = _gold(sample.gold)
         if isinstance(gold, str):
             return Verdict.invalid(gold)
@@ -73,10 +75,11 @@ class CodingVerifier:
             return Verdict.unavailable(f"nothing can be graded here: {error}")
 
     def _options(self, gold: Mapping[str, Any]) -> tuple[str, GradeOptions]:
-        """The kind of the tests and how to grade by them.
+        """Return the kind of the tests and the options of the grading.
 
         Raises:
-            ConfigError, UnknownLanguage, TypeError, ValueError: one of them cannot be.
+            ConfigError, UnknownLanguage, TypeError, ValueError: a field of the gold is out of
+            range.
         """
         kind = str(gold.get("kind", "assert"))
         if kind not in KINDS:
@@ -114,11 +117,13 @@ def completed(code: str, gold: Mapping[str, Any]) -> str:
 
 
 def extract_code(response: str, languages: Collection[str] = _PYTHON) -> str:
-    """The program of a response: its last fenced block (one of `languages` before others), the rest
-    of a block that was never closed, or the whole text where there is no fence.
+    r"""Return the program of a response.
 
-    >>> extract_code("First\\n```python\\nx = 1\\n```\\nthen\\n```python\\nx = 2\\n```\\nDone.")
-    'x = 2\\n'
+    The program is the last fenced block (a block of `languages` before others), the rest of a block
+    that was never closed, or the whole text where there is no fence.
+
+    >>> extract_code("First\n```python\nx = 1\n```\nthen\n```python\nx = 2\n```\nDone.")
+    'x = 2\n'
     """
     blocks, unclosed = _blocks(response.rpartition("</think>")[2])
     ours = [body for language, body in blocks if language in languages]
@@ -128,8 +133,9 @@ def extract_code(response: str, languages: Collection[str] = _PYTHON) -> str:
 
 
 def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
-    """The fenced blocks as (language, body), and the rest of one that was never closed: the whole
-    text if none was opened. One pass over the lines.
+    """Return the fenced blocks as (language, body), and the rest of an unclosed block.
+
+    The rest is the whole text if no block was opened. The lines are read in one pass.
     """
     blocks: list[tuple[str, str]] = []
     fence, language, body, opened = "", "", list[str](), False
@@ -146,7 +152,7 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
 
 
 def _fence(line: str) -> tuple[str, str]:
-    """The backticks or tildes a line begins with, three or more, and the word after them."""
+    """Return the backticks or tildes that begin a line, three or more, and the word after them."""
     text = line.strip()
     mark = text[: len(text) - len(text.lstrip(text[:1]))] if text[:1] in ("`", "~") else ""
     if len(mark) < 3:
@@ -156,7 +162,7 @@ def _fence(line: str) -> tuple[str, str]:
 
 
 def _gold(gold: object) -> Mapping[str, Any] | str:
-    """The gold as a mapping with `tests`, or what is wrong with it."""
+    """Return the gold as a mapping with `tests`, or a description of its fault."""
     if isinstance(gold, str):
         try:
             gold = json.loads(gold)

@@ -45,16 +45,16 @@ Normalisation = Literal["", "mean", "zscore", "rank"]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One reward of a composition.
+    """A verifier with its place in a composition.
 
     Args:
-        name: of the verifier, with options as a server takes them (`maths?timeout_s=1`).
-        label: under which the part stands in verdicts; the verifier's name by default.
+        name: name of the verifier, with options as a server takes them (`maths?timeout_s=1`).
+        label: name of the part in verdicts; the verifier's name by default.
         weight: factor of the part in the sum; a gate may have weight 0.
         gate: the part's reward has to reach `at_least` before anything else counts.
         at_least: threshold of a gate.
         low, high: bounds of the part's reward, before its weight.
-        normalise: over the answers of a group: "mean" subtracts it, "zscore" divides by the
+        normalise: over the answers of a group: "mean" subtracts the mean, "zscore" divides by the
             standard deviation too (0 where all are equal), "rank" gives 0 to the worst and 1 to the
             best, ties shared.
 
@@ -108,11 +108,13 @@ class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Composition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How parts become one reward: floor if a gate fails, else the weighted sum, within bounds.
+    """The rule by which parts become a reward: floor if a gate fails, else the weighted sum within
+    bounds.
 
     Args:
-        parts: in the order in which they are asked: the cheap ones first. Gates are asked one after
-            the other before all other parts, so a response that fails one costs no more.
+        parts: the parts in the order in which they are asked, cheap parts first. Gates are asked
+            one
+            after the other before all other parts, so a response that fails a gate costs no more.
         floor: reward of a response that fails a gate.
         low, high: bounds of the sum.
         length: a penalty on length, added before the bounds.
@@ -196,11 +198,11 @@ class ComposedVerifier:
 
     @property
     def judges(self) -> list[KnownJudge]:
-        """The models that the parts ask, with their measured errors."""
+        """Return the models that the parts ask, with their measured errors."""
         return [judge for verifier in self.verifiers.values() for judge in judges_of(verifier)]
 
     async def score(self, sample: Sample) -> Verdict:
-        """Judge one answer."""
+        """Score an answer by all parts."""
         return (await _score_all(self.composition, self.verifiers, [sample]))[0]
 
     async def close(self) -> None:
@@ -220,7 +222,7 @@ class ComposedGroupVerifier(ComposedVerifier):
         return Verdict.invalid("this composition looks at whole groups; use score_group")
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Judge the answers of one group."""
+        """Score the answers of a group by all parts."""
         return await _score_all(self.composition, self.verifiers, samples)
 
 
@@ -284,7 +286,9 @@ async def _one(verifier: Verifier, sample: Sample) -> Verdict:
 def _normalised(
     composition: Composition, said: Sequence[Mapping[str, Verdict]]
 ) -> list[dict[str, float]]:
-    """The value of each part for each answer: bounded, then normalised over those that have it."""
+    """Return the value of each part for each answer: bounded, then normalised over the answers that
+    have a value.
+    """
     values: list[dict[str, float]] = [{} for _ in said]
     for part in composition.parts:
         have = {
@@ -298,7 +302,7 @@ def _normalised(
 
 
 def over_group(how: Normalisation, values: Sequence[float]) -> list[float]:
-    """`values` of one part, normalised over the group.
+    """Normalise the `values` of a part over the group.
 
     >>> over_group("rank", [3.0, 1.0, 3.0])
     [0.75, 0.0, 0.75]

@@ -14,7 +14,7 @@ from ludus.estimates import Estimate
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured rate of a judge."""
+    """A measured rate of a judge, with its interval."""
 
     name: str
     rate: Estimate | None
@@ -26,7 +26,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownJudge(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that gives verdicts, with its measured error."""
+    """A model that gives verdicts, with the measured error of the model."""
 
     model: str
     measures: list[Measure] | None = None
@@ -34,6 +34,6 @@ class KnownJudge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judges_of(verifier: object) -> list[KnownJudge]:
-    """The models that `verifier` asks; none for one that follows rules."""
+    """Return the models that `verifier` asks; empty for a verifier that follows rules."""
     judges: Sequence[KnownJudge] = getattr(verifier, "judges", ())
     return list(judges)

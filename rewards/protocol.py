@@ -23,7 +23,7 @@ from ludus.verdict import Verdict
 class Sample(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """One answer to be scored."""
+    """An answer to be scored, with its prompt and gold."""
 
     response: str | list[Message]
     """What the policy wrote: the final text, or the whole conversation."""
@@ -36,7 +36,7 @@ class Sample(
 
     @property
     def text(self) -> str:
-        """The response as text: of a conversation, its last assistant message."""
+        """The response as text; for a conversation, the text of the last assistant message."""
         if isinstance(self.response, str):
             return self.response
         spoken = [message.text for message in self.response if message.role == "assistant"]
@@ -45,11 +45,11 @@ class Sample(
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Scores one answer. Blocking work belongs in a pool, never in an `async def score`.
+    """Scores answers. Blocking work belongs in a pool, never in an `async def score`.
 
-    A server calls it in worker processes, which it ends if they hang. One whose time is bounded by
-    construction to about a millisecond may say so by an attribute `never_blocks = True` and is
-    called in the server's own process.
+    A server calls verifiers in worker processes, which are killed if they hang. A verifier whose
+    time is bounded by construction to about a millisecond may set the attribute `never_blocks =
+    True`, and is then called in the server's own process.
     """
 
     def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
@@ -61,24 +61,28 @@ class Verifier(Protocol):
 
 @runtime_checkable
 class GroupVerifier(Verifier, Protocol):
-    """Scores the answers of one group against each other (pairwise, listwise)."""
+    """Scores the answers of a group against each other (pairwise, listwise)."""
 
     def score_group(
         self, samples: Sequence[Sample], /
     ) -> Sequence[Verdict] | Awaitable[Sequence[Verdict]]:
-        """Judge all `samples` of one task together; one verdict each, in order."""
+        """Score all `samples` of a task together; the result has a verdict for each sample, in
+        order.
+        """
         ...
 
 
 @runtime_checkable
 class BatchVerifier(Protocol):
-    """Scores many samples in one call, as a model does. It is registered, served and called like
-    any verifier: ludus gathers single samples into batches (`ludus.rewards.learned.batching`).
+    """Scores many samples in a single call, as a model does.
+
+    A batch verifier is registered, served and called like any verifier: ludus gathers single
+    samples into batches (`ludus.rewards.learned.batching`).
 
     Optional attributes and methods, by name:
-        max_batch: samples in one call, at most (16).
-        max_wait_ms: for how long the first sample of a batch waits for others (5.0).
-        memory_bytes: what is kept in memory for good; a server adds up what its models need.
+        max_batch: largest number of samples in a call (16).
+        max_wait_ms: milliseconds that the first sample of a batch waits for others (5.0).
+        memory_bytes: memory that is kept for good; a server adds up what its models need.
         prepare(sample): what `score_batch` gets in place of the sample. It runs on several threads
             while a batch is computed, and may raise `RewardUnavailable(Verdict.invalid(...))`.
         start(): called once in the process that computes, before its first batch; the place to
@@ -87,7 +91,9 @@ class BatchVerifier(Protocol):
     """
 
     def score_batch(self, samples: Sequence[Any], /) -> Sequence[Verdict | float]:
-        """Score all `samples`, or what `prepare` made of them; one verdict or number each, in
-        order. It may block: it is called on a thread of its own, one batch at a time.
+        """Score all `samples`, or what `prepare` made of them; return a verdict or number for each,
+        in order.
+
+        The method may block: it is called on a thread of its own, one batch at a time.
         """
         ...

@@ -58,7 +58,7 @@ class FunctionVerifier:
         self.never_blocks = never_blocks(function)
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Call the function."""
+        """Call the score function."""
         scored = self.function(sample)
         name = _name_of(self.function)
         return _later(scored, name) if inspect.isawaitable(scored) else as_verdict(scored, name)
@@ -154,12 +154,12 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
 
 
 def never_blocks(target: object) -> bool:
-    """Whether a verifier, or what makes one, declares that it never blocks."""
+    """Whether a verifier or its factory declares that it never blocks."""
     return bool(getattr(target, "never_blocks", False))
 
 
 def _takes_nothing(target: VerifierFactory) -> bool:
-    """Whether it can be called without arguments: a factory, since a score function cannot."""
+    """Whether `target` can be called without arguments: a factory can, a score function cannot."""
     try:
         inspect.signature(target).bind()
     except (TypeError, ValueError):
@@ -240,7 +240,11 @@ def _check_name(name: str) -> None:
 
 
 def _is_shipped(name: str, target: VerifierFactory) -> bool:
-    """Whether `target` is the very object; nothing is imported, since then its module was."""
+    """Whether `target` is the verifier that ludus ships under this name.
+
+    Nothing is imported for the comparison: if `target` is that verifier, its module has been
+    imported.
+    """
     module, _, attribute = BUILTIN[name].partition(":")
     return getattr(sys.modules.get(module), attribute, None) is target
 

@@ -31,11 +31,11 @@ RESPONSE_FIELDS = ("response", "prediction", "completion")
 READ_FIELDS = ("gold", *RESPONSE_FIELDS, "label", "category", "id")
 CONCURRENCY = 64
 TIMEOUT_S = 600.0
-"""For one row; generous, since rows wait for each other's turn in a pool."""
+"""Seconds for a row; generous, since rows wait for each other's turn in a pool."""
 
 
 class LabelledAnswer(msgspec.Struct, frozen=True):
-    """One answer to score."""
+    """A row of the file: an answer, with its label if known."""
 
     gold: object
     response: str
@@ -46,17 +46,17 @@ class LabelledAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Counts:
-    """Verdicts against labels. A reward of at least one half says "right"."""
+    """Counts of verdicts against labels. A reward of at least one half says "right"."""
 
     true_positive: int = 0
     false_positive: int = 0
     true_negative: int = 0
     false_negative: int = 0
     failed: int = 0
-    """Verdicts without a reward; with a label they count as wrong in the accuracy."""
+    """Number of verdicts without a reward; with a label they count as wrong in the accuracy."""
 
     def add(self, label: bool, verdict: Verdict) -> None:
-        """Count one verdict."""
+        """Count a verdict against its label."""
         if verdict.reward is None:
             self.failed += 1
         elif verdict.reward >= 0.5:
@@ -68,7 +68,7 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """How many were counted."""
+        """Number of verdicts that were counted."""
         decided = (
             self.true_positive + self.false_positive + self.true_negative + self.false_negative
         )
@@ -76,31 +76,31 @@ class Counts:
 
     @property
     def accuracy(self) -> float:
-        """Right verdicts among all."""
+        """Share of right verdicts among all verdicts."""
         return (self.true_positive + self.true_negative) / self.total if self.total else 0.0
 
     @property
     def precision(self) -> float:
-        """Right ones among those rewarded."""
+        """Share of right answers among the rewarded answers."""
         rewarded = self.true_positive + self.false_positive
         return self.true_positive / rewarded if rewarded else 1.0
 
     @property
     def recall(self) -> float:
-        """Rewarded ones among those that are right (a failure among them was not rewarded)."""
+        """Share of rewarded answers among the right answers (a failed verdict is not a reward)."""
         right = self.true_positive + self.false_negative
         return self.true_positive / right if right else 1.0
 
 
 @dataclass(slots=True)
 class ScoringReport:
-    """What `score_file` measured."""
+    """The measurements of `score_file`."""
 
     rows: int = 0
     scored: int = 0
     """Rows that have a reward."""
     rewards: float = 0.0
-    """Their sum."""
+    """Sum of the rewards."""
     statuses: dict[str, int] = field(default_factory=dict[str, int])
     fates: dict[str, int] = field(default_factory=dict[str, int])
     """How often a pool worker met a limit or was lost, by fate (decision 0301)."""
@@ -115,12 +115,12 @@ class ScoringReport:
 
     @property
     def mean_reward(self) -> float | None:
-        """Of the rows that have a reward; None if none has."""
+        """Mean over the rows that have a reward; None if no row has a reward."""
         return self.rewards / self.scored if self.scored else None
 
     @property
     def per_cpu_second(self) -> float:
-        """Verdicts per CPU second."""
+        """Number of verdicts per CPU second."""
         return self.rows / self.cpu_s if self.cpu_s else 0.0
 
 
@@ -160,7 +160,7 @@ def _row(path: Path, number: int, line: bytes) -> LabelledAnswer:
 
 
 def _refuse_misspelt(where: str, given: Mapping[str, object]) -> None:
-    """Let other columns pass, but not one with nearly the name of a field that is missing."""
+    """Refuse a column whose name is nearly that of a missing field; other columns are ignored."""
     missing = [name for name in READ_FIELDS[:-1] if name not in given]
     for name in given:
         if name not in READ_FIELDS and difflib.get_close_matches(name, missing, n=1, cutoff=0.7):
@@ -192,13 +192,13 @@ def score_file(path: Path | str, verifier: Verifier) -> ScoringReport:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of its children that have ended."""
+    """Return the CPU time of this process and of its ended children."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 async def _score_all(rows: Sequence[LabelledAnswer], verifier: Verifier) -> list[Verdict]:
-    """Verdicts in order; those that have to wait, wait together."""
+    """Return verdicts in order; verdicts that have to wait are awaited together."""
     verdicts: list[Verdict | None] = [None] * len(rows)
     waiting: set[asyncio.Task[None]] = set()
     for place, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""`ludus.score`: one answer, one verdict, from a script, a notebook or under a running loop."""
+"""`ludus.score`: scores an answer from a script, a notebook or under a running loop."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def score(
     timeout_s: float = TIMEOUT_S,
     **options: Any,
 ) -> Verdict:
-    """Score one answer.
+    """Score an answer and return the verdict.
 
     >>> score("exact", gold="42", response=" 42 ").reward
     1.0
 
     Args:
-        name: of the verifier.
-        response: what the policy wrote.
-        gold: the reference, in the form the verifier documents.
-        prompt: what it was asked.
-        info: anything else the verifier documents.
-        images: encoded (PNG, JPEG, ...), for a verifier of images.
-        timeout_s: for an async verifier; a late verdict is `unavailable`.
-        options: of the verifier.
+        name: name of the verifier.
+        response: the policy's answer.
+        gold: the reference, in the form that the verifier documents.
+        prompt: the question.
+        info: anything else that the verifier documents.
+        images: encoded images (PNG, JPEG, ...), for a verifier of images.
+        timeout_s: seconds for an async verifier; a late verdict is `unavailable`.
+        options: options of the verifier.
 
     Raises:
-        UnknownVerifier: nobody registered it; the message names the near miss.
+        UnknownVerifier: nobody registered the name; the message names the near miss.
         ConfigError: the verifier does not take these options.
     """
     parts = [ImagePart(data=one) if isinstance(one, bytes) else one for one in images]
@@ -71,7 +71,7 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
 
 
 def close_verifier(verifier: Verifier) -> None:
-    """Release what a verifier holds, if it has a `close`, plain or async."""
+    """Release the resources of a verifier, if it has a `close` method, plain or async."""
     close: Callable[[], Any] | None = getattr(verifier, "close", None)
     if close is None:
         return
@@ -92,12 +92,14 @@ def _wait(made: Awaitable[Verdict], timeout_s: float) -> Verdict:
 
 
 def shared_verifier(name: str, **options: Any) -> Verifier:
-    """The one verifier of this process with these options: it may hold a pool of processes that
-    takes long to start. Nobody closes it.
+    """Return this process's verifier with these options.
+
+    A verifier may hold a pool of processes that takes long to start; a shared verifier is never
+    closed.
 
     Raises:
-        UnknownVerifier: nobody registered it; the message names the near miss.
-        ConfigError: it does not take these options.
+        UnknownVerifier: nobody registered the name; the message names the near miss.
+        ConfigError: the verifier does not take these options.
     """
     try:
         return _kept(name, find_verifier(name), tuple(sorted(options.items())))

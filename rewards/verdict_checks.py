@@ -1,5 +1,5 @@
-"""What a verifier said, read with suspicion: whatever is wrong with it becomes a verdict without a
-reward, never a zero.
+"""Checks of what a verifier returned: anything wrong becomes a verdict without a reward, never a
+zero.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_bug(error: BaseException) -> bool:
 
 
 def usable(name: str, judged: object) -> Verdict:
-    """The verdict that the verifier `name` gave, if it is one that can be sent."""
+    """Return the verdict of the verifier `name` if the verdict can be sent, otherwise a failure."""
     try:
         verdict = as_verdict(judged, name)
         encode(verdict)

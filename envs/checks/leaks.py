@@ -14,9 +14,11 @@ from fractions import Fraction
 import msgspec
 
 OWN_RATE = 0.9
-"""A place that shows its own task's gold at least this often is suspected of leaking ..."""
+"""Share of tasks from which a place in the observation that shows its own task's gold is suspected
+of leaking.
+"""
 OTHERS_RATE = 0.5
-"""... unless it shows the golds of other tasks at least this often as well."""
+"""Share of other tasks' golds from which the same place is cleared of the suspicion."""
 
 
 def leaks(shown: Sequence[Mapping[str, object]], golds: Sequence[object]) -> list[str]:

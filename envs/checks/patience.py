@@ -64,7 +64,9 @@ class PatientEnv(GymEnv):
 
 
 class _Late(BaseException):
-    """Interrupts a late call; not an Exception, so that no handler of the environment stops it."""
+    """Interrupts a late call. The class is not an Exception, so that no handler of the environment
+    stops it.
+    """
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class EnvUnderCheck:
 
     name: str
     make: Callable[[], GymEnv]
-    """Makes another instance; where an object was passed in, it returns that same object."""
+    """Makes another instance; if an object was passed in, returns that same object."""
     max_return: float | None = None
     step_timeout_s: float = STEP_TIMEOUT_S
     release: Callable[[], None] = lambda: None
@@ -45,7 +45,7 @@ class EnvUnderCheck:
 
     @property
     def other(self) -> PatientEnv:
-        """A second instance, in which nothing has happened before the rule that uses it."""
+        """Return a second instance, untouched before the rule that uses the instance."""
         return self._instance(1)
 
     def _instance(self, index: int) -> PatientEnv:

@@ -11,7 +11,7 @@ from ..tasks import TaskSet
 from .subject import LOOKED_AT, EnvUnderCheck, first
 
 COMPARED = 500
-"""How many tasks of each split have their ids compared."""
+"""Number of tasks of each split whose ids are compared."""
 NO_SUCH_TASK = "no-such-task/of-any-split"
 
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 5.0
-"""How long a server that was late may take to show that it still answers."""
+"""Seconds that a late server has to show that the server still answers."""
 MOST_TOOLS = 1000
 _TOLD_CHARS = 2000
 
@@ -289,7 +289,7 @@ def _looked_at(future: asyncio.Future[Any]) -> None:
 
 
 async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
-    """Wait up to `grace_s` for `task`, then cancel it, and wait a bounded time for that."""
+    """Wait up to `grace_s` for `task`, then cancel `task` and wait a bounded time for its end."""
     await asyncio.wait({task}, timeout=grace_s or 0.01)
     if not task.done():
         task.cancel()

@@ -42,7 +42,7 @@ class ToolFault(StrEnum):
     UNREADABLE = "unreadable"
     """The call could not be parsed, or was cut by the token limit."""
     UNKNOWN = "unknown"
-    """There is no tool of that name."""
+    """No tool has the name of the call."""
     EXCESS = "excess"
     """The turn has more calls than the environment runs."""
     INVALID = "invalid"
@@ -52,7 +52,7 @@ class ToolFault(StrEnum):
     TIMEOUT = "timeout"
     """No result came in time."""
     CRASHED = "crashed"
-    """The tool raised, or its server went away."""
+    """The tool raised an exception, or its server went away."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):

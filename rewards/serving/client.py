@@ -1,4 +1,4 @@
-"""A verifier on a server, usable wherever a local one is."""
+"""A verifier on a server, with the interface of a local verifier."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class RemoteGroupVerifier(RemoteVerifier):
     """Also compares the answers of a group."""
 
     async def score_group(self, samples: Sequence[Sample], /) -> Sequence[Verdict]:
-        """Judge all `samples` of one task together; one verdict each, in order."""
+        """Score all `samples` of a task together; the result has a verdict for each sample, in
+        order.
+        """
         client = next(self._turns).client
         client.traffic.operations += len(samples)
         body = ScoreGroupBody(verifier=self.name, samples=list(samples))
@@ -59,7 +61,9 @@ class RemoteGroupVerifier(RemoteVerifier):
 
 
 async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict | LudusError]:
-    """Send samples in one request of plain HTTP; a verdict or an error for each, in order."""
+    """Send samples in a single plain HTTP request; return a verdict or an error for each sample, in
+    order.
+    """
     items = [{"verifier": score.verifier, "sample": score.sample} for score in scores]
     reply = await client.post("/v1/score_batch", {"items": items}, ScoreBatchReply)
     if len(reply.items) != len(items):

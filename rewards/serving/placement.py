@@ -1,5 +1,5 @@
-"""Where a server's verifiers judge: in its own process those that never block, in worker processes
-all others.
+"""Places a server's verifiers: in the server's own process if they never block, otherwise in
+workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUEUE_S = 120.0
 
 
 class VerifierHost(Protocol):
-    """One verifier, somewhere; every failure of it is a verdict without a reward."""
+    """A verifier in some process; every failure becomes a verdict without a reward."""
 
     about: About
 
@@ -47,20 +47,20 @@ class VerifierHost(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Close the verifier."""
+        """Close the verifier and release its resources."""
         ...
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Judge one answer: now, where the verdict is there at once."""
+        """Score an answer, without waiting where the verdict is ready at once."""
         ...
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Judge the answers of one group against each other."""
+        """Score the answers of a group against each other."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why it cannot judge now; empty if it can."""
+        """Why the verifier cannot score now; empty if it can."""
         ...
 
 
@@ -83,12 +83,12 @@ class OwnProcess:
         self._verifier: Verifier | None = None
 
     async def start(self) -> None:
-        """Build the verifier."""
+        """Build the verifier in this process."""
         self._verifier = verifier = self._build()
         self.about = about_verifier(verifier)
 
     async def stop(self) -> None:
-        """Close the verifier."""
+        """Close the verifier and release its resources."""
         close = getattr(self._verifier, "close", None)
         if close is None:
             return
@@ -102,7 +102,7 @@ class OwnProcess:
             logger.exception("closing the verifier %s failed", self.name)
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Judge one answer."""
+        """Score an answer in this process."""
         assert self._verifier is not None
         try:
             judged: object = self._verifier.score(sample)
@@ -113,7 +113,7 @@ class OwnProcess:
         return usable(self.name, judged)
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Judge a group."""
+        """Score the answers of a group in this process."""
         assert isinstance(self._verifier, GroupVerifier)
         judged: object
         try:
@@ -183,7 +183,7 @@ class WorkerProcesses:
             crew.limits = msgspec.structs.replace(crew.limits, processes=1)
 
     async def stop(self) -> None:
-        """Close the verifier in every process, then end them."""
+        """Close the verifier in every process, then end the processes."""
         crew = self._workers.crew
         closing = [
             worker.call(CLOSE, 1, b"", timeout_s=CLOSE_TIMEOUT_S)
@@ -196,7 +196,7 @@ class WorkerProcesses:
         await self._workers.stop()
 
     async def score(self, sample: Sample) -> Verdict:
-        """Judge one answer on any free process."""
+        """Score an answer in any free process."""
         return (await self._call(SCORE, sample, 1))[0]
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
@@ -240,7 +240,9 @@ def late(name: str, timeout_s: float) -> Verdict:
 
 
 def _lost(name: str, error: WorkerLost) -> Verdict:
-    """The verdict where two processes were lost on a sample: a bug if it ended them itself."""
+    """Return the verdict for a sample that two processes were lost on: a bug if the verifier ended
+    them.
+    """
     why = f"{name}: two worker processes were lost on it; the second: {error}"
     ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
     if error.end is WorkerEnd.UNSTARTED:

@@ -1,5 +1,4 @@
-"""Models that stay in memory on one server: they have to fit together, or the server says so and
-does not start.
+"""Models that stay in memory on a server. The server refuses to start if they do not fit together.
 
 Nothing is evicted to make room: a model that has to be read again would cost its first callers
 seconds, at a time nobody chose.
@@ -15,7 +14,7 @@ from pathlib import Path
 from ludus.errors import ConfigError
 
 SHARE = 0.8
-"""Of the machine's memory, where no budget is given."""
+"""Share of the machine's memory that is used where no budget is given."""
 GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 

@@ -23,8 +23,10 @@ class Score(
     tag="score",
     forbid_unknown_fields=True,
 ):
-    """Score one answer. The reply is a `Verdict`, also when there is no reward: that is a fact, not
-    a failure of the request. Only a stream needs the tag.
+    """A request to score a sample.
+
+    The reply is a `Verdict`, also when there is no reward: a missing reward is a fact, not a
+    failure of the request. Only a stream needs the tag.
     """
 
     verifier: str
@@ -32,21 +34,21 @@ class Score(
 
 
 class ScoreBatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/score_batch`."""
+    """The body of `POST /v1/score_batch`."""
 
     items: list[Score]
 
 
 class ScoreBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A `ScoreBatchRequest` as the server reads it: each item on its own, so that a wrong one does
-    not spoil the others.
+    """A `ScoreBatchRequest` as the server reads the body: each item apart, so that a wrong item
+    does not spoil the others.
     """
 
     items: Annotated[list[Any], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class ScoreItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to one item of a batch."""
+    """The answer to an item of a batch."""
 
     status: int
     """200, or the status of `error`."""
@@ -61,29 +63,29 @@ class ScoreBatchReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreGroupBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/score_group`: the answers of one group, judged against each other."""
+    """The body of `POST /v1/score_group`: the answers of a group, scored against each other."""
 
     verifier: str
     samples: Annotated[list[Sample], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class ScoreGroupReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One verdict each, in order."""
+    """The verdicts of a group, in order."""
 
     verdicts: list[Verdict]
 
 
 class VerifierCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One verifier a server offers."""
+    """The description of a verifier that a server offers."""
 
     name: str
     description: str
     group: bool
-    """Whether it takes `/v1/score_group`."""
+    """Whether the verifier takes `/v1/score_group`."""
     card: dict[str, Any] = {}
-    """Of a learned verifier: its weights by digest, its preprocessing, device and batches."""
+    """For a learned verifier: its weights by digest, its preprocessing, device and batches."""
     judges: list[KnownJudge] = []
-    """The language models that give its verdicts, each with its measured error."""
+    """The language models behind the verdicts, each with its measured error."""
 
 
 class VerifierList(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,13 +21,13 @@ from .placement import VerifierHost
 
 
 class ServedVerifier:
-    """One verifier on a server.
+    """A verifier on a server, with its queue and metrics.
 
     Args:
-        name: under which it is offered.
-        bench: where it judges.
+        name: name on the server.
+        bench: the process that scores.
         admission: bounds the samples in flight.
-        metrics: of the server.
+        metrics: metrics of the server.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class ServedVerifier:
         self._fates = metrics.fates
 
     def begin(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Judge one answer: without a task where the verdict is there at once, so that a batch of
-        easy answers costs half.
+        """Score an answer, without a task where the verdict is ready at once, which halves the cost
+        of easy answers.
 
         Raises:
             Overloaded: the queue is full.
@@ -57,7 +57,7 @@ class ServedVerifier:
         return judged
 
     async def score(self, sample: Sample) -> Verdict:
-        """`begin` for one who waits.
+        """Score an answer and wait for the verdict.
 
         Raises:
             Overloaded: the queue is full.
@@ -66,10 +66,10 @@ class ServedVerifier:
         return verdict if isinstance(verdict, Verdict) else await verdict
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Judge the answers of one group against each other.
+        """Score the answers of a group against each other.
 
         Raises:
-            ConfigError: this verifier does not.
+            ConfigError: this verifier does not compare answers.
             Overloaded: the queue is full.
         """
         if not self.bench.about.group:

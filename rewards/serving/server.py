@@ -1,4 +1,4 @@
-"""Verifiers over HTTP."""
+"""The HTTP service of verifiers: routes, cards and batches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ScoreService:
         self._instance = ""
 
     def routes(self) -> list[Route]:
-        """The table of `docs/http.md`."""
+        """Return the routes, which `docs/http.md` documents."""
         return [
             get("/v1/verifiers", self.verifiers, Nothing, VerifierList, "What is served"),
             post("/v1/score", self.score, Score, Verdict, "Score one answer"),
@@ -160,16 +160,16 @@ class ScoreService:
     # --- handlers -------------------------------------------------------------------------------
 
     async def verifiers(self, path: Path, query: Nothing) -> VerifierList:
-        """`GET /v1/verifiers`."""
+        """Answer `GET /v1/verifiers` with the cards of all verifiers."""
         cards = [_card(scorer) for scorer in self._scorers.values()]
         return VerifierList(instance=self._instance, verifiers=cards)
 
     async def score(self, path: Path, body: Score) -> Verdict:
-        """`POST /v1/score`."""
+        """Answer `POST /v1/score` with a verdict."""
         return await self._scorer(body.verifier).score(body.sample)
 
     async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
-        """`POST /v1/score_batch`."""
+        """Answer `POST /v1/score_batch`, with an answer for each item."""
         begun = [self._item(item) for item in body.items]
         slow = {n: item for n, item in enumerate(begun) if not isinstance(item, ScoreItem)}
         late = dict(zip(slow, await asyncio.gather(*slow.values()), strict=True))
@@ -177,17 +177,17 @@ class ScoreService:
         return ScoreBatchReply(items=items)
 
     def begin(self, body: Score) -> Verdict | asyncio.Future[Verdict]:
-        """Score one answer: the verdict, if it is there at once."""
+        """Score an answer; return the verdict if it is ready at once."""
         verdict = self._scorer(body.verifier).begin(body.sample)
         return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
 
     async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
-        """`POST /v1/score_group`."""
+        """Answer `POST /v1/score_group` with a verdict for each answer."""
         scorer = self._scorer(body.verifier)
         return ScoreGroupReply(verdicts=await scorer.score_group(body.samples))
 
     def _item(self, item: object) -> ScoreItem | Awaitable[ScoreItem]:
-        """The answer to one item, if it is there at once; else what to await."""
+        """Return the answer to an item if it is ready at once, otherwise an awaitable."""
         try:
             body = read_item(item, Score)
             verdict = self._scorer(body.verifier).begin(body.sample)

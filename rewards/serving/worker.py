@@ -1,4 +1,4 @@
-"""A verifier as its worker processes hold it."""
+"""The part of a worker process that holds a verifier."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class About(msgspec.Struct, frozen=True):
 
     description: str
     group: bool
-    """Whether it compares answers."""
+    """Whether the verifier compares answers."""
     resident: bool = False
-    """Whether one process holds it for all callers, as a model that scores batches."""
+    """Whether a single process serves all callers, as for a model that scores batches."""
     memory_bytes: int = 0
-    """What it keeps in memory for good."""
+    """Memory that the verifier keeps for good."""
     card: dict[str, Any] = {}
-    """What it says of its weights, preprocessing and device."""
+    """Weights, preprocessing and device of the verifier."""
     judges: list[KnownJudge] = []
-    """The language models that it asks, with their measured errors."""
+    """The language models that the verifier asks, with their measured errors."""
 
 
 def about_verifier(verifier: Verifier) -> About:
@@ -82,7 +82,7 @@ class VerifierPart:
         return is_async_verifier(self._verifier)
 
     def about(self) -> bytes:
-        """An `About`."""
+        """Return an encoded `About`."""
         return msgspec.msgpack.encode(about_verifier(self._verifier))
 
     def start(self, thread_of: Callable[[int], Executor]) -> None:
@@ -93,7 +93,7 @@ class VerifierPart:
             self._verifier.batches.holds_cancelled = True
 
     def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
-        """Score one sample or a group, or close the verifier."""
+        """Score a sample or a group, or close the verifier."""
         call = self._call_of(tag, body)
         return self._side_by_side(tag, lane, call) if self.is_async else self._plain(tag, call)
 
@@ -154,7 +154,7 @@ class _Call:
     is_async: bool
     """Whether `run` gives a coroutine, and may be called on the loop."""
     number: int
-    """Of samples."""
+    """Number of samples in the call."""
 
 
 async def _awaited(made: Awaitable[Any]) -> Any:
