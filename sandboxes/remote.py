@@ -12,13 +12,11 @@ from collections.abc import Sequence
 
 from ludus.errors import ConfigError, LudusError, RequestRejected
 from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client
-from ludus.wire.codec import Format
 
 from .fusion.fusion_sandbox import FusionSandbox, pings
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
 from .open import REMOTE
-from .over_http.client import Answer, SandboxCalls, given_token
+from .over_http.client import Answer, SandboxCalls
 from .over_http.remote_repl import RemoteRepl
 from .over_http.sandbox_wire import ExecuteBody, GradeBody, SandboxCard
 from .protocol import Execution, Program, Sandbox
@@ -35,9 +33,8 @@ class RemoteSandbox(Sandbox):
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:
         self._transport = AsyncTransport()
-        client = Client(url, self._transport, token=given_token(token), format=Format.MSGPACK)
-        self.url = client.url
-        self._calls = SandboxCalls(client, timeout_s=timeout_s)
+        self._calls = SandboxCalls(url, self._transport, token=token, timeout_s=timeout_s)
+        self.url = self._calls.client.url
 
     @property
     def tier(self) -> str:

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 
 from ludus.errors import ConfigError, LudusError, RemoteError, RequestRejected, ServerFault
 from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client
+from ludus.wire.client import Client, RetryPolicy
 from ludus.wire.codec import Format
 
 from ..languages import find_language
 from ..open import REMOTE
-from ..over_http.client import insist
+from ..over_http.client import try_patiently
 from ..paths import as_bytes, check_fetch, check_files
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
 from . import fusion_wire as wire
@@ -43,8 +43,8 @@ class FusionSandbox(Sandbox):
 
     def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:
         self._transport = AsyncTransport()
-        self._client = Client(url, self._transport, format=Format.JSON)
-        self._timeout_s = timeout_s
+        policy = RetryPolicy(timeout_s=timeout_s)
+        self._client = Client(url, self._transport, policy=policy, format=Format.JSON)
         self.url = self._client.url
 
     @property
@@ -83,7 +83,7 @@ class FusionSandbox(Sandbox):
                 raise _failed(reply)
             return reply
 
-        return await insist(self._client, attempt, timeout_s=self._timeout_s)
+        return await try_patiently(self._client, attempt)
 
     async def close(self) -> None:
         """Close all connections to the server. Idempotent."""

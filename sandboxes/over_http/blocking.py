@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
 from ludus.verdict import Verdict
-from ludus.wire.client import Client, run_blocking
-from ludus.wire.codec import Format
+from ludus.wire.client import run_blocking
 from ludus.wire.sync_transport import SyncTransport
 
 from ..grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
 from ..protocol import Execution, RunOptions, program_of
-from .client import Answer, SandboxCalls, given_token
+from .client import Answer, SandboxCalls
 from .remote_repl import RemoteRepl
 from .sandbox_wire import ExecuteBody, GradeBody, SandboxCard
 
@@ -34,8 +33,7 @@ class BlockingSandbox:
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:
         self._transport = SyncTransport()
-        client = Client(url, self._transport, token=given_token(token), format=Format.MSGPACK)
-        self._calls = SandboxCalls(client, timeout_s=timeout_s)
+        self._calls = SandboxCalls(url, self._transport, token=token, timeout_s=timeout_s)
 
     def card(self) -> SandboxCard:
         """Return the server's tier, languages and bounds."""

@@ -26,7 +26,8 @@ from ludus.errors import (
     UnknownName,
 )
 from ludus.verdict import Verdict
-from ludus.wire.client import Client, Retry, RetryPolicy, nonsense
+from ludus.wire.client import Client, Retry, RetryPolicy, Transport, nonsense
+from ludus.wire.codec import Format
 from ludus.wire.faults import error_of, is_too_large
 
 from ..grading.hidden_tests import KINDS, Grading, TestResult
@@ -66,14 +67,23 @@ class SandboxCalls:
     """The calls to a sandbox server.
 
     Args:
-        client: the server's address, with token and transport.
+        url: the server's address, `http://host:port`.
+        transport: carries the requests.
+        token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
         timeout_s: for how many seconds after the first failure a call is tried again, while the
             server is overloaded, out of reach or restarting.
     """
 
-    def __init__(self, client: Client, *, timeout_s: float = 120.0) -> None:
-        self.client = client
-        self._timeout_s = timeout_s
+    def __init__(
+        self, url: str, transport: Transport, *, token: str | None, timeout_s: float
+    ) -> None:
+        self.client = Client(
+            url,
+            transport,
+            token=os.environ.get(TOKEN_VARIABLE, "") if token is None else token,
+            policy=RetryPolicy(timeout_s=timeout_s),
+            format=Format.MSGPACK,
+        )
 
     async def card(self) -> SandboxCard:
         """Return the server's tier, languages and bounds.
@@ -113,7 +123,7 @@ class SandboxCalls:
                 answers[at] = answer
             before, pending = pending, [at for at in pending if _again(answers[at], bodies[at])]
             if retry is None or len(pending) < len(before):  # progress restarts the patience
-                retry = Retry(RetryPolicy(timeout_s=self._timeout_s), self.client.rng)
+                retry = Retry(self.client.policy, self.client.rng)
             if pending and not await self._wait(retry, answers[pending[0]]):
                 break
         return [_settled(answers[at]) for at in range(len(bodies))]
@@ -210,36 +220,32 @@ class SandboxCalls:
         async def attempt() -> T:
             return await self.client.attempt(request, as_type, attempt_s)
 
-        return await insist(self.client, attempt, timeout_s=self._timeout_s, on=on)
+        return await try_patiently(self.client, attempt, on=on)
 
 
-async def insist(
+async def try_patiently(
     client: Client,
     attempt: Callable[[], Awaitable[T]],
     *,
-    timeout_s: float,
     on: type[LudusError] = LudusError,
 ) -> T:
-    """Try until success, a hopeless error, or `timeout_s` seconds after the first failure.
+    """Try until success, a hopeless error, or the end of the client's patience.
+
+    The patience begins with the first failure, since the work itself may take longer.
 
     Args:
-        client: gives the randomness and the clock of the waits.
+        client: gives the patience (`policy.timeout_s`).
         attempt: makes a single attempt.
-        timeout_s: for how many seconds after the first failure to try again.
         on: the errors after which to try again, where that may help at all.
 
     Raises:
         LudusError: the error of the last attempt.
     """
-    retry: Retry | None = None
-    while True:
-        try:
-            return await attempt()
-        except on as error:
-            retry = retry or Retry(RetryPolicy(timeout_s=timeout_s), client.rng)
-            wait_s = retry.wait_s(error, met=client.met)
-        client.traffic.retries += 1
-        await client.transport.sleep(wait_s)
+    try:
+        return await attempt()
+    except on as error:
+        failed = error
+    return await client.insist(lambda _: attempt(), on=on, failed=failed)
 
 
 def work_s(body: ExecuteBody) -> float:
@@ -287,8 +293,3 @@ def _settled(answer: Answer) -> Answer:
         return execution_of(answer)
     except LudusError as error:
         return error
-
-
-def given_token(token: str | None) -> str:
-    """Return `token`, or by default the environment variable LUDUS_TOKEN."""
-    return os.environ.get(TOKEN_VARIABLE, "") if token is None else token
