@@ -10,14 +10,14 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ludus.errors import SequenceConflict
 from ludus.wire.codec import asked_format
+from ludus.wire.session_table import Lease, NumberedRequests
 
 from .env_wire import Create, Created, Outcome, Play
 from .seats import Home, Seat
 
 
-class HostedSession:
+class HostedSession(Lease):
     """Runs the operations of one session, one at a time, each once.
 
     Args:
@@ -32,18 +32,16 @@ class HostedSession:
         create: Create,
         home: Home,
         *,
+        lease_s: float,
         instance: str,
         on_lost: Callable[[HostedSession, str, bool], None],
     ) -> None:
-        self.name = create.session
+        super().__init__(create.session, lease_s)
         self.create = create
         self.served = home.served
-        self.born = self.touched = time.monotonic()
-        self.running = False
         self._home = home
         self._seat: Seat | None = None
-        self._next_seq = 0
-        self._last: tuple[Play, asyncio.Future[Outcome]] | None = None
+        self._plays: NumberedRequests[Play, Outcome] = NumberedRequests(f"session {self.name!r}")
         self._instance = instance
         self._on_lost = on_lost
 
@@ -60,24 +58,15 @@ class HostedSession:
             SequenceConflict: it is neither.
         """
         self.touched = time.monotonic()
-        if seq == self._next_seq and not self.running:
-            return None
-        if self._last is not None and seq == self._next_seq - 1:
-            if play != self._last[0]:
-                raise SequenceConflict(
-                    f"session {self.name!r}: seq {seq} was sent before with another payload"
-                )
-            return self._last[1]
-        raise SequenceConflict(self._conflict(seq))
+        return self._plays.kept(play, seq)
 
     def begin(self, play: Play, seq: int) -> asyncio.Future[Outcome]:
         """Start the next operation."""
-        self._next_seq = seq + 1
-        self.running = True
+        self.busy += 1
         if self._seat is None:  # a session that has played nothing holds nothing
             self._seat = self._home.seat(self.name, self._lost)
         future = self._seat.play(play, seq, self._instance, asked_format.get())
-        self._last = (play, future)
+        self._plays.begun(play, seq, future)
         return future
 
     async def close(self) -> None:
@@ -87,13 +76,3 @@ class HostedSession:
 
     def _lost(self, why: str, *, is_late: bool) -> None:
         self._on_lost(self, why, is_late)
-
-    def _conflict(self, seq: int) -> str:
-        if seq == self._next_seq:
-            return f"session {self.name!r}: seq {seq - 1} is still running"
-        if seq < self._next_seq:
-            return (
-                f"session {self.name!r}: seq {seq} is long past; the next is {self._next_seq}, and "
-                "only the last reply is kept"
-            )
-        return f"session {self.name!r}: seq {seq} skips; the next is {self._next_seq}"

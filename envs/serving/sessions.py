@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache, partial
 
 import msgspec
 
-from ludus.errors import SequenceConflict, SessionGone, UnknownEnv
+from ludus.errors import SessionGone, UnknownEnv
 from ludus.wire.admission import Admission
 from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.routes import Context
-from ludus.wire.tasks import end_task
+from ludus.wire.session_table import Overdue, SessionTable
 
 from .env_wire import Create, Delete, Operation, Outcome, Play, Released, Reset, Step
 from .hosting import HostedSession
 from .seats import Home
-
-logger = logging.getLogger(__name__)
-MAX_TOMBSTONES = 200_000
-MAX_NAME = 128
 
 
 class EndedSession(StrEnum):
@@ -80,25 +75,27 @@ class Sessions:
         # Looking a counter up by its labels costs more than counting.
         self._operations = cache(context.metrics.operations.labels)
         self._seconds = cache(context.metrics.step_seconds.labels)
-        self._open: dict[str, HostedSession] = {}
-        self._gone: OrderedDict[str, str] = OrderedDict()
-        self._closing: set[asyncio.Task[None]] = set()
-        self._reaper: asyncio.Task[None] | None = None
+        every_s = max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
+        self._table: SessionTable[HostedSession] = SessionTable(
+            "session",
+            most=limits.max_sessions,
+            lifetime_s=limits.lifetime_s,
+            reap_every_s=every_s,
+            on_overdue=self._end_overdue,
+        )
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._table)
 
     async def start(self) -> None:
         """Start the reaper."""
-        self._reaper = asyncio.create_task(self._reap(), name="ludus-reaper")
+        await self._table.start()
 
     async def stop(self, timeout_s: float) -> None:
         """Release every session, waiting at most `timeout_s` for their environments."""
-        await end_task(self._reaper)
-        for session in list(self._open.values()):
+        for session in self._table.all():
             self._release(session, EndedSession.RELEASED)
-        if self._closing:
-            await asyncio.wait(self._closing, timeout=timeout_s)
+        await self._table.stop(timeout_s)
 
     def begin(self, operation: Operation) -> asyncio.Future[Outcome]:
         """Start an operation, or join it if it was sent before.
@@ -117,14 +114,11 @@ class Sessions:
                 return _resolved(self._delete(operation.session))
 
     def _create(self, create: Create) -> asyncio.Future[Outcome]:
-        session = self._open.get(create.session)
+        session = self._table.find(create.session)
         if session is None:
             session = self._make(create)
         elif session.create != create:
-            raise SequenceConflict(
-                f"session {create.session!r} exists already, made by another request; choose "
-                "another name"
-            )
+            raise self._table.another(create.session)
         if create.reset is None:
             return session.created()
         return self._play(session, create, 0)
@@ -132,32 +126,25 @@ class Sessions:
     def _make(self, create: Create) -> HostedSession:
         if create.env not in self.homes:
             raise UnknownEnv.near(create.env, self.homes, hint="served here")
-        if create.session in self._gone:
-            raise self._gone_error(create.session)
-        if len(self._open) >= self.limits.max_sessions:
-            raise QueueFull(
-                f"{len(self._open)} of {self.limits.max_sessions} sessions are open",
-                1.0,
-                depth=len(self._open),
-                limit=self.limits.max_sessions,
-            )
+        self._table.check_new(create.session)
         session = HostedSession(
             create,
             self.homes[create.env],
+            lease_s=self.limits.lease_s,
             instance=self._context.instance,
             on_lost=self._lost,
         )
-        self._open[create.session] = session
+        self._table.add(session)
         self.counts[create.env] += 1
         self._metrics.sessions_opened.labels(create.env).inc()
         return session
 
     def _find(self, name: str, instance: str) -> HostedSession:
-        session = self._open.get(name)
+        session = self._table.find(name)
         if session is not None:
             return session
-        if name in self._gone:
-            raise self._gone_error(name)
+        if self._table.why_gone(name):
+            raise self._table.gone(name)
         if instance and instance != self._context.instance:
             raise SessionGone(
                 f"session {name!r} was lost: the server was restarted (it was {instance}, is "
@@ -176,7 +163,7 @@ class Sessions:
         except QueueFull:
             self._metrics.refused.labels("envs").inc()
             if isinstance(play, Create):
-                self._release(session, EndedSession.RELEASED, tombstone=False)
+                self._release(session, EndedSession.RELEASED, bury=False)
             raise
         operation, started = type(play).__name__.lower(), time.perf_counter()
         future = session.begin(play, seq)
@@ -192,8 +179,7 @@ class Sessions:
     ) -> None:
         took_s = time.perf_counter() - started
         env = session.served.id
-        session.running = False
-        session.touched = time.monotonic()
+        session.rest()
         self.admission.leave(env, took_s)
         if future.cancelled():
             return
@@ -203,9 +189,9 @@ class Sessions:
         self._seconds(env).observe(took_s)
 
     def _delete(self, name: str) -> Released:
-        session = self._open.get(name)
+        session = self._table.find(name)
         if session is None:
-            self._bury(name, self._gone.get(name, EndedSession.RELEASED))
+            self._table.bury(name, EndedSession.RELEASED)
             return Released(session=name, released=False)
         self._release(session, EndedSession.RELEASED)
         return Released(session=name, released=True)
@@ -213,46 +199,16 @@ class Sessions:
     def _lost(self, session: HostedSession, why: str, is_late: bool) -> None:
         self._release(session, EndedSession.TIMED_OUT if is_late else EndedSession.LOST, why=why)
 
+    def _end_overdue(self, session: HostedSession, overdue: Overdue) -> None:
+        self._release(session, EndedSession(overdue))
+
     def _release(
-        self,
-        session: HostedSession,
-        reason: EndedSession,
-        *,
-        tombstone: bool = True,
-        why: str = "",
+        self, session: HostedSession, reason: EndedSession, *, bury: bool = True, why: str = ""
     ) -> None:
         """Forget a session. Its environment is closed meanwhile."""
-        if self._open.pop(session.name, None) is None:
-            return
-        self.counts[session.served.id] -= 1
-        self._metrics.sessions_ended.labels(session.served.id, reason).inc()
-        if tombstone:
-            self._bury(session.name, f"{reason}: {why}" if why else str(reason))
-        task = asyncio.create_task(session.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-    def _bury(self, name: str, reason: str) -> None:
-        """Remember the name: a request that comes late must not bring the session back."""
-        if len(name) > MAX_NAME:
-            return
-        self._gone[name] = reason
-        if len(self._gone) > MAX_TOMBSTONES:
-            self._gone.popitem(last=False)
-
-    def _gone_error(self, name: str) -> SessionGone:
-        return SessionGone(f"session {name!r} is gone ({self._gone[name]})")
-
-    async def _reap(self) -> None:
-        every_s = max(0.02, min(5.0, self.limits.lease_s / 4, self.limits.lifetime_s / 4))
-        while True:
-            await asyncio.sleep(every_s)
-            now = time.monotonic()
-            for session in list(self._open.values()):
-                if now - session.born > self.limits.lifetime_s:
-                    self._release(session, EndedSession.TOO_OLD)
-                elif not session.running and now - session.touched > self.limits.lease_s:
-                    self._release(session, EndedSession.EXPIRED)
+        if self._table.release(session, f"{reason}: {why}" if why else str(reason), bury=bury):
+            self.counts[session.served.id] -= 1
+            self._metrics.sessions_ended.labels(session.served.id, reason).inc()
 
 
 def _resolved(outcome: Outcome) -> asyncio.Future[Outcome]:

@@ -17,6 +17,7 @@ import msgspec
 
 from ludus.errors import SequenceConflict
 from ludus.wire.faults import Refused
+from ludus.wire.session_table import NumberedRequests
 
 from ..protocol import Execution, Limits
 from ..repl.session import Session
@@ -38,28 +39,22 @@ Counter = Callable[[str, str, float], None]
 class HostedRepl:
     """A session, with the reply to the last cell."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, name: str, session: Session) -> None:
         self.session = session
-        self.seq = 0
-        """The `seq` of the next cell."""
-        self.last: tuple[CellBody, asyncio.Task[Execution]] | None = None
+        self._cells: NumberedRequests[CellBody, Execution] = NumberedRequests(f"REPL {name!r}")
 
-    def cell(self, body: CellBody, timeout_s: float) -> asyncio.Task[Execution]:
-        """Start a cell, or return the task of the same cell sent before.
+    def cell(self, body: CellBody, timeout_s: float) -> asyncio.Future[Execution]:
+        """Start a cell, or return the reply to the same cell sent before.
 
         Raises:
             SequenceConflict: a cell was skipped, or the last cell still runs.
         """
-        if self.last and body.seq == self.seq - 1 and self.last[0] == body:
-            return self.last[1]
-        if body.seq != self.seq:
-            raise SequenceConflict(f"the REPL expects seq {self.seq}, got {body.seq}")
-        if self.last and not self.last[1].done():
-            raise SequenceConflict(f"the REPL still runs the cell before seq {body.seq}")
-        self.seq += 1
+        kept = self._cells.kept(body, body.seq)
+        if kept is not None:
+            return kept
         task = asyncio.create_task(self.session.run(body.code, timeout_s=timeout_s))
         task.add_done_callback(_seen)  # the client may be gone
-        self.last = body, task
+        self._cells.begun(body, body.seq, task)
         return task
 
     async def close(self) -> None:
@@ -125,7 +120,7 @@ class Repls:
         """Keep the session that `start` makes under a name; see `Leases.make`."""
 
         async def hosted() -> HostedRepl:
-            return HostedRepl(await start())
+            return HostedRepl(name, await start())
 
         await self._leases.make(name, request, hosted, ttl_s=ttl_s)
 

@@ -1,0 +1,259 @@
+"""What a server keeps for its clients under names they chose: episodes, REPLs, snapshots.
+
+The table is bounded in number. What nobody uses for as long as its lease, or grows too old, is
+ended by a reaper. The names of what has ended are remembered, so that a request that comes late
+cannot bring it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from ludus.errors import SequenceConflict, SessionGone
+
+from .faults import QueueFull
+from .tasks import end_task
+
+logger = logging.getLogger(__name__)
+
+MAX_TOMBSTONES = 200_000
+MAX_NAME = 128
+"""Longer names are not remembered: no route accepts them."""
+
+
+class Lease(ABC):
+    """Something that a client has under a name.
+
+    Args:
+        name: chosen by the client.
+        ttl_s: the longest time without use, in seconds.
+    """
+
+    def __init__(self, name: str, ttl_s: float) -> None:
+        self.name = name
+        self.ttl_s = ttl_s
+        self.born = self.touched = time.monotonic()
+        self.busy = 0
+        """The number of requests that use it now; while there is one, it is not idle."""
+
+    def rest(self) -> None:
+        """Note the end of a request."""
+        self.busy -= 1
+        self.touched = time.monotonic()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what is behind the name; called once, when the name has left the table."""
+
+
+class Overdue(StrEnum):
+    """Why the reaper ends a lease."""
+
+    EXPIRED = "expired"
+    """Nobody used it for as long as its lease."""
+    TOO_OLD = "too_old"
+    """It reached the longest lifetime."""
+
+
+L = TypeVar("L", bound=Lease)
+
+
+class SessionTable(Generic[L]):
+    """The leases of one kind.
+
+    Args:
+        what: the name of the kind in messages.
+        most: the most leases at the same time.
+        lifetime_s: the longest lifetime, in seconds.
+        reap_every_s: the time between two rounds of the reaper, in seconds.
+        on_overdue: ends a lease whose time is over, by `release`.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        most: int,
+        lifetime_s: float,
+        reap_every_s: float,
+        on_overdue: Callable[[L, Overdue], object],
+    ) -> None:
+        self._what = what
+        self._most = most
+        self._lifetime_s = lifetime_s
+        self._reap_every_s = reap_every_s
+        self._on_overdue = on_overdue
+        self._open: dict[str, L] = {}
+        self._gone: OrderedDict[str, str] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._reaper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def start(self) -> None:
+        """Start the reaper."""
+        self._reaper = asyncio.create_task(self._reap(), name=f"ludus-reaper-{self._what}")
+
+    async def stop(self, timeout_s: float | None = None) -> None:
+        """Stop the reaper, and wait at most `timeout_s` seconds for what is being closed. Whoever
+        owns the table releases the leases before.
+        """
+        await end_task(self._reaper)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=timeout_s)
+
+    def all(self) -> list[L]:
+        """Return every lease."""
+        return list(self._open.values())
+
+    def find(self, name: str) -> L | None:
+        """Return the lease of this name, if there is one."""
+        return self._open.get(name)
+
+    def why_gone(self, name: str) -> str:
+        """Return why there is no such lease any more; empty if there never was one."""
+        return self._gone.get(name, "")
+
+    def gone(self, name: str, why: str = "") -> SessionGone:
+        """Return the error for a name that has ended.
+
+        Args:
+            name: the name.
+            why: the reason, where the table knows none.
+        """
+        return SessionGone(f"{self._what} {name!r} is gone ({self.why_gone(name) or why})")
+
+    def check_new(self, name: str) -> None:
+        """Check that a lease of this name may begin.
+
+        Raises:
+            SessionGone: a lease of this name has ended.
+            QueueFull: there are as many leases as are allowed.
+        """
+        if name in self._gone:
+            raise self.gone(name)
+        if len(self._open) >= self._most:
+            self.sweep()
+        if len(self._open) >= self._most:
+            said = f"{len(self._open)} of {self._most} {self._what}s are open"
+            raise QueueFull(said, 1.0, depth=len(self._open), limit=self._most)
+
+    def add(self, lease: L) -> None:
+        """Keep a lease; see `check_new`."""
+        self._open[lease.name] = lease
+
+    def another(self, name: str) -> SequenceConflict:
+        """Return the error for a name that another request has taken."""
+        return SequenceConflict(
+            f"{self._what} {name!r} exists already, made by another request; choose another name"
+        )
+
+    def release(self, lease: L, reason: str, *, bury: bool = True) -> bool:
+        """Forget a lease, and close it meanwhile.
+
+        Args:
+            lease: what to end.
+            reason: told to whoever asks for it later.
+            bury: whether to remember the name.
+
+        Returns:
+            whether it was in the table.
+        """
+        if self._open.get(lease.name) is not lease:
+            return False
+        del self._open[lease.name]
+        if bury:
+            self.bury(lease.name, reason)
+        task = asyncio.create_task(self._close(lease))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return True
+
+    def bury(self, name: str, reason: str) -> None:
+        """Remember that a name has ended."""
+        if len(name) > MAX_NAME:
+            return
+        self._gone.setdefault(name, reason)
+        if len(self._gone) > MAX_TOMBSTONES:
+            self._gone.popitem(last=False)
+
+    def sweep(self) -> None:
+        """End the leases whose time is over."""
+        now = time.monotonic()
+        for lease in self.all():
+            if now - lease.born > self._lifetime_s:
+                self._on_overdue(lease, Overdue.TOO_OLD)
+            elif not lease.busy and now - lease.touched > lease.ttl_s:
+                self._on_overdue(lease, Overdue.EXPIRED)
+
+    async def _reap(self) -> None:
+        while True:
+            await asyncio.sleep(self._reap_every_s)
+            self.sweep()
+
+    async def _close(self, lease: L) -> None:
+        try:
+            await lease.close()
+        except Exception:
+            logger.exception("%s %r did not end cleanly", self._what, lease.name)
+
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class NumberedRequests(Generic[Q, A]):
+    """The requests of one session: each is begun once, and whoever sends the last again joins it
+    while it runs or is given its kept reply.
+
+    Args:
+        session: the session in messages, such as "session 'a'".
+    """
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._next_seq = 0
+        self._last: tuple[Q, asyncio.Future[A]] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the last request still runs."""
+        return self._last is not None and not self._last[1].done()
+
+    def kept(self, request: Q, seq: int) -> asyncio.Future[A] | None:
+        """Return the reply to a request sent again, running or done; None for the next request.
+
+        Raises:
+            SequenceConflict: the request is neither.
+        """
+        if seq == self._next_seq and not self.running:
+            return None
+        if self._last is not None and seq == self._next_seq - 1:
+            if request != self._last[0]:
+                raise SequenceConflict(
+                    f"{self._session}: seq {seq} was sent before with another payload"
+                )
+            return self._last[1]
+        raise SequenceConflict(f"{self._session}: {self._problem(seq)}")
+
+    def begun(self, request: Q, seq: int, reply: asyncio.Future[A]) -> None:
+        """Note the next request, whose reply is on its way."""
+        self._next_seq = seq + 1
+        self._last = request, reply
+
+    def _problem(self, seq: int) -> str:
+        if seq == self._next_seq:
+            return f"seq {seq - 1} is still running"
+        if seq > self._next_seq:
+            return f"seq {seq} skips; the next is {self._next_seq}"
+        return (
+            f"seq {seq} is long past; the next is {self._next_seq}, and only the last reply is kept"
+        )
