@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -50,8 +51,12 @@ class RemoteServer:
             for client in self.async_clients
         ]
         pairs = list(zip(self.async_clients, self._streams, strict=True))
-        self._operators = [Carrier(*pair, Reply, send_batch) for pair in pairs]
-        self._scorers = [Carrier(*pair, Verdict, send_scores) for pair in pairs]
+        self._operators: list[Carrier[Operation, Reply]] = [
+            Carrier(*pair, Reply, send_batch) for pair in pairs
+        ]
+        self._scorers: list[Carrier[Score, Verdict]] = [
+            Carrier(*pair, Verdict, send_scores) for pair in pairs
+        ]
         self._cards: EnvList | None = None
 
     def envs(self) -> list[EnvCard]:
@@ -116,8 +121,8 @@ class RemoteServer:
     async def aclose(self) -> None:
         """Close all connections; call it on the event loop that used them."""
         self.close()
-        for carrier in (*self._operators, *self._scorers):
-            await carrier.close()
+        await asyncio.gather(*(carrier.close() for carrier in self._operators))
+        await asyncio.gather(*(carrier.close() for carrier in self._scorers))
         for stream in self._streams:
             if stream is not None:
                 await stream.close()
