@@ -45,7 +45,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 512 * MIB
     """Memory of all its processes and files together."""
     output_bytes: int = MIB
-    """Of standard output and standard error, each; and of all fetched files together."""
+    """The most bytes of standard output, of standard error, and of all fetched files together."""
     compile_s: float = 30.0
     """CPU and wall time of the compiler, where the language has one."""
 

@@ -54,7 +54,7 @@ class _Episode:
     name: str
     task: str = ""
     seq: int = 0
-    """Of its next operation."""
+    """The sequence number of the next operation."""
     ret: float = 0.0
     """What it has earned so far."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)

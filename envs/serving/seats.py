@@ -45,7 +45,7 @@ class Home(Protocol):
 
     served: ServedEnv
     timeout_s: float
-    """Of one operation, from when it begins to run."""
+    """Seconds that one operation may take, from when the operation begins to run."""
 
     @property
     def problem(self) -> str:

@@ -48,8 +48,8 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Resets and steps in flight; past it 429."""
     max_queue_per_env: int = 8192
     step_timeout_s: float = 60.0
-    """Of one reset or step, from when it starts to run; past it 504 and the session is released.
-    The worker process that it hangs in is killed, with the sessions in it.
+    """Seconds that one reset or step may run; past them the answer is 504 and the session is
+    released. The worker process that it hangs in is killed, with the sessions in it.
     """
     lease_s: float = 900.0
     """A session nobody uses for so long is released; any request about it renews the lease."""

@@ -39,7 +39,7 @@ from .worker import AS_JSON, BROKEN, CLOSE, PAGE, PLAY, REPLY_AS_JSON, Broken, E
 
 logger = logging.getLogger(__name__)
 THREADS = 8
-"""Of one worker process, for plain methods; a session always runs on the same one."""
+"""Threads of a worker process, for plain methods; a session always runs on the same thread."""
 
 
 @dataclass(slots=True, eq=False)

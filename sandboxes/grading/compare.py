@@ -20,7 +20,9 @@ class Comparison:
     kind: str
     """exact, tokens or float."""
     tolerance: float = 0.0
-    """Of float: absolute, or relative to the expected number, whichever is larger."""
+    """How far a float may be off: absolutely, or relative to the expected number, whichever is
+    larger.
+    """
 
     @classmethod
     def parse(cls, text: str) -> Comparison:

@@ -36,13 +36,13 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
     `float:1e-6`.
     """
     checker: str = ""
-    """Of stdin tests, instead of `compare`: trusted Python that defines `check(input, output,
-    expected)`; an output passes if that is true. It runs in a slot of its own.
+    """Trusted Python for stdin tests, instead of `compare`: defines `check(input, output,
+    expected)`, and an output passes if that is true. A slot of its own runs the checker.
     """
     module: str = "solution"
     """What pytest tests import the solution as."""
     language: str = "python"
-    """Of the solution; other than python only for stdin tests."""
+    """The language of the solution; other than python only for stdin tests."""
 
     def limits(self, *, output_bytes: int) -> Limits:
         """The limits of one run.

@@ -23,7 +23,7 @@ from ..protocol import MIB, Limits
 
 _DAYS_S = 30 * 86400.0
 _LIMITS = Limits(timeout_s=_DAYS_S, cpu_s=_DAYS_S, memory_bytes=1024 * MIB)
-"""Of the process, over all its gradings; each grading has its own deadline."""
+"""Limits of the process, over all gradings; each grading has a deadline of its own."""
 
 _BEGIN_TIMEOUT_S = 10.0
 _WORD_BYTES = 64

@@ -91,7 +91,9 @@ def _locks(pids: list[int]) -> int:
 
 
 def _owner(line: bytes) -> bytes:
-    """Of `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0`, or of one who waits: `1: -> POSIX ...`."""
+    """Return the owner in a line such as `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0`; a process
+    that waits has `1: -> POSIX ...`.
+    """
     words = line.split()
     place = 5 if words[1:2] == [b"->"] else 4
     return words[place] if len(words) > place else b""

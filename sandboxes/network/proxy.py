@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 
 from ..guest.jail.egress import NAME
 from .policy import EgressDecision, EgressRefused, NetworkPolicy
-from .requests import BadRequest, Wanted, parse
+from .requests import BadRequest, ProxyRequest, parse
 from .resolver import Resolver, SystemResolver
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class _Way:
             (writer if wanted.is_tunnel else host[1]).write(wanted.opening or _ESTABLISHED)
             await self._join(program, host)
 
-    async def _connect(self, wanted: Wanted) -> _Streams:
+    async def _connect(self, wanted: ProxyRequest) -> _Streams:
         """Connect to the host.
 
         Raises:

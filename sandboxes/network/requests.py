@@ -14,7 +14,7 @@ class BadRequest(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProxyRequest:
     """The host and port a program wants to connect to, and the first bytes to send."""
 
     host: str
@@ -30,7 +30,7 @@ class Wanted:
         return not self.opening
 
 
-def parse(head: bytes) -> Wanted:
+def parse(head: bytes) -> ProxyRequest:
     r"""Parse the head of a request, up to and with the empty line.
 
     A plain request is sent on with `Connection: close`, so that the next request, which may be for
@@ -40,7 +40,7 @@ def parse(head: bytes) -> Wanted:
         BadRequest: the head has neither form; the message says what is wrong.
 
     >>> parse(b"CONNECT pypi.org:443 HTTP/1.1\r\n\r\n")
-    Wanted(host='pypi.org', port=443, opening=b'')
+    ProxyRequest(host='pypi.org', port=443, opening=b'')
     """
     line, *headers = head.split(b"\r\n")[:-2]
     words = line.split(b" ")
@@ -55,11 +55,11 @@ def parse(head: bytes) -> Wanted:
     if method == b"CONNECT":
         if not host or port is None or url.path or url.query:
             raise BadRequest("CONNECT takes host:port")
-        return Wanted(host, port, b"")
+        return ProxyRequest(host, port, b"")
     if url.scheme != "http" or not host:
         raise BadRequest("a proxy is asked for http://host/path or by CONNECT host:port")
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
     kept = [each for each in headers if each.partition(b":")[0].strip().lower() not in _DROPPED]
     first = b" ".join((method, path.encode(), version))
     opening = b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
-    return Wanted(host, port or _HTTP_PORT, opening)
+    return ProxyRequest(host, port or _HTTP_PORT, opening)

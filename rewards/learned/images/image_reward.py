@@ -27,7 +27,7 @@ MEAN: Final = 0.16717362830052426
 STD: Final = 1.0333394966054072
 MAX_TOKENS: Final = 35
 VOCAB_SIZE: Final = 30_522
-"""Of bert-base-uncased; [DEC] and [ENC] follow."""
+"""The vocabulary of bert-base-uncased; [DEC] and [ENC] follow."""
 SIZE: Final = 224
 HEAD_WIDTH: Final = 64
 UNUSED = ("blip.vision_proj.", "blip.text_proj.", "blip.text_encoder.embeddings.position_ids")

@@ -30,7 +30,7 @@ class Ranking:
     """Images of one prompt in order of their rewards."""
 
     ranks: list[int]
-    """Of each image, 1 for the best; equal rewards keep the order of the images."""
+    """The rank of each image, 1 for the best; equal rewards keep the order of the images."""
     rewards: list[float]
 
 

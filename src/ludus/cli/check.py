@@ -44,13 +44,13 @@ class CheckOptions:
     """An environment (me/echo-v0), a verifier (me/exact), or one on a server (URL#ID)."""
 
     max_return: Annotated[float | None, tyro.conf.arg(metavar="REWARD")] = None
-    """Of an environment: the highest return there is; its expert must reach it."""
+    """The highest return of an environment, which its expert must reach."""
 
     step_timeout_s: float = STEP_TIMEOUT_S
-    """Of an environment: seconds a reset or step may take."""
+    """Seconds that a reset or step of an environment may take."""
 
     cases: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Of a verifier: right answers as JSONL, each line {"response": ..., "gold": ...}."""
+    """Right answers for a verifier as JSONL, each line {"response": ..., "gold": ...}."""
 
     json: Flag = False
     """Print the report as JSON."""

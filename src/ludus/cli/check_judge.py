@@ -27,7 +27,7 @@ class CheckJudgeOptions:
     """Which judge, and what it is held against."""
 
     base_url: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="URL")]
-    """Of an OpenAI-compatible server, up to and with /v1."""
+    """The address of an OpenAI-compatible server, up to and with /v1."""
     model: str = "mock"
     """The judge's model."""
     labels: Path | None = None

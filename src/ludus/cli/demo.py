@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.config import build, read_overrides
 from ludus.errors import MissingExtra
 
 from .interruptible import run_interruptible
+from .settings import parse_settings
 
 HELP = """\
 usage: ludus demo [--SETTING=VALUE ...]
@@ -16,8 +16,6 @@ Ctrl-C ends it without a report (exit code 130).
 
 example:
   ludus demo --seed 1
-
-settings (with their defaults):
 """
 
 
@@ -27,10 +25,5 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.demo import DemoConfig, run_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo") from error
-    if "-h" in arguments or "--help" in arguments:
-        from .settings import describe
-
-        print(HELP + describe(DemoConfig))
-        return 0
-    run_interruptible(run_demo(build(DemoConfig, read_overrides(arguments, DemoConfig))))
+    run_interruptible(run_demo(parse_settings(DemoConfig, arguments, usage=HELP, named=None)))
     return 0

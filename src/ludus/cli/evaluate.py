@@ -54,15 +54,15 @@ class EvalOptions:
     policy: Literal["random", "expert", "openai"] = "expert"
     """random text, the environment's own expert, or a model behind an OpenAI-compatible server."""
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
-    """Of the model's server, up to and with /v1."""
+    """The address of the model's server, up to and with /v1."""
     model: str = ""
     """As its server calls it."""
     api_key_env: Annotated[str, tyro.conf.arg(metavar="NAME")] = "LUDUS_API_KEY"
     """The environment variable that holds the server's key."""
     temperature: float = 1.0
-    """Of the model's sampling."""
+    """The temperature that the model samples at."""
     max_tokens: int = 4096
-    """Of one answer of the model."""
+    """The most tokens of one answer of the model."""
     sampling: Annotated[str, tyro.conf.arg(metavar="JSON")] = ""
     """Further fields of each request, '{"top_p": 0.9}'; null leaves one out, "seed" too."""
     tool_format: str = ""
@@ -80,7 +80,7 @@ class EvalOptions:
     mcp: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SERVER")] = ()
     """MCP servers, by command or address, whose tools the policy has beside the environment's."""
     split: str = "test"
-    """Of the tasks."""
+    """The split that the tasks are taken from."""
     tasks: int = 100
     """The first so many tasks of the split, or all."""
     samples: int = 1
@@ -90,7 +90,7 @@ class EvalOptions:
     concurrency: int = 16
     """Episodes at once."""
     seed: int = 0
-    """Of environment and policy."""
+    """The seed of environment and policy."""
     max_turns: int = EpisodeLimits().max_turns
     """Turns of an episode, summaries counted; 0 is the environment's own, or 256."""
     episode_timeout_s: float = EpisodeLimits().episode_timeout_s

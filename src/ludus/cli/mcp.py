@@ -25,7 +25,7 @@ from .sessions import named
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_BODY_BYTES = 4 << 20
-"""Of a message of a client; what the SDK takes."""
+"""The most bytes of a client's message, as the SDK has them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ class MockJudgeOptions:
     port: int = 9000
     """0 picks a free one. The address is always on this machine."""
     delay_s: float = 5.0
-    """Of every answer, in mode slow."""
+    """Seconds before every answer, in mode slow."""
     failing: float = 0.5
     """Share of requests that fail first, in mode flaky."""
 

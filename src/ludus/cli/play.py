@@ -37,9 +37,9 @@ class PlayOptions:
     task: Annotated[str, tyro.conf.arg(metavar="ID")] = ""
     """Which task, such as train/17."""
     split: str = "train"
-    """Of the task."""
+    """The split that the task is taken from."""
     seed: int = 0
-    """Of the episode, and of the task if none is named."""
+    """The seed of the episode, and of the task if none is named."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -73,7 +73,7 @@ class ServeOptions:
     """Worker processes, at most, of each environment that does not declare `never_blocks`. Sessions
     spread over them; those of one process are lost together if it dies or a step in it hangs."""
     threads: int = THREADS
-    """Of one such process, for methods that are plain `def`; a session always runs on the same."""
+    """Threads of one such process, for plain `def` methods; a session always runs on the same."""
     processes_per_verifier: int = CrewLimits().processes
     """Worker processes, at most, of each verifier that does not declare `never_blocks`."""
     worker_memory_mb: int = CrewLimits().memory_bytes >> 20

@@ -1,4 +1,8 @@
-"""The settings of a config class as help text: name, default, and the docstring under the field."""
+"""Verbs whose options are the settings of a config class, from a TOML file and the command line.
+
+Options are written like those of the other verbs, `--rollout.max-tokens 16`; the names that the
+TOML file has, `--rollout.max_tokens=16`, are taken as well.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,39 @@ import inspect
 import itertools
 import textwrap
 import typing
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ludus.config import Table, build, merge, read_overrides, read_toml
+
+Config = TypeVar("Config")
+
+
+def parse_settings(
+    cls: type[Config],
+    arguments: Sequence[str],
+    *,
+    usage: str,
+    named: Callable[[str], Table] | None = read_toml,
+) -> Config:
+    """Read `arguments` as a config; `--help` prints `usage` and all settings, and exits.
+
+    Args:
+        cls: the config class.
+        arguments: of the verb.
+        usage: the head of the help text.
+        named: what a first argument that is no option stands for; None where the verb takes none.
+
+    Raises:
+        ConfigError: a setting that does not exist, or a value that does not fit.
+    """
+    rest, table = list(arguments), Table()
+    if "-h" in rest or "--help" in rest:
+        print(f"{usage}\nsettings (with their defaults):\n{describe(cls)}")
+        raise SystemExit(0)
+    if named is not None and rest and not rest[0].startswith("-"):
+        table = named(rest.pop(0))
+    return build(cls, merge(table, read_overrides(rest, cls)))
 
 
 def describe(cls: Any, prefix: str = "") -> str:
@@ -25,10 +60,11 @@ def _lines(cls: Any, prefix: str) -> Iterator[str]:
         if dataclasses.is_dataclass(hints[field.name]):
             sections.append((field.name, hints[field.name]))
             continue
-        shown = f"--{prefix}{field.name}={_default(field)}"
+        shown = f"--{prefix}{field.name}".replace("_", "-") + f"={_default(field)}"
         yield f"  {shown:<36} {documented.get(field.name, '')}".rstrip()
     for name, inner in sections:
-        yield f"\n  {prefix}{name}: {(inspect.getdoc(inner) or '').splitlines()[0]}"
+        first_line = (inspect.getdoc(inner) or "").splitlines()[0]
+        yield f"\n  {prefix}{name}: {first_line}"
         yield from _lines(inner, f"{prefix}{name}.")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ludus.config import build, merge, read_overrides, read_toml
 from ludus.errors import MissingExtra
 
 from .interruptible import run_interruptible
+from .settings import parse_settings
 
 HELP = """\
 usage: ludus sft [FILE.toml] [--SETTING=VALUE ...]
@@ -17,8 +17,6 @@ Warm a model up on what an environment's own expert does.
 examples:
   ludus sft --env ludus/arithmetic-v0 --model.path ./model --steps 200
   ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model
-
-settings (with their defaults):
 """
 
 
@@ -31,15 +29,7 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
-    if "-h" in arguments or "--help" in arguments:
-        from .settings import describe
-
-        print(HELP + describe(SFTConfig))
-        return 0
-    table: dict[str, object] = {}
-    if arguments and not arguments[0].startswith("-"):
-        table, arguments = read_toml(arguments[0]), arguments[1:]
-    config = build(SFTConfig, merge(table, read_overrides(arguments, SFTConfig)))
+    config = parse_settings(SFTConfig, arguments, usage=HELP)
     try:
         with sft_progress(config.steps) as progress:
             checkpoint = run_interruptible(run_sft(config, progress=progress))

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.config import build, merge, read_overrides, read_toml
+from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
 
 from .interruptible import run_interruptible
+from .settings import parse_settings
 
 if TYPE_CHECKING:
     from ludus.trainer.config import TrainConfig
@@ -24,33 +25,21 @@ examples:
   ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
   ludus train examples/02_train.toml --run.resume
-
-settings (with their defaults):
 """
 
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
-    if "-h" in arguments or "--help" in arguments:
-        from .settings import describe
-
-        print(HELP + describe(_config_class()))
-        return 0
-    table: dict[str, object] = {}
-    if arguments and not arguments[0].startswith("-"):
-        first, arguments = arguments[0], arguments[1:]
-        is_settings = first.endswith(".toml") and "algorithm" not in read_toml(first)
-        table = read_toml(first) if is_settings else {"recipe": first}
-    config = _config_class()
-    return _run(build(config, merge(table, read_overrides(arguments, config))))
-
-
-def _config_class() -> type[TrainConfig]:
     try:
         from ludus.trainer.config import TrainConfig
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
-    return TrainConfig
+    return _run(parse_settings(TrainConfig, arguments, usage=HELP, named=_recipe_or_settings))
+
+
+def _recipe_or_settings(name: str) -> Table:
+    is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
+    return read_toml(name) if is_settings else {"recipe": name}
 
 
 def _run(config: TrainConfig) -> int:

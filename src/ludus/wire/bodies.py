@@ -18,8 +18,8 @@ TIMEOUT_S = 30.0
 SLICE_BYTES = 1 << 17
 """Inflated at a time, about 0.2 ms; others have their turn between two slices."""
 DISCARDED_BYTES = 1 << 16
-"""Of a refused request: a body no longer than this is read away, so that its connection can be
-used again."""
+"""A refused request's body no longer than this is read away, so that the connection can be used
+again."""
 DISCARD_S = 0.5
 ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 """Content-Encoding -> `wbits` of zlib."""

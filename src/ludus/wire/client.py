@@ -31,7 +31,7 @@ from .faults import Fault, FaultReply, error_of
 
 T = TypeVar("T")
 Body = msgspec.Struct | Mapping[str, Any]
-"""Of a request: whatever encodes to an object."""
+"""What a request may carry: whatever encodes to an object."""
 
 
 @dataclass(slots=True)

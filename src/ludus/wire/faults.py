@@ -49,7 +49,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue_depth: int | None = None
     limit: int | None = None
     verdict: Verdict | None = None
-    """Of `reward_unavailable`: why there is no reward."""
+    """Why there is no reward, where the code is `reward_unavailable`."""
 
 
 class FaultReply(msgspec.Struct, frozen=True, kw_only=True):

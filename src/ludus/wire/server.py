@@ -135,7 +135,7 @@ class HttpServer:
 
     @property
     def bytes_held(self) -> int:
-        """Of the bodies of requests in flight."""
+        """The bytes of the bodies of requests in flight."""
         return self._bytes.held
 
     @property

@@ -33,4 +33,4 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
     instance: str
     max_bytes: int
-    """Of a frame of the client."""
+    """The most bytes of a frame that the client may send."""

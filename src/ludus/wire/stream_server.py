@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 Answer = tuple[int, int, msgspec.Raw]
 MAX_BYTES = 4 << 20
 MAX_UNSENT_BYTES = 1 << 20
-"""Of answers that wait to be sent; past it nothing more is read until the client takes some."""
+"""The most bytes of answers that wait to be sent; past them nothing more is read until the client
+takes some."""
 CLOSE_S = 2.0
 CORK_BYTES = 1 << 14
 CORK: int | None = getattr(socket, "TCP_CORK", None)

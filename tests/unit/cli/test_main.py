@@ -1,6 +1,7 @@
 """The `ludus` command as a user meets it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,7 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     shown = capsys.readouterr().out
     assert "example" in shown
     assert f"ludus {verb}" in shown
+    assert not re.findall(r"--[\w.-]*_[\w.-]*", shown)  # options are written with hyphens
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:

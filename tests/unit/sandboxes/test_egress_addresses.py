@@ -10,7 +10,7 @@ from ludus.errors import ConfigError
 from ludus.sandboxes import NetworkNotAllowed, NetworkPolicy
 from ludus.sandboxes.network.addresses import is_own, refusal
 from ludus.sandboxes.network.policy import EgressDecision, EgressRefused
-from ludus.sandboxes.network.requests import BadRequest, Wanted, parse
+from ludus.sandboxes.network.requests import BadRequest, ProxyRequest, parse
 
 # the ranges of RFC 6890 and its updates, and cloud metadata services, by first and last address
 REFUSED = [
@@ -104,7 +104,7 @@ def test_a_plain_request_is_sent_on_without_the_proxy_s_own_lines() -> None:
         b"Proxy-Authorization: x\r\nProxy-Connection: keep-alive\r\nConnection: keep-alive\r\n\r\n"
     )
     opening = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.org:8080\r\nConnection: close\r\n\r\n"
-    assert parse(head) == Wanted("example.org", 8080, opening)
+    assert parse(head) == ProxyRequest("example.org", 8080, opening)
     assert parse(b"GET http://[2a00::1] HTTP/1.1\r\n\r\n").host == "2a00::1"
 
 

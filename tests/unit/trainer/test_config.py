@@ -22,6 +22,12 @@ def test_overrides_read_numbers_flags_texts_and_lists() -> None:
     assert got["reward"] == [{"name": "maths", "weight": 0.5}]
 
 
+def test_a_setting_is_written_with_hyphens_or_as_in_the_file() -> None:
+    spelt = ["--env-url=u", "--rollout.max-tokens=3"], ["--env_url=u", "--rollout.max_tokens=3"]
+    for given in spelt:
+        assert read_overrides(given) == {"env_url": "u", "rollout": {"max_tokens": 3}}
+
+
 def test_a_text_that_looks_like_a_number_stays_a_text() -> None:
     given = ["--env_token=0123", "--vllm.api-key", "1e5", "--run.folder=7", "--steps=7"]
     config = build(TrainConfig, read_overrides(given, TrainConfig))

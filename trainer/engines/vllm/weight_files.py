@@ -46,7 +46,7 @@ def write_weights(weights: Mapping[str, object], *, folder: str = "") -> Path:
             partial.unlink()
         raise ConfigError(
             f"cannot write {size / 1e6:.0f} MB of weights to {str(whole.parent)!r} ({error}); "
-            "name a folder with more room with --vllm.weights_folder"
+            "name a folder with more room with --vllm.weights-folder"
         ) from error
     return partial.rename(whole)
 
