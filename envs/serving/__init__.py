@@ -1,1 +1,1 @@
-"""Environments over HTTP: sessions on a server, their worker processes, and the clients."""
+"""Environments over HTTP: sessions on a server, worker processes, and the clients."""

@@ -1,4 +1,4 @@
-"""A session on a server, with the interface of a local one."""
+"""The client's side of a session: the interface of a local session, played on a server."""
 
 from __future__ import annotations
 
@@ -43,20 +43,22 @@ from .operators import Operator
 logger = logging.getLogger(__name__)
 PAGE = 256
 CLOSE_TIMEOUT_S = 3.0
-"""For telling a server that a session is released; if it cannot be told, the lease ends."""
+"""The time, in seconds, for telling a server that a session is released. A server that cannot be
+told releases the session when its lease ends.
+"""
 
 
 class RemoteSession:
-    """Plays episodes on a server; what an `EnvSession` is in process.
+    """Plays episodes on a server, with the methods of a local `EnvSession`.
 
     The first reset creates the session and begins the episode in one request. A reset after the
-    session was lost (a restart, an expired lease) quietly makes a new one; a step then raises
-    SessionGone.
+    session was lost (a restart, an expired lease) makes a new session without a word; a step then
+    raises SessionGone.
 
     Args:
-        env_id: which environment.
-        choose: what carries the operations of a session to its server, by the session's name.
-        card: what the server says about the environment, if asked before.
+        env_id: the id of the environment.
+        choose: returns, for the name of a session, the operator that reaches its server.
+        card: the server's description of the environment, if the caller has it already.
     """
 
     def __init__(
@@ -64,15 +66,17 @@ class RemoteSession:
     ) -> None:
         self.id = env_id
         self.name = ""
-        """Of the session on the server; empty when there is none."""
+        """The name of the session on the server; empty when no session is open."""
         self._choose = choose
         self._operator = choose(env_id)
-        """Of the server that is asked about the environment, then of the one the session is on."""
+        """Reaches the server that describes the environment, then the server with the session."""
         self._card = card
         self._instance = ""
         self._seq = 0
         self._unsure = False
-        """Whether it is unknown if the last operation was carried out."""
+        """Whether the last operation may have been carried out, or not. The next reset then makes a
+        new session, since the next seq of the old session is unknown.
+        """
 
     @property
     def deterministic(self) -> bool:
@@ -82,10 +86,10 @@ class RemoteSession:
         return self._card.deterministic
 
     async def describe(self) -> EnvCard:
-        """What the server says about the environment.
+        """Ask the server for the card of the environment; the answer is kept.
 
         Raises:
-            UnknownEnv: it is not served; the message names the near miss.
+            UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         if self._card is None:
             served = await self._operator.client.get("/v1/envs", EnvList)
@@ -95,10 +99,10 @@ class RemoteSession:
     async def task_page(
         self, split: str, *, offset: int = 0, limit: int = 100, task: str = ""
     ) -> TaskPage:
-        """Some tasks of a split, in order; with `task`, that one alone.
+        """Return some tasks of a split, in order; with `task`, only the task of that id.
 
         Raises:
-            UnknownTask: no such split or task.
+            UnknownTask: the split or task does not exist.
         """
         asked = {"split": split, "offset": offset, "limit": limit, "task": task}
         path = f"/v1/envs/{quote(self.id, safe='')}/tasks?{urlencode(asked)}"
@@ -117,9 +121,11 @@ class RemoteSession:
         return _begun(await self._create(beginning))
 
     async def step(self, action: str | Message) -> Stepped:
-        """Play one action; see `EnvSession.step`.
+        """Play an action; see `EnvSession.step`.
 
         Raises:
+            InvalidAction: the action is neither a string nor a message.
+            EpisodeEnded: no episode has begun.
             SessionGone: the session expired or its server was restarted; the episode is lost.
         """
         if not isinstance(action, (str, Message)):
@@ -139,7 +145,9 @@ class RemoteSession:
         return reply.observation, reply.reward, reply.terminated, reply.truncated, info
 
     async def close(self) -> None:
-        """Release the session; safe to call twice. If the server cannot be told, the lease ends."""
+        """Release the session; a second call does nothing. A server that cannot be reached releases
+        the session when its lease ends.
+        """
         name, self.name, self._unsure = self.name, "", False
         if not name:
             return
@@ -199,15 +207,17 @@ class RemoteSession:
 
 
 class BlockingSession(RemoteSession):
-    """A remote session over a blocking transport; run its coroutines with `run_blocking`."""
+    """A remote session over a blocking transport, whose coroutines `run_blocking` runs to the
+    end.
+    """
 
     def tasks(self, split: str) -> TaskSet:
-        """The tasks of a split, fetched page by page."""
+        """Return the tasks of a split, which are fetched page by page."""
         return RemoteTasks(self, split)
 
 
 class RemoteTasks:
-    """A `TaskSet` on a server; each page is fetched once."""
+    """A `TaskSet` whose tasks a server lists; each page is fetched once and kept."""
 
     def __init__(self, session: RemoteSession, split: str) -> None:
         self.split = split
@@ -216,7 +226,7 @@ class RemoteTasks:
         self.size = self._page(0).size
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, counted from 0."""
         number, place = divmod(index, PAGE)
         tasks = self._page(number).tasks if index >= 0 else []
         if place >= len(tasks):
@@ -224,7 +234,7 @@ class RemoteTasks:
         return tasks[place]
 
     def find(self, task_id: str) -> Task:
-        """The task with this id."""
+        """Return the task with this id."""
         page = run_blocking(self._session.task_page(self.split, task=task_id))
         return page.tasks[0]
 
@@ -237,10 +247,10 @@ class RemoteTasks:
 
 
 def card_of(env_id: str, served: EnvList) -> EnvCard:
-    """The card of one environment.
+    """Pick the card of an environment from a server's list.
 
     Raises:
-        UnknownEnv: it is not served; the message names the near miss.
+        UnknownEnv: the server does not offer it; the message names the nearest id.
     """
     cards = {card.id: card for card in served.envs}
     if env_id not in cards:

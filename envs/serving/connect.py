@@ -1,4 +1,4 @@
-"""`ludus.connect(url)`: environments and verifiers of a server as if they were here."""
+"""`ludus.connect(url)`: the environments and verifiers of a server, used like local objects."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from .operators import OneByOne, send_batch
 
 
 class RemoteServer:
-    """One server, or several that share the sessions between them.
+    """A connection to a server, or to several servers that share the sessions.
 
-    `make` and `envs` block; what `make_async` and `verifier` give is async. Nothing is sent before
-    it is needed.
+    `make` and `envs` block; the objects from `make_async` and `verifier` are async. Nothing is sent
+    before the first call that needs an answer.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RemoteServer:
     ) -> None:
         self.urls = urls
         self.traffic = Traffic()
-        """Counts over all connections."""
+        """Counts the requests and sessions of all connections."""
         self._async_transport = AsyncTransport()
         self._sync_transport = SyncTransport()
         build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
@@ -60,54 +60,58 @@ class RemoteServer:
         self._cards: EnvList | None = None
 
     def envs(self) -> list[EnvCard]:
-        """What environments it offers."""
+        """Return the cards of the environments that the server offers; asked once and kept."""
         return self._env_list().envs
 
     def make(self, env_id: str) -> GymEnv:
-        """A `gymnasium.Env` played over there.
+        """Return a `gymnasium.Env` whose episodes are played on the server.
 
         Raises:
-            UnknownEnv: not served; the message names the near miss.
+            UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         card = card_of(env_id, self._env_list())
         session = BlockingSession(env_id, self._one_by_one, card=card)
         return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
 
     def make_async(self, env_id: str) -> RemoteSession:
-        """An environment with `async` reset, step and close; calls made together travel together.
-        Nothing is sent before the first reset.
+        """Return an environment with `async` reset, step and close. Nothing is sent before the
+        first reset, and operations that are begun together share one request.
         """
         return RemoteSession(env_id, self._operator)
 
     def verifiers(self) -> list[VerifierCard]:
-        """What verifiers it offers."""
+        """Return the cards of the verifiers that the server offers."""
         served = run_blocking(self._sync_clients[0].get("/v1/verifiers", VerifierList))
         return served.verifiers
 
     def verifier(self, name: str) -> RemoteVerifier:
-        """A verifier over there: `await verifier.score(sample)`. Nothing is sent before."""
+        """Return a verifier on the server, used as `await verifier.score(sample)`; sends nothing
+        yet.
+        """
         return RemoteVerifier(name, self._scorers)
 
     def group_verifier(self, name: str) -> RemoteGroupVerifier:
-        """One that also compares the answers of a group: `await verifier.score_group(samples)`."""
+        """Return a verifier that compares the answers of a group: `await
+        verifier.score_group(samples)`.
+        """
         return RemoteGroupVerifier(name, self._scorers)
 
     def score(self, verifier: str, sample: Sample) -> Verdict:
-        """Score one answer; blocks.
+        """Score an answer; blocks.
 
         Raises:
-            UnknownVerifier: not served; the message names the near miss.
-            RemoteError: the server could not be asked.
+            UnknownVerifier: the server does not offer it; the message names the nearest name.
+            RemoteError: the server could not be reached.
         """
         self.traffic.operations += 1
         body = {"verifier": verifier, "sample": sample}
         return run_blocking(self._sync_clients[0].post("/v1/score", body, Verdict))
 
     def score_batch(self, verifier: str, samples: Sequence[Sample]) -> list[Verdict]:
-        """Score many answers in one request; blocks.
+        """Score many answers in a single request; blocks.
 
         Raises:
-            LudusError: the first that an item failed with.
+            LudusError: the first error among the answers.
         """
         scores = [Score(verifier=verifier, sample=sample) for sample in samples]
         self.traffic.operations += len(scores)
@@ -115,11 +119,11 @@ class RemoteServer:
         return [_verdict(answer) for answer in answers]
 
     def close(self) -> None:
-        """Close the blocking connections."""
+        """Close the blocking connections; `aclose` closes the async connections too."""
         run_blocking(self._sync_transport.close())
 
     async def aclose(self) -> None:
-        """Close all connections; call it on the event loop that used them."""
+        """Close all connections; call this on the event loop that used the client."""
         self.close()
         await asyncio.gather(*(carrier.close() for carrier in self._operators))
         await asyncio.gather(*(carrier.close() for carrier in self._scorers))
@@ -170,18 +174,20 @@ def connect(
     """Connect to `ludus serve`.
 
     Args:
-        url: `http://host:port`, or several separated by commas: each session lives on one of them.
-        token: the server's bearer token, itself or as `env:NAME`; by default the environment
+        url: `http://host:port`, or several addresses separated by commas: each session lives on one
+            of the servers.
+        token: the server's bearer token, in clear or as `env:NAME`; the default is the environment
             variable LUDUS_TOKEN.
-        timeout_s: for one call, all its retries together; longer than the server's own limit on a
-            step, so that its answer comes first.
-        attempt_timeout_s: for one of them; a reply lost on the way is then asked for again.
+        timeout_s: the limit in seconds for one call with all its retries. It should exceed the
+            server's own limit on a step, so that the server's answer comes first.
+        attempt_timeout_s: the limit in seconds for one attempt; the same operation is then sent
+            again, so that a reply lost on the way is recovered.
         format: `msgpack` or `json`.
-        stream: carry what is asked asynchronously over one long-lived connection to each server.
-            Where the server or a proxy has none, plain HTTP is used without being told.
+        stream: whether async operations go over one long-lived connection to each server. Where the
+            server or a proxy does not support streams, plain HTTP is used without a warning.
 
     Raises:
-        ConfigError: an address that is none.
+        ConfigError: an address is missing or repeated, or the format is unknown.
     """
     urls = [part.strip().rstrip("/") for part in url.split(",") if part.strip()]
     if not urls or len(set(urls)) != len(urls):

@@ -1,11 +1,11 @@
-"""The words of the environment protocol: what clients send and servers answer.
+"""The messages of the environment protocol: what clients send and servers answer.
 
-An operation is one struct however it travels: in a stream and in a batch whole, with a tag `op`; on
-its own route without the tag and without the field that the path names.
+An operation is the same struct on every way: in a stream and in a batch it is sent whole, with a
+tag `op`; on its own route it is sent without the tag and without the field that the path names.
 
 Every reset and step of a session carries a `seq`, counting from 0. The server keeps the last reply,
-so the same operation sent again is answered from it and never done twice. Replies echo session and
-seq, so that a late one cannot be taken for another's.
+so an operation that is sent again gets the kept reply and is never carried out twice. Replies echo
+session and seq, so that a client recognises a late reply to another operation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_HOLD_S = 30.0
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an episode begins."""
+    """The seed and the options with which an episode begins."""
 
     seed: int | None = None
     options: dict[str, Any] = {}
@@ -48,12 +48,14 @@ class Create(
     tag="create",
     forbid_unknown_fields=True,
 ):
-    """Make a session; with `reset`, also begin an episode."""
+    """Makes a session; with `reset`, also begins an episode."""
 
     env: str
     session: SessionName
     reset: Beginning | None = None
-    """Also begin an episode, as the operation with seq 0."""
+    """How the first episode begins, as the operation with seq 0; None makes a session without an
+    episode.
+    """
 
 
 class Reset(
@@ -64,12 +66,14 @@ class Reset(
     tag="reset",
     forbid_unknown_fields=True,
 ):
-    """Begin an episode in a session."""
+    """Begins an episode in a session."""
 
     session: SessionName
     seq: Seq
     instance: str = ""
-    """The server run that created the session, so that a restart is told from a wrong name."""
+    """The id of the server process that created the session. A server that was restarted then
+    answers that the session is lost, rather than that its name is unknown.
+    """
 
 
 class Step(
@@ -80,7 +84,7 @@ class Step(
     tag="step",
     forbid_unknown_fields=True,
 ):
-    """Play one action."""
+    """Plays an action in the episode of a session."""
 
     session: SessionName
     seq: Seq
@@ -96,18 +100,18 @@ class Delete(
     tag="delete",
     forbid_unknown_fields=True,
 ):
-    """Release a session."""
+    """Releases a session and closes the environment."""
 
     session: SessionName
 
 
 Play = Create | Reset | Step
-"""What runs in a session and is answered once per seq."""
+"""An operation that runs the environment, and is carried out once for each seq."""
 Operation = Create | Reset | Step | Delete
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="created"):
-    """A session without an episode yet: its first reset has seq 0."""
+    """The reply to a create without an episode: the session's first reset has seq 0."""
 
     session: str
     instance: str
@@ -116,7 +120,7 @@ class Created(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 class ResetReply(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="reset", omit_defaults=True
 ):
-    """The beginning of an episode."""
+    """The reply to a reset: the first observation, the briefing and the task."""
 
     session: str
     seq: int
@@ -130,7 +134,7 @@ class ResetReply(
 class StepReply(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="step", omit_defaults=True
 ):
-    """What one action led to."""
+    """The reply to a step: the next observation, the reward and whether the episode ended."""
 
     session: str
     seq: int
@@ -140,25 +144,25 @@ class StepReply(
     truncated: bool
     info: dict[str, Any] = {}
     verdict: Verdict | None = None
-    """How the reward was composed, if the environment said so."""
+    """How the reward was composed, if the environment gave a verdict."""
 
 
 class Released(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="released"):
-    """A session is no more, whether it was this request that ended it or not."""
+    """The reply to a delete: the session does not exist any more."""
 
     session: str
     released: bool
-    """Whether it was there."""
+    """Whether this request ended the session; false where the session did not exist."""
 
 
 Reply = Created | ResetReply | StepReply | Released
 _REPLY: Any = Reply
 Outcome = Reply | Encoded | Fault
-"""What became of an operation; `Encoded` is a `Reply` that is bytes already."""
+"""The result of an operation. `Encoded` is a `Reply` that is already encoded for the response."""
 
 
 def read_outcome(outcome: Outcome) -> Reply | Fault:
-    """An outcome as a struct, for those who do not send it on."""
+    """Decode an outcome for a caller that reads the reply rather than forwards the bytes."""
     if isinstance(outcome, Encoded):
         reply: Reply = decode(outcome.data, _REPLY, outcome.format)
         return reply
@@ -166,18 +170,20 @@ def read_outcome(outcome: Outcome) -> Reply | Fault:
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/step_batch`."""
+    """The body of `POST /v1/step_batch`."""
 
     items: list[Operation]
     hold_s: float = MAX_HOLD_S
-    """How long to wait for the slow ones. What is not done when others are is answered with
-    status 202; send the same operation again to go on waiting for it.
+    """How long, in seconds, the server waits for slow operations. An operation that is not done
+    when the others are is answered with status 202; the client sends the operation again to go on
+    waiting.
     """
 
 
 class BatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A `BatchRequest` as the server reads it: each item on its own, so that a wrong one does not
-    spoil the others.
+    """A `BatchRequest` in the form that the server reads.
+
+    Each item is decoded separately, so that a wrong item does not spoil the others.
     """
 
     items: Annotated[list[Any], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
@@ -185,22 +191,22 @@ class BatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to one operation of a batch."""
+    """The answer to an operation of a batch."""
 
     status: int
-    """200 done, 202 still running, otherwise the status of `error`."""
+    """200 for a reply, 202 for an operation that still runs, otherwise the status of `error`."""
     reply: Reply | None = None
     error: Fault | None = None
 
 
 class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers, in the order of the operations."""
+    """The answers to a batch, in the order of the operations."""
 
     items: list[BatchItem]
 
 
 class SentItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A `BatchItem` as the server writes it: its reply may be bytes already."""
+    """A `BatchItem` in the form that the server writes: the reply may be encoded already."""
 
     status: int
     reply: Reply | Encoded | None = None
@@ -208,24 +214,26 @@ class SentItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SentReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A `BatchReply` as the server writes it."""
+    """A `BatchReply` in the form that the server writes."""
 
     items: list[SentItem]
 
 
 class EnvCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One environment a server offers."""
+    """A server's description of an environment on offer."""
 
     id: str
     description: str
     deterministic: bool
     briefing: Briefing
     splits: dict[str, int | None]
-    """Split -> number of tasks; null is without end."""
+    """The number of tasks by name of split; null for a split without end."""
     reset_options: dict[str, str]
-    """Name -> type, of the options a client may set at reset besides `task` and `split`."""
+    """The type by name of each option that a client may set at reset, besides `task` and
+    `split`.
+    """
     arguments: dict[str, Any] = {}
-    """What it was constructed with, where that differs from its defaults; secrets are left out."""
+    """The constructor arguments that differ from the defaults; secrets are left out."""
 
 
 class EnvList(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,10 +244,10 @@ class EnvList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of `GET /v1/envs/{id}/tasks`."""
+    """The query of `GET /v1/envs/{id}/tasks`."""
 
     split: str = "train"
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 100
     task: str = ""
-    """An id: the page then holds this task alone."""
+    """The id of a task, if only that task is wanted; empty for a page of tasks."""

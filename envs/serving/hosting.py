@@ -1,7 +1,7 @@
-"""One session on a server: its seq, its last reply, and the seat where it is played.
+"""A session on a server: the next seq, the last reply, and the seat that plays the session.
 
-What runs is kept apart from who waits for it: an operation is begun once, and whoever sends it
-again joins it while it runs or is given its kept reply.
+The work of an operation is kept apart from the requests that wait for it. An operation is begun
+once; a client that sends the operation again waits for the same work, or gets the kept reply.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from .seats import Home, Seat
 
 
 class HostedSession(Lease):
-    """Runs the operations of one session, one at a time, each once.
+    """Carries out the operations of a session, singly and in order, each exactly once.
 
     Args:
-        create: the operation that made it.
-        home: where sessions of its environment are played.
-        instance: of the server.
-        on_lost: told why it cannot go on: a step took too long, or its process was lost.
+        create: the operation that made the session.
+        home: plays the sessions of the environment.
+        instance: the id of this server process.
+        on_lost: called with the session, the reason and whether a step was late, when the session
+            cannot go on.
     """
 
     def __init__(
@@ -46,22 +47,23 @@ class HostedSession(Lease):
         self._on_lost = on_lost
 
     def created(self) -> asyncio.Future[Outcome]:
-        """The reply to a create that begins no episode."""
+        """Return the reply to a create that begins no episode."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         future.set_result(Created(session=self.name, instance=self._instance))
         return future
 
     def kept(self, play: Play, seq: int) -> asyncio.Future[Outcome] | None:
-        """The reply of an operation sent again, running or done; None if it is the next one.
+        """Return the reply of an operation that was sent before, running or done; None for the next
+        operation.
 
         Raises:
-            SequenceConflict: it is neither.
+            SequenceConflict: the operation is neither the last one nor the next one.
         """
         self.touched = time.monotonic()
         return self._plays.kept(play, seq)
 
     def begin(self, play: Play, seq: int) -> asyncio.Future[Outcome]:
-        """Start the next operation."""
+        """Start the next operation and return the future of the outcome."""
         self.busy += 1
         if self._seat is None:  # a session that has played nothing holds nothing
             self._seat = self._home.seat(self.name, self._lost)

@@ -51,17 +51,19 @@ _ENDED_KEPT = 1000
 
 @dataclass(slots=True)
 class _Episode:
+    """An open episode, as an MCP client plays."""
+
     name: str
     task: str = ""
     seq: int = 0
     """The sequence number of the next operation."""
     ret: float = 0.0
-    """What it has earned so far."""
+    """The sum of the rewards so far."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What a call gives: text for the model, facts for the program around it."""
+    """The result of a tool call: text for the model, and facts for the program around the model."""
 
     text: str
     facts: dict[str, Any] = {}
@@ -69,14 +71,15 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class McpEnv:
-    """Plays episodes of one environment for MCP clients. Start it on the loop it runs on.
+    """Plays episodes of an environment for MCP clients. Call `start` on the event loop of the
+    server.
 
     Args:
-        name: of the environment, with constructor arguments as `ludus serve` reads them.
-        limits: on episodes and their time.
+        name: the environment, with constructor arguments as `ludus serve` reads them.
+        limits: the bounds on episodes and on their time.
 
     Raises:
-        MissingExtra: the SDK is not installed.
+        MissingExtra: the MCP SDK is not installed.
     """
 
     def __init__(self, name: str, *, limits: SessionLimits = LIMITS) -> None:
@@ -85,14 +88,14 @@ class McpEnv:
         self.id = self._service.served[0].id
         self._open: dict[str, _Episode] = {}
         self._ended: dict[str, str] = {}
-        """Why the last episodes are over."""
+        """The reason, by name, why each of the last `_ENDED_KEPT` episodes ended."""
         self._briefing = Briefing()
 
     async def start(self) -> None:
         """Load the environment.
 
         Raises:
-            ConfigError: a tool of it has one of the names used here.
+            ConfigError: a tool of the environment has the name of one of this server's own tools.
         """
         await self._service.start(Context(secrets.token_hex(8), ServerMetrics()))
         card = self._service.served[0].card
@@ -103,21 +106,22 @@ class McpEnv:
             raise ConfigError(f"{self.id} has a tool {min(taken)!r}, which this server needs")
 
     async def stop(self) -> None:
-        """Release every episode."""
+        """Release every episode and stop the service."""
         await self._service.stop()
 
     # --- what clients see -----------------------------------------------------------------------
 
     def tools(self) -> list[ToolSpec]:
-        """How episodes begin and end, and the environment's own tools.
+        """List the tools that begin and end episodes, and the environment's own tools.
 
-        Where episodes bring tools of their own, unknown before, `call_tool` calls them.
+        Where episodes bring tools that are unknown before they begin, `call_tool` calls these by
+        name.
         """
         own = [_in_episode(tool) for tool in self._briefing.tools]
         return [_BEGIN, *(own or [_in_episode(_CALL)]), _in_episode(_SAY), _in_episode(_END)]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> _Answer:
-        """Carry out a call; what cannot be done is an answer too."""
+        """Carry out a tool call; a refusal is returned as an answer with `is_error`, not raised."""
         given = dict(arguments)
         try:
             if name == BEGIN:
@@ -221,7 +225,9 @@ class McpEnv:
         raise _Refused(why or f"no {EPISODE} named {str(name)[:80]!r}; {BEGIN} begins one")
 
     async def _run(self, operation: Operation) -> Reply | Fault:
-        """Shielded: a client that goes away does not cut an operation in two."""
+        """Carry out an operation, shielded: a client that disconnects does not cancel the work half
+        way.
+        """
         try:
             return read_outcome(await asyncio.shield(self._service.sessions.begin(operation)))
         except LudusError as error:
@@ -230,7 +236,7 @@ class McpEnv:
     # --- the SDK's server -----------------------------------------------------------------------
 
     def server(self) -> Server[Any]:
-        """As the SDK serves it, over stdio or HTTP."""
+        """Return the SDK's server for this environment, to be run over stdio or HTTP."""
         from mcp.server import Server
         from mcp.types import CallToolRequestParams, ListToolsResult, Tool
 
@@ -253,7 +259,7 @@ class McpEnv:
 
 
 class _Refused(Exception):
-    """What a client is told that asked for something that cannot be."""
+    """Raised for a request that cannot be carried out; the client reads the text."""
 
 
 def _as_mcp(answer: _Answer) -> CallToolResult:
@@ -285,7 +291,7 @@ def _spec(
 
 
 def _in_episode(tool: ToolSpec) -> ToolSpec:
-    """A tool whose calls may name their episode."""
+    """Add to a tool the optional argument that names the episode."""
     named = {"type": "string", "description": f"from {BEGIN}; needed while several are open"}
     properties = {**tool.parameters.get("properties", {}), EPISODE: named}
     return msgspec.structs.replace(tool, parameters={**tool.parameters, "properties": properties})

@@ -1,7 +1,8 @@
 """Keeps the plain-`def` methods of an environment off a server's event loop.
 
-An environment of only plain methods runs whole on its lane. One that mixes them with async methods
-runs on the loop, and each plain method it has is sent to the lane and awaited.
+An environment of only plain methods runs whole on its worker thread. An environment that mixes
+plain with async methods runs on the event loop, and each call of a plain method is sent to the
+worker thread and awaited.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _METHODS = ("reset", "step", "close")
 
 
 def offload(env: TextEnv, run: RunOffLoop) -> None:
-    """Replace the plain methods and tools of `env` by awaitable ones that `run` carries out."""
+    """Replace the plain methods and tools of `env` by awaitable methods that `run` carries out."""
     for name in _METHODS:
         method = getattr(env, name)
         if not inspect.iscoroutinefunction(method):
@@ -37,10 +38,11 @@ def _elsewhere(method: Callable[..., Any], run: RunOffLoop) -> Callable[..., Any
 
 
 async def settle(task: asyncio.Task[Any], timeout_s: float) -> bool:
-    """Wait for `task`, at most `timeout_s`; past it ask it to stop, and do not wait for that.
+    """Wait at most `timeout_s` for `task`; a task that takes longer is cancelled and not waited
+    for.
 
     Returns:
-        Whether it ended in time.
+        Whether the task ended in time.
     """
     done, _ = await asyncio.wait({task}, timeout=timeout_s)
     if not done:

@@ -1,4 +1,4 @@
-"""How operations of remote sessions travel over plain HTTP: one by one, or many in one request."""
+"""How operations of remote sessions travel over plain HTTP: singly, or many in a request."""
 
 from __future__ import annotations
 
@@ -34,35 +34,36 @@ _BEGUN: Any = Created | ResetReply
 
 
 class Operator(Protocol):
-    """Carries operations to the server that a session lives on: a `Carrier`, or `OneByOne`."""
+    """Carries operations to the server that holds a session: a `Carrier`, or `OneByOne`."""
 
     client: Client
 
     async def perform(self, operation: Operation, *, timeout_s: float = ...) -> Reply:
-        """The reply of an operation.
+        """Send an operation and return the reply.
 
         Args:
-            operation: what to do.
-            timeout_s: for all attempts together, where that is less than the client's own limit.
+            operation: the operation to carry out.
+            timeout_s: the limit in seconds for all attempts together, where that is less than the
+                client's own limit.
 
         Raises:
-            LudusError: what the server met.
+            LudusError: the error that the server answered with, or that kept it from answering.
         """
         ...
 
 
 class OneByOne:
-    """Sends each operation in its own request.
+    """Sends each operation in a separate request.
 
     Args:
-        client: of the server.
+        client: the connection to the server.
     """
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
     async def perform(self, operation: Operation, *, timeout_s: float = float("inf")) -> Reply:
-        """Send it to its route."""
+        """Send an operation to the route for operations of this type and return the reply."""
         client = self.client.within(timeout_s)
         client.traffic.operations += 1
         session = f"/v1/sessions/{quote(operation.session, safe='')}"
@@ -86,7 +87,11 @@ class OneByOne:
 async def send_batch(
     client: Client, operations: Sequence[Operation]
 ) -> Sequence[Reply | LudusError | None]:
-    """Send operations in one request; the reply or error of each, None for one that still runs."""
+    """Send operations in a single request.
+
+    Returns:
+        The reply or error of each operation, in order; None for an operation that still runs.
+    """
     body = BatchRequest(items=list(operations), hold_s=HOLD_S)
     reply = await client.post("/v1/step_batch", body, BatchReply)
     if len(reply.items) != len(operations):
@@ -95,7 +100,9 @@ async def send_batch(
 
 
 def _without(operation: msgspec.Struct, name: str) -> dict[str, Any]:
-    """The body of a request: the fields of an operation but the one that its path holds."""
+    """Build the body of a request: the fields of an operation except `name`, which the path
+    holds.
+    """
     fields = operation.__struct_fields__
     return {field: getattr(operation, field) for field in fields if field != name}
 

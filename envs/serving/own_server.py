@@ -1,4 +1,4 @@
-"""An environment of this process that may block, behind a server of its own.
+"""A loopback server for environments of this process that may block.
 
 `ludus train` and `ludus eval` play such environments in the same killable worker processes as
 `ludus serve`, through a server that listens on the loopback address for this process alone.
@@ -18,13 +18,13 @@ from .sessions import SessionLimits
 
 
 class OwnServer:
-    """Plays one environment in worker processes, for one event loop.
+    """Plays an environment in worker processes, for a single event loop.
 
     Args:
-        name: of the environment, with constructor arguments (`me/env-v0?length=3`).
-        call_timeout_s: longest one reset, step or tool may take; the process is then killed, and
-            the sessions in it end without a reward.
-        max_sessions: sessions open at a time.
+        name: the environment, with constructor arguments (`me/env-v0?length=3`).
+        call_timeout_s: the limit in seconds for one reset, step or tool. A process with a late call
+            is killed, and the sessions in the process end without a reward.
+        max_sessions: how many sessions may be open at a time.
     """
 
     def __init__(self, name: str, *, call_timeout_s: float, max_sessions: int = 4096) -> None:
@@ -36,7 +36,7 @@ class OwnServer:
         self._client: RemoteServer | None = None
 
     async def start(self) -> RemoteServer:
-        """Start the server and its processes; returns a connection.
+        """Start the server and the worker processes; returns a connection.
 
         Raises:
             LudusError: the environment cannot be built.
@@ -46,7 +46,7 @@ class OwnServer:
         return self._client
 
     async def stop(self) -> None:
-        """Close the connection and end the processes."""
+        """Close the connection and end the worker processes."""
         if self._client is not None:
             await self._client.aclose()
             await self._server.stop()
@@ -54,10 +54,10 @@ class OwnServer:
 
 
 def may_block(name: str) -> bool:
-    """Whether the environment `name` belongs into worker processes: its class does not declare
-    `never_blocks`. Nothing is built to find out.
+    """Whether the environment `name` must run in worker processes, since the class does not declare
+    `never_blocks`. The environment is not built to find out.
 
     Raises:
-        UnknownEnv: nobody registered it; the message names the near miss.
+        UnknownEnv: the name is not registered; the message names the nearest id.
     """
     return not ServedEnv.parse(name).declares_never_blocks

@@ -1,4 +1,6 @@
-"""Sessions in this process whose plain methods run on threads: one that hangs is given up."""
+"""Sessions in this process whose plain methods run on worker threads, with a time limit on each
+call.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +17,36 @@ from .offload import offload
 
 
 class OwnThreads:
-    """Threads for the environments of one event loop; a session always runs on the same one.
+    """Worker threads for the environments of an event loop; a session always runs on the same
+    thread.
 
     Args:
-        count: of threads; so many sessions in a row have one each.
-        call_timeout_s: of one reset, step or tool; its thread is then left to itself, and what it
-            was asked for is no reward.
+        count: the number of threads; sessions are given to the threads in turn.
+        call_timeout_s: the limit in seconds for one reset, step or tool. A thread with a late call
+            is abandoned, and the call raises RewardUnavailable.
     """
 
     def __init__(self, count: int, *, call_timeout_s: float) -> None:
         self._lanes = Lanes(count, name="ludus-env")
         self._call_timeout_s = call_timeout_s
         self._numbers: dict[int, int] = {}
-        """By the session's id."""
+        """The number of each session, by the Python `id` of the session."""
         self._busy: set[int] = set()
-        """Numbers of sessions with a call that has not come back."""
+        """The numbers of the sessions with a call that has not returned."""
         self._placed = 0
 
     async def start(self) -> None:
-        """Attach to the running loop."""
+        """Attach the threads to the running event loop."""
         await self._lanes.start()
 
     async def stop(self) -> None:
-        """Let every thread end after the work it has."""
+        """Let every thread end after the calls that the thread has."""
         await self._lanes.stop()
 
     def place(self, session: EnvSession) -> EnvSession:
-        """`session`, its plain methods on a thread; environments that never block stay here."""
+        """Move the plain methods of `session` to a worker thread, unless the environment never
+        blocks.
+        """
         self._numbers[id(session)] = number = self._placed
         self._placed += 1
         if not session.env.never_blocks:
@@ -49,7 +54,9 @@ class OwnThreads:
         return session
 
     def is_inside(self, session: EnvSession) -> bool:
-        """Whether a thread may still be in a call of `session`, given up or cancelled."""
+        """Whether a thread may still run a call of `session`, although the caller gave up or was
+        cancelled.
+        """
         return self._numbers[id(session)] in self._busy
 
     async def _run(self, name: str, number: int, work: Callable[[], Any]) -> Any:

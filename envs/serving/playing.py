@@ -1,4 +1,4 @@
-"""One operation carried out on a session, and its reply encoded once."""
+"""Carries out an operation on a session and encodes the reply once."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ async def perform(
     format: Format = Format.MSGPACK,
     max_bytes: int,
 ) -> Encoded:
-    """Carry out one operation.
+    """Carry out an operation and encode the reply.
 
     Args:
-        session: of the environment.
-        play: the operation, with its number `seq`.
-        instance: of the server.
-        format: of the reply, if it can be held in it.
-        max_bytes: a longer reply is a fault of the environment.
+        session: the session of the environment.
+        play: the operation.
+        seq: the number of the operation in its session.
+        instance: the id of this server process.
+        format: the format of the reply, if it can express the reply; the result tells which was
+            used.
+        max_bytes: the limit on a reply; a longer reply counts as a fault of the environment.
 
     Raises:
-        TypeError: the reply cannot be sent.
-        ServerFault: it is too long.
-        LudusError, Exception: what the environment raises.
+        TypeError: the reply cannot be encoded.
+        ServerFault: the reply is longer than `max_bytes`.
+        LudusError, Exception: the environment raised it.
     """
     reply: Reply
     match play:
@@ -58,12 +60,14 @@ async def perform(
 
 
 def fault_in(error: BaseException, session: str, seq: int) -> Fault:
-    """The fault that an exception of an environment becomes."""
+    """Turn an exception of an environment into the fault that the client gets."""
     return fault_of(error, session=session, seq=seq, otherwise="env_failed")
 
 
 def is_bug(error: BaseException) -> bool:
-    """Whether its author should see a traceback."""
+    """Whether the environment's author should see a traceback: any exception that is no
+    LudusError.
+    """
     return not isinstance(error, LudusError)
 
 

@@ -1,4 +1,4 @@
-"""Where sessions of one environment live: on the event loop, where it never blocks."""
+"""Where the sessions of an environment are played; here, on the event loop if nothing blocks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class Seat(Protocol):
-    """One session, wherever it lives."""
+    """The place where a session is played, on the event loop or in a worker process."""
 
     def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
-        """Begin one operation; a fault of the environment is an outcome too."""
+        """Begin an operation; a fault of the environment is a result of the future, not an
+        exception.
+        """
         ...
 
     async def close(self) -> None:
@@ -35,13 +37,13 @@ class Seat(Protocol):
 
 
 class Lost(Protocol):
-    """Told when a session cannot go on."""
+    """A callback for a session that cannot go on, with the reason and whether a step was late."""
 
     def __call__(self, why: str, *, is_late: bool) -> None: ...
 
 
 class Home(Protocol):
-    """One environment on a server, and where its sessions are played."""
+    """Plays all sessions of an environment on a server."""
 
     served: ServedEnv
     timeout_s: float
@@ -49,33 +51,34 @@ class Home(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why no session can be played now; empty if one can."""
+        """The reason why no session can be played now; empty if sessions can be played."""
         ...
 
     async def start(self) -> EnvCard:
-        """Load the environment: what cannot work fails here."""
+        """Load the environment, so that a broken environment fails at the start of the server."""
         ...
 
     async def stop(self) -> None:
-        """Let everything go; its sessions were closed before."""
+        """Release all resources; the sessions were closed before."""
         ...
 
     async def page(self, query: TaskQuery) -> TaskPage:
-        """Some tasks of a split."""
+        """Return some tasks of a split."""
         ...
 
     def seat(self, name: str, on_lost: Lost) -> Seat:
-        """A place for the session `name`."""
+        """Make a seat for the session `name`."""
         ...
 
 
 class OnLoop:
-    """Sessions of an environment that never blocks.
+    """Plays the sessions of an environment that never blocks, on the event loop.
 
     Args:
         served: the environment.
-        timeout_s: of one async operation; plain ones return at once, as they declare.
-        max_bytes: of a reply.
+        timeout_s: the limit in seconds for an async operation. Plain operations have no limit,
+            since the environment declares that they return at once.
+        max_bytes: the limit on a reply.
     """
 
     problem = ""
@@ -85,31 +88,33 @@ class OnLoop:
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
         self.deadlines: dict[LoopSeat, float] = {}
-        """When the operation that a session runs is late, on the loop's clock. The earliest comes
-        first, since all have the same time."""
+        """The time on the loop's clock at which each seat's operation is late. The entries are in
+        order of time, since all operations have the same limit."""
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> EnvCard:
-        """Load the environment."""
+        """Load the environment, and start to watch for late operations."""
         await asyncio.to_thread(self.served.load)
         assert self.served.card is not None
         self._watcher = asyncio.create_task(self._watch(), name=f"ludus-late-{self.served.id}")
         return self.served.card
 
     async def stop(self) -> None:
-        """Stop watching over operations; every session was closed before."""
+        """Stop watching for late operations; every session was closed before."""
         await end_task(self._watcher)
 
     async def page(self, query: TaskQuery) -> TaskPage:
-        """Some tasks of a split."""
+        """Return some tasks of a split."""
         return await asyncio.to_thread(self.served.page, query)
 
     def seat(self, name: str, on_lost: Lost) -> Seat:
-        """A place for a session."""
+        """Make a seat for the session `name`."""
         return LoopSeat(self, name, on_lost)
 
     async def _watch(self) -> None:
-        """Give up on late operations. Whatever begins during a sleep is late after its end."""
+        """Give up late operations, for ever. An operation that begins during a sleep cannot be late
+        before the sleep ends, since no sleep is longer than the limit.
+        """
         loop = asyncio.get_running_loop()
         while True:
             now, sleep_s = loop.time(), self.timeout_s
@@ -122,7 +127,7 @@ class OnLoop:
 
 
 class LoopSeat:
-    """One session on the event loop."""
+    """Plays a session on the event loop."""
 
     def __init__(self, home: OnLoop, name: str, on_lost: Lost) -> None:
         self._home = home
@@ -134,7 +139,7 @@ class LoopSeat:
         self._seq = 0
 
     def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
-        """Carry the operation out, at once where the environment is plain."""
+        """Begin the operation; the operation of a plain environment is done on return."""
         loop = asyncio.get_running_loop()
         self._seq = seq
         self._future = future = loop.create_future()
@@ -147,12 +152,14 @@ class LoopSeat:
         return future
 
     def give_up(self) -> None:
-        """The operation is late: answer it as that, and do not wait for it any more."""
+        """Answer a late operation by a fault, cancel the work and report the session as lost."""
         self._answer_early(late(self._home, self._name, self._seq))
         self._on_lost("a step took too long", is_late=True)
 
     async def close(self) -> None:
-        """Close the environment, waiting for it only so long."""
+        """Close the environment, waiting at most `CLOSE_TIMEOUT_S` for each part that still
+        runs.
+        """
         self._answer_early(released(self._name, self._seq))
         session, self._session = self._session, None
         try:
@@ -173,7 +180,7 @@ class LoopSeat:
             logger.exception("closing %s of session %s failed", self._home.served.id, self._name)
 
     def _answer_early(self, outcome: Outcome) -> None:
-        """Answer what still runs, and cancel it."""
+        """Answer an operation that still runs by `outcome`, and cancel the operation."""
         self._home.deadlines.pop(self, None)
         if self._future is not None and not self._future.done():
             self._future.set_result(outcome)
@@ -209,7 +216,7 @@ class LoopSeat:
 
 
 def late(home: Home, name: str, seq: int) -> Fault:
-    """The outcome of an operation that did not end in time."""
+    """Return the outcome of an operation that did not end in time."""
     took = f"{home.served.id} did not answer within {home.timeout_s:g} s"
     return Fault(
         code="step_timeout", message=f"{took}; the session is released", session=name, seq=seq
@@ -217,6 +224,6 @@ def late(home: Home, name: str, seq: int) -> Fault:
 
 
 def released(name: str, seq: int) -> Fault:
-    """The outcome of an operation whose session was released meanwhile."""
+    """Return the outcome of an operation whose session was released meanwhile."""
     message = f"session {name!r} was released while it ran"
     return Fault(code="session_gone", message=message, session=name, seq=seq)

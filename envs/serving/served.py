@@ -1,4 +1,4 @@
-"""An environment as a server offers it: its id, the arguments fixed for it, its tasks."""
+"""An environment on offer by a server: the id, the fixed constructor arguments and the tasks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from .env_wire import EnvCard, TaskQuery
 
 
 class ServedEnv:
-    """One environment on offer.
+    """An environment that a server offers.
 
     Args:
-        env_id: under which it is offered; of the registry, unless there is a `factory`.
-        arguments: constructor arguments, fixed by whoever serves.
-        factory: a class, or a function that makes one, that need not be registered.
+        env_id: the id under which the environment is offered; also the id in the registry, unless
+            `factory` is given.
+        arguments: constructor arguments, fixed by the operator of the server.
+        factory: a class or function that makes the environment, so that no registration is needed.
     """
 
     def __init__(
@@ -39,13 +40,14 @@ class ServedEnv:
         self._factory = factory
         self.is_async = False
         self.never_blocks = False
-        """What the environment itself says, with its arguments; known once it is loaded."""
+        """What the environment declares with these arguments; known after `load`."""
         self.card: EnvCard | None = None
         self._task_sets: dict[str, TaskSet] = {}
 
     @classmethod
     def parse(cls, text: str) -> ServedEnv:
-        """Read `ludus/arithmetic-v0?max_operations=2`; values are JSON, or else text.
+        """Read a name such as `ludus/arithmetic-v0?max_operations=2`; values are JSON, or else
+        text.
 
         >>> ServedEnv.parse("me/echo-v0?n=2&word=vale").arguments
         {'n': 2, 'word': 'vale'}
@@ -55,19 +57,23 @@ class ServedEnv:
 
     @property
     def declares_never_blocks(self) -> bool:
-        """Whether its class says that it never blocks; nothing is built to find out."""
+        """Whether the class declares that the environment never blocks; builds no environment."""
         target: object = self._factory or find_env(self.id)
         while isinstance(target, partial):
             target = target.func
         return getattr(target, "never_blocks", False) is True
 
     def portable(self) -> ServedEnv:
-        """The same where nothing is registered: it carries its class or function with it."""
+        """Return a copy that carries the class or function, for a process where nothing is
+        registered.
+        """
         factory = self._factory or partial(construct, self.id, find_env(self.id))
         return ServedEnv(self.id, self.arguments, factory=factory)
 
     def load(self) -> None:
-        """Build one to see that it works, and load its tasks. Blocks: call it off the loop."""
+        """Build an environment as a check, and load the tasks. Blocks: call this off the event
+        loop.
+        """
         env = self.build()
         self.never_blocks = env.never_blocks
         self.is_async = is_async_env(env)
@@ -87,20 +93,20 @@ class ServedEnv:
         )
 
     def build(self) -> TextEnv:
-        """A new environment. Blocks."""
+        """Build a new environment; blocks."""
         if self._factory is not None:
             return self._factory(**self.arguments)
         return build_env(self.id, **self.arguments)
 
     def session(self, env: TextEnv) -> EnvSession:
-        """Drive `env`; the tasks, loaded once, are shared by all sessions."""
+        """Make a session of `env`; all sessions share the tasks, which are loaded once."""
         return EnvSession(env, self.id, task_sets=self._task_sets)
 
     def page(self, query: TaskQuery) -> TaskPage:
-        """Some tasks of a split. Blocks.
+        """Return some tasks of a split; blocks.
 
         Raises:
-            UnknownTask: no such split or task.
+            UnknownTask: the split or task does not exist.
         """
         if query.split not in self._task_sets:
             self._task_sets[query.split] = self.build().tasks(query.split)

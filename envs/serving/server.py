@@ -1,4 +1,4 @@
-"""Environments over HTTP: the routes, and batches that do not wait for their slowest item."""
+"""Environments over HTTP: the routes, and batches that do not wait for the slowest operation."""
 
 from __future__ import annotations
 
@@ -47,20 +47,23 @@ LOAD_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
 PENDING = 202
 LINGER_S = 0.005
-"""Once items of a batch are done, it is answered when no other gets done for so long."""
+"""A batch with a finished operation is answered once no other operation ends within this time, in
+seconds.
+"""
 MAX_LINGER_S = 0.05
 _OPERATION: Any = Operation
 
 
 class EnvService:
-    """Serves environments.
+    """Serves environments over HTTP.
 
     Args:
         envs: ids (`ludus/arithmetic-v0`, or with arguments `ludus/arithmetic-v0?max_operations=2`),
             or `ServedEnv`s.
-        limits: bounds.
-        workers: of the processes of each environment that does not declare `never_blocks`.
-        threads: of each process, for plain-`def` environments.
+        limits: the bounds on sessions and their time.
+        workers: the bounds on the worker processes of each environment that does not declare
+            `never_blocks`.
+        threads: the number of threads of each worker process, for plain-`def` environments.
     """
 
     name = "envs"
@@ -84,12 +87,12 @@ class EnvService:
 
     @property
     def sessions(self) -> Sessions:
-        """The table of sessions; there once the server runs."""
+        """The table of sessions, which exists once the server was started."""
         assert self._sessions is not None, "start the server first"
         return self._sessions
 
     def routes(self) -> list[Route]:
-        """The table of `docs/http.md`."""
+        """Return the routes that `docs/http.md` lists."""
         env, session = "/v1/envs/{id:.+}", "/v1/sessions/{sid}"
         of_env, of_session = {"id": "env"}, {"sid": "session"}
         begun, act = Created | ResetReply, self.perform
@@ -113,11 +116,13 @@ class EnvService:
         ]
 
     def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
-        """What `/v1/stream` carries for this service."""
+        """Return what begins each type of operation that `/v1/stream` carries for this service."""
         return dict.fromkeys((Create, Reset, Step, Delete), self.sessions.begin)
 
     async def start(self, context: Context) -> None:
-        """Build one of each environment and load its tasks: what cannot work fails here."""
+        """Build an environment of each id and load the tasks, so that a broken environment fails
+        here.
+        """
         self._instance = context.instance
         self._homes = [await self._home(env, context.metrics) for env in self.served]
         self._sessions = Sessions(self._homes, self.limits, context)
@@ -127,7 +132,7 @@ class EnvService:
         await self._sessions.start()
 
     async def _home(self, served: ServedEnv, metrics: ServerMetrics) -> Home:
-        """Load an environment where it is to be played."""
+        """Load an environment on the event loop or in worker processes, as `never_blocks` tells."""
         timeout_s = self.limits.step_timeout_s
         if served.declares_never_blocks:
             most = self._workers.max_reply_bytes
@@ -147,14 +152,14 @@ class EnvService:
         return home
 
     async def stop(self) -> None:
-        """Release every session."""
+        """Release every session and end the worker processes."""
         if self._sessions is not None:
             await self._sessions.stop(STOP_TIMEOUT_S)
         await asyncio.gather(*(home.stop() for home in self._homes))
 
     def load(self) -> Load:
-        """Not ready for more once every session or the queue is taken, or where an environment has
-        no process.
+        """Report the load. The service is not ready for more sessions once every session or place
+        of the queue is taken, or while an environment has no worker process.
         """
         sessions, admission = self.sessions, self.sessions.admission
         problems = [home.problem for home in self._homes if home.problem]
@@ -168,24 +173,28 @@ class EnvService:
     # --- handlers -------------------------------------------------------------------------------
 
     async def envs(self, path: Path, query: Nothing) -> EnvList:
-        """`GET /v1/envs`."""
+        """Answer `GET /v1/envs` with the cards of all environments."""
         cards = [env.card for env in self.served if env.card is not None]
         return EnvList(instance=self._instance, envs=cards)
 
     async def tasks(self, path: Path, query: TaskQuery) -> TaskPage:
-        """`GET /v1/envs/{id}/tasks`."""
+        """Answer `GET /v1/envs/{id}/tasks`.
+
+        Raises:
+            UnknownEnv: the server does not offer it; the message names the nearest id.
+        """
         home = self.sessions.homes.get(path["id"])
         if home is None:
             raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
         return await home.page(query)
 
     async def perform(self, path: Path, operation: Operation) -> Outcome:
-        """Any operation on its own route."""
+        """Carry out an operation that came on a route rather than in a batch."""
         # Shielded: the work goes on if the connection is cut, and the client joins it again.
         return await asyncio.shield(self.sessions.begin(operation))
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
-        """`POST /v1/step_batch`."""
+        """Answer `POST /v1/step_batch`: begin all operations and wait for some."""
         begun = [self._begin(item) for item in body.items]
         running = [one for one in begun if isinstance(one, asyncio.Future) and not one.done()]
         if running:
@@ -203,7 +212,9 @@ class EnvService:
 
 
 async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -> None:
-    """Wait until one is done, and on while others keep getting done; at most `hold_s`."""
+    """Wait until a future is done, and on while others keep getting done; at most `hold_s`
+    seconds.
+    """
     started = time.monotonic()
     done, pending = await asyncio.wait(running, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED)
     ends = min(started + hold_s, time.monotonic() + MAX_LINGER_S)

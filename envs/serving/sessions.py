@@ -1,4 +1,6 @@
-"""All sessions of a server: made under the caller's name, leased, capped, reaped."""
+"""The table of a server's sessions, with the leases, the limits and the reasons of the
+end.
+"""
 
 from __future__ import annotations
 
@@ -23,42 +25,45 @@ from .seats import Home
 
 
 class EndedSession(StrEnum):
-    """Why a session is no more."""
+    """The reason why a session ended."""
 
     RELEASED = "released"
-    """Its client deleted it."""
+    """The client deleted the session, or the server stopped."""
     EXPIRED = "expired"
-    """Nobody used it for as long as its lease."""
+    """No request used the session for as long as its lease."""
     TOO_OLD = "too_old"
-    """It reached the absolute lifetime."""
+    """The session reached the greatest lifetime."""
     TIMED_OUT = "timed_out"
-    """A step took too long."""
+    """A step of the session took too long."""
     LOST = "lost"
-    """Its worker process was lost: it crashed, was killed, or a step of another session in it took
-    too long.
+    """The worker process was lost: it crashed, was killed, or a step of another session in the same
+    process took too long.
     """
 
 
 class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds that keep a server alive whatever its clients do."""
+    """Bounds that keep a server alive whatever the clients do."""
 
     max_sessions: int = 4096
-    """Past it, creating one is refused with 429."""
+    """The greatest number of open sessions; a create beyond this is refused with status 429."""
     max_queue: int = 8192
-    """Resets and steps in flight; past it 429."""
+    """The greatest number of resets and steps in progress; more are refused with status 429."""
     max_queue_per_env: int = 8192
     step_timeout_s: float = 60.0
     """Seconds that one reset or step may run; past them the answer is 504 and the session is
-    released. The worker process that it hangs in is killed, with the sessions in it.
+    released. The worker process in which a late operation hangs is killed, with the other
+    sessions in that process.
     """
     lease_s: float = 900.0
-    """A session nobody uses for so long is released; any request about it renews the lease."""
+    """A session that no request uses for this time, in seconds, is released; any request about the
+    session renews the lease.
+    """
     lifetime_s: float = 6 * 3600.0
-    """No session lives longer."""
+    """The greatest age of a session, in seconds; an older session is released even while in use."""
 
 
 class Sessions:
-    """The table of sessions."""
+    """The table of a server's sessions, by name."""
 
     def __init__(
         self,
@@ -88,21 +93,21 @@ class Sessions:
         return len(self._table)
 
     async def start(self) -> None:
-        """Start the reaper."""
+        """Start the task that releases expired sessions."""
         await self._table.start()
 
     async def stop(self, timeout_s: float) -> None:
-        """Release every session, waiting at most `timeout_s` for their environments."""
+        """Release every session, waiting at most `timeout_s` for the environments to close."""
         for session in self._table.all():
             self._release(session, EndedSession.RELEASED)
         await self._table.stop(timeout_s)
 
     def begin(self, operation: Operation) -> asyncio.Future[Outcome]:
-        """Start an operation, or join it if it was sent before.
+        """Start an operation, or join an operation that was sent before.
 
         Raises:
-            UnknownEnv, SessionGone, SequenceConflict, Overloaded: it cannot be done; no seq is used
-                up.
+            UnknownEnv, SessionGone, SequenceConflict, Overloaded: the operation cannot be carried
+                out; its seq is not used up.
         """
         match operation:
             case Create():
@@ -205,7 +210,7 @@ class Sessions:
     def _release(
         self, session: HostedSession, reason: EndedSession, *, bury: bool = True, why: str = ""
     ) -> None:
-        """Forget a session. Its environment is closed meanwhile."""
+        """Remove a session from the table; the environment is closed in the background."""
         if self._table.release(session, f"{reason}: {why}" if why else str(reason), bury=bury):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()

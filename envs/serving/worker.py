@@ -1,4 +1,4 @@
-"""Sessions of one environment as a worker process holds them."""
+"""The part of an environment server that runs in a worker process and holds the sessions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from .served import ServedEnv
 
 PLAY, CLOSE, PAGE = 1, 2, 3
 AS_JSON = 64
-"""Added to a tag whose body is JSON, since msgpack cannot hold an integer beyond 64 bits."""
+"""Added to the tag of a message whose body is JSON, since msgpack cannot hold an integer beyond 64
+bits.
+"""
 REPLY, REPLY_AS_JSON, BROKEN = 1, 1 | AS_JSON, 2
-"""Tags of answers: a reply in either format, or a fault."""
+"""The tags of answers: a reply as msgpack, a reply as JSON, and a fault."""
 
 
 class PlayCall(msgspec.Struct, frozen=True):
-    """The body of a PLAY."""
+    """The body of a PLAY message."""
 
     play: Play
     seq: int
@@ -43,25 +45,25 @@ READ: dict[Format, Any] = {
     Format.MSGPACK: msgspec.msgpack.Decoder(PlayCall),
     Format.JSON: msgspec.json.Decoder(PlayCall),
 }
-"""Made once, on one thread: two threads that make a decoder of the same struct at a time can crash
-the interpreter.
+"""The decoders of a PLAY message, built once on one thread: two threads that build a decoder of the
+same struct at the same time can crash the interpreter.
 """
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """The body of a BROKEN."""
+    """The body of a BROKEN answer."""
 
     fault: Fault
     trace: str = ""
-    """The traceback of a bug in the environment."""
+    """The traceback, if the fault is a bug in the environment."""
 
 
 class EnvPart:
-    """Plays sessions in a worker process.
+    """Plays the sessions of an environment in a worker process.
 
     Args:
-        served: the environment; loaded here.
-        max_bytes: of a reply.
+        served: the environment, which is loaded here.
+        max_bytes: the limit on a reply.
     """
 
     def __init__(self, served: ServedEnv, max_bytes: int) -> None:
@@ -78,15 +80,15 @@ class EnvPart:
         return self._served.is_async
 
     def about(self) -> bytes:
-        """The card of the environment."""
+        """Return the card of the environment, encoded."""
         return msgspec.msgpack.encode(self._served.card)
 
     def start(self, thread_of: Callable[[int], Executor]) -> None:
-        """Get ready in a worker."""
+        """Take over, in a new worker, the function that returns the executor of a thread number."""
         self._thread_of = thread_of
 
     def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
-        """Play one operation, close a session, or list tasks."""
+        """Play an operation, close a session, or list tasks."""
         if tag & ~AS_JSON == PAGE:
             return self._page(body)
         if tag & ~AS_JSON == CLOSE:

@@ -1,9 +1,9 @@
-"""Sessions in worker processes: placed, played in turn on their threads, lost together.
+"""Sessions in worker processes: placed, played in turn on threads, and lost together.
 
-The server owns the processes; a session lives in one of them from its first operation to its end.
+The server owns the processes; a session lives in one process from its first operation to its end.
 Sessions of one environment share a bounded number of processes, never with another environment. A
 process that dies, or is killed because one call in it is late, takes its sessions with it: each of
-their clients is told by type (`session_gone`), and nothing of it is a reward.
+their clients is told by type (`session_gone`), and no reward is made up.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ THREADS = 8
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One thread of a worker: calls go there one after the other, so that the time of each counts
-    from when it begins to run.
+    """A thread of a worker. The server sends a call only after the previous call on the thread
+    ended, so that the time of each call counts from when it begins to run.
     """
 
     number: int
@@ -54,7 +54,7 @@ class _Lane:
     waiting: deque[Callable[[], None]] = field(default_factory=deque[Callable[[], None]])
 
     def run(self, start: Callable[[], asyncio.Future[Answer]], then: _Then) -> None:
-        """Call `start` when the thread is free, and `then` with what came of it."""
+        """Call `start` when the thread is free, and `then` with the answer."""
         begin = partial(self._begin, start, then)
         if self.busy:
             self.waiting.append(begin)
@@ -78,7 +78,7 @@ _Then = Callable[[asyncio.Future[Answer]], None]
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    """A worker with its threads and the sessions in it."""
+    """A worker process with the threads and sessions in the process."""
 
     worker: WorkerProcess
     lanes: list[_Lane]
@@ -86,15 +86,15 @@ class _Room:
 
 
 class InWorkers:
-    """The worker processes of one environment.
+    """Plays the sessions of an environment in worker processes.
 
     Args:
         served: the environment.
-        limits: of its processes.
-        threads: of each process.
-        timeout_s: of one operation, from when its thread begins on it; the process is then killed.
-            Async ones are cancelled first.
-        metrics: of the server.
+        limits: the bounds on the worker processes.
+        threads: the number of threads of each process.
+        timeout_s: the limit in seconds for one operation, from when its thread begins it; the
+            process is then killed. An async operation is cancelled first.
+        metrics: the counters of the server.
     """
 
     def __init__(
@@ -115,30 +115,30 @@ class InWorkers:
 
     @property
     def problem(self) -> str:
-        """Why no process can be had."""
+        """The reason why no worker process can be started; empty if all is well."""
         return self._crew.problem
 
     @property
     def is_async(self) -> bool:
-        """Whether operations run side by side on the event loop of their process."""
+        """Whether operations run side by side on the event loop of the process."""
         return self._crew.is_async
 
     async def start(self) -> EnvCard:
-        """Load the environment in a template."""
+        """Load the environment in the template process, from which the workers are forked."""
         card = msgspec.msgpack.decode(await self._crew.start(), type=EnvCard)
         self.served.card = card
         return card
 
     async def stop(self) -> None:
-        """End the processes."""
+        """End all worker processes, and the template."""
         await self._crew.stop()
 
     async def page(self, query: TaskQuery) -> TaskPage:
-        """Some tasks of a split, as a worker lists them.
+        """Return some tasks of a split, as a worker lists the split.
 
         Raises:
-            UnknownTask: no such split or task.
-            Refused: no worker could say.
+            UnknownTask: the split or task does not exist.
+            Refused: no worker could answer.
         """
         worker = self._crew.place()
         body = msgspec.msgpack.encode(query)
@@ -152,7 +152,7 @@ class InWorkers:
         return msgspec.msgpack.decode(made, type=TaskPage)
 
     def seat(self, name: str, on_lost: Lost) -> Seat:
-        """A place for a session, in the process and on the thread with the fewest."""
+        """Make a seat for a session, in the worker and on the thread with the fewest sessions."""
         worker = self._crew.place()
         room = self._rooms.get(worker)
         if room is None:
@@ -166,7 +166,9 @@ class InWorkers:
         return seat
 
     def leave(self, seat: WorkerSeat) -> None:
-        """The session of `seat` is no more."""
+        """Remove the session of `seat` from the worker and thread; a worker that is due may be
+        replaced.
+        """
         room = seat.room
         if seat in room.seats:
             room.seats.discard(seat)
@@ -181,7 +183,7 @@ class InWorkers:
 
 
 class WorkerSeat:
-    """One session in a worker process."""
+    """Plays a session in a worker process."""
 
     def __init__(self, home: InWorkers, room: _Room, lane: _Lane, name: str, on_lost: Lost) -> None:
         self.room = room
@@ -193,7 +195,7 @@ class WorkerSeat:
         self._playing: tuple[asyncio.Future[Outcome], int] | None = None
 
     def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
-        """Begin one operation; it waits while its thread is busy with another session."""
+        """Begin an operation, which waits while the thread is busy with another session."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._playing = future, seq
         call = PlayCall(play=play, seq=seq, instance=instance, format=format)
@@ -203,7 +205,9 @@ class WorkerSeat:
         return future
 
     async def close(self) -> None:
-        """Close the environment, after what is running there; an async operation is given up."""
+        """Close the environment after the operation that still runs; an async operation is given
+        up.
+        """
         if self._home.is_async and self._playing is not None:  # a plain one cannot be given up
             future, seq = self._playing
             if not future.done():
@@ -229,7 +233,7 @@ class WorkerSeat:
         self._home.leave(self)
 
     def lost(self) -> None:
-        """The process is gone."""
+        """Report that the worker process is gone, unless the server itself ended the process."""
         self._home.leave(self)
         if self._worker.end is not WorkerEnd.STOPPED:
             self._on_lost(self._worker.why, is_late=False)
