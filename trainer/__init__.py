@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .learning.experience import Experience, gather
     from .learning.learner import Learner
     from .learning.update import Updater
-    from .recipes import Algorithm, Recipe, UnknownRecipe, load_recipe, recipe_names, resolve
+    from .recipes import Algorithm, Inputs, Recipe, UnknownRecipe, load_recipe, recipe_names
+    from .recipes.resolve import resolve
     from .rollout import Collector, EnvSource, EpisodeScorer, Group, open_source
     from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
     from .run.folder import RunFolder
@@ -43,6 +44,7 @@ __all__ = [
     "EvalConfig",
     "Experience",
     "Group",
+    "Inputs",
     "Learner",
     "LocalConfig",
     "LocalEngine",
@@ -89,7 +91,8 @@ __getattr__, __dir__ = lazy_exports(
         ".learning.experience": "Experience gather",
         ".learning.learner": "Learner",
         ".learning.update": "Updater",
-        ".recipes": "Algorithm Recipe UnknownRecipe load_recipe recipe_names resolve",
+        ".recipes": "Algorithm Inputs Recipe UnknownRecipe load_recipe recipe_names",
+        ".recipes.resolve": "resolve",
         ".rollout": "Collector EnvSource EpisodeScorer Group open_source",
         ".run.checkpoint": "load_state newest_checkpoint save_checkpoint",
         ".run.folder": "RunFolder",

@@ -82,7 +82,7 @@ def _constants() -> dict[str, object]:
         "width": WIDTH,
         "height": HEIGHT,
         "max_image_bytes": shown.MAX_IMAGE_BYTES,
-        "base64": lambda data: base64.b64encode(data).decode(),  # type: ignore[misc]
+        "base64": _base64,
         "excerpt": excerpt,
         "bars": bars,
         "class_of": class_of,
@@ -96,8 +96,12 @@ def _constants() -> dict[str, object]:
     }
 
 
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
 def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"
 
 
 def _numbers(made: Evaluation) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ in order to make it (`Made`).
 
 A trainer that has more to offer derives a struct, and its functions may ask for the new names:
 
-    @dataclass(frozen=True, kw_only=True)
+    @dataclass(frozen=True, kw_only=True, eq=False)
     class TreeInputs(Inputs):
         parents: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (Place.ADVANTAGE,))] = None
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from enum import Enum, StrEnum
-from functools import cache
 from typing import Annotated, Self, get_args, get_type_hints
 
 from torch import Tensor
@@ -69,7 +68,7 @@ _POLICY = Place.CORRECTIONS, Place.LOSS
 _KNOWN_BEFORE = Place.ADVANTAGE, Place.CORRECTIONS, Place.LOSS
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Inputs:
     """Tensors of N rollouts, cut into B rows of T tokens; a field that is None was not given."""
 
@@ -184,15 +183,20 @@ class Inputs:
         return self.each(lambda value: value[rollouts], Axis.ROLLOUT)
 
 
-@cache
+_DECLARED: dict[type[Inputs], dict[str, Declared]] = {}
+"""What was read from the hints of a struct, which takes longer than a look-up."""
+
+
 def declarations(struct: type[Inputs] = Inputs) -> dict[str, Declared]:
     """Return what each field of a struct is declared to be."""
-    return {
-        name: extra
-        for name, hint in get_type_hints(struct, include_extras=True).items()
-        for extra in get_args(hint)[1:]
-        if isinstance(extra, Declared)
-    }
+    if struct not in _DECLARED:
+        _DECLARED[struct] = {
+            name: extra
+            for name, hint in get_type_hints(struct, include_extras=True).items()
+            for extra in get_args(hint)[1:]
+            if isinstance(extra, Declared)
+        }
+    return _DECLARED[struct]
 
 
 def offered(place: Place, struct: type[Inputs] = Inputs) -> frozenset[str]:
