@@ -119,6 +119,12 @@ class ChatFormat:
             _keep(self._extensions, key, None if made is None else list(made))
         return made
 
+    def encode_text(self, text: str) -> list[int]:
+        """The ids of a given text, in which no special token can be spelled out."""
+        for mark in [mark for mark in self._marks if mark in text]:
+            text = text.replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
+        return self._encode(text.encode("utf-8", "replace").decode())
+
     def ends_turn(self, ids: Sequence[int]) -> bool:
         """Return whether sampled ids end with the template's end-of-turn token rather than another
         stop token.

@@ -148,6 +148,7 @@ class _Game:
         self.limits = limits
         self.task = ""
         self.gold: Any = None
+        self.closing: list[Message] = []
         self.verdict: Verdict | None = None
         self.terminated = False
         self.metrics: dict[str, float] = {}
@@ -175,6 +176,8 @@ class _Game:
             turn.reward = reward
             self._note(action, info)
             messages += [action, *as_messages(observation)]
+            if terminated or truncated:
+                self.closing = [one for one in as_messages(observation) if one.content]
             if terminated:
                 self.terminated = True
                 return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
@@ -215,6 +218,7 @@ class _Game:
             terminated=self.terminated,
             stop=stop,
             segments=[one for one in self.player.segments if one.turns or one.discarded],
+            closing=self.closing,
             gold=self.gold,
         )
         if stop in TRUNCATED and isinstance(self.player, ReadsOn):

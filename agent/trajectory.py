@@ -94,7 +94,7 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Version of the weights that sampled each token."""
     finish: Finish = Finish.STOP
     reward: float = 0.0
-    """The environment's reward for this action."""
+    """The environment's reward for this action, and what verifiers gave to this turn."""
     anchor: str = ""
     """A digest of the observation before the action; equal in two rollouts that reached the same
     state (GiGPO).
@@ -154,6 +154,10 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The window that the policy would have read next, where a limit cut the episode: the state
     after truncation, which a value head can judge. Empty where the environment ended the
     episode, and for policies without tokens.
+    """
+    closing: list[Message] = []
+    """What the environment showed after the last action, where that is anything: no policy has read
+    it, a person and a verifier of images may want to.
     """
     gold: Any = None
     """The answer according to the environment, known once the episode is over; for verifiers."""

@@ -7,6 +7,7 @@ BUILTIN: dict[str, str] = {
     "ludus/coding-v0": "ludus.envs.families.coding:Coding",
     "ludus/files-v0": "ludus.envs.families.files:Files",
     "ludus/functions-v0": "ludus.envs.families.functions:Functions",
+    "ludus/image-prompt-v0": "ludus.envs.families.image_prompt:ImagePrompt",
     "ludus/ledger-v0": "ludus.envs.families.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.families.maths:Maths",
     "ludus/repair-v0": "ludus.envs.families.repair:CodeRepair",

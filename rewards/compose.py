@@ -37,6 +37,7 @@ from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served
 
+from .learned.text.policy_text import PolicyText, ReadsPolicy
 from .measured import KnownJudge, judges_of
 from .protocol import GroupVerifier, Sample, Verifier
 from .registry import make_verifier
@@ -205,6 +206,12 @@ class ComposedVerifier:
         """Score an answer by all parts."""
         return (await _score_all(self.composition, self.verifiers, [sample]))[0]
 
+    def use_policy(self, policy: PolicyText) -> None:
+        """Hand the policy in training to the parts that score with it."""
+        for verifier in self.verifiers.values():
+            if isinstance(verifier, ReadsPolicy):
+                verifier.use_policy(policy)
+
     async def close(self) -> None:
         """Release what the parts hold."""
         for verifier in self.verifiers.values():
@@ -353,5 +360,28 @@ def _summed(
     total = math.fsum(value * weight for value, weight in parts.values())
     detail = "; ".join(f"{label}: {v.detail}" for label, v in verdicts.items() if v.detail)
     return Verdict.of(
-        min(composition.high, max(composition.low, total)), detail, parts=parts, metrics=metrics
+        min(composition.high, max(composition.low, total)),
+        detail,
+        parts=parts,
+        metrics=metrics,
+        turn_rewards=_turn_rewards(verdicts, values, weights),
     )
+
+
+def _turn_rewards(
+    verdicts: Mapping[str, Verdict], values: Mapping[str, float], weights: Mapping[str, float]
+) -> list[float]:
+    """What the turns earned over all parts. A part whose reward was bounded or normalised is of the
+    whole response: nobody knows which turn the difference is owed to.
+    """
+    known = {
+        label: verdict.turn_rewards
+        for label, verdict in verdicts.items()
+        if verdict.turn_rewards and values[label] == verdict.reward
+    }
+    if len({len(rewards) for rewards in known.values()}) != 1:
+        return []
+    return [
+        math.fsum(weights[label] * earned for label, earned in zip(known, turn, strict=True))
+        for turn in zip(*known.values(), strict=True)
+    ]

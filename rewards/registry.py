@@ -43,6 +43,13 @@ BUILTIN: dict[str, str] = {
     "hps-v2": "ludus.rewards.learned.images.named:HpsV2Verifier",
     "aesthetic": "ludus.rewards.learned.images.named:AestheticVerifier",
     "vision-judge": "ludus.rewards.learned.images.vision_judge:VisionJudge",
+    "generative-reward": "ludus.rewards.learned.text.generative:GenerativeReward",
+    "probability-reward": "ludus.rewards.learned.text.probability:ProbabilityReward",
+    "process-reward": "ludus.rewards.learned.text.process_reward:ProcessRewardModel",
+    "ranking-agreement": "ludus.rewards.learned.text.self_grading:RankingAgreement",
+    "reward-model": "ludus.rewards.learned.text.reward_model:RewardModel",
+    "self-aligned-reward": "ludus.rewards.learned.text.probability:SelfAlignedReward",
+    "self-grading": "ludus.rewards.learned.text.self_grading:SelfGrading",
 }
 """name -> "module:attribute"; imported when first asked for."""
 

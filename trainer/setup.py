@@ -17,6 +17,7 @@ from ludus.errors import ConfigError
 
 from .config import TrainConfig
 from .engines import LocalEngine, load_model, load_stop_ids, load_tokenizer
+from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
 from .learning.devices import pick_device
 from .learning.learner import Learner
@@ -113,6 +114,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     chat_format = ChatFormat(
         tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
     )
+    hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
     collector, evaluator = _collectors(config, engine, chat_format, source, scorer)
     await check_context(config, collector)
     return Parts(

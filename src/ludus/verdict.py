@@ -9,7 +9,7 @@ at all, so that a failure can never be averaged into a gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Self
 
@@ -35,9 +35,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A reward with its parts, or the reason why there is none.
 
     Raises:
-        ValueError: a reward on a status that is not ok, or a missing or non-finite reward on a
-            status
-            that is ok.
+        ValueError: a reward on a status that is not ok, a missing or non-finite reward on a status
+            that is ok, or a reward of a turn that is not finite.
     """
 
     status: Status
@@ -49,6 +48,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str = ""
     """A sentence for a person: why this reward, or why none."""
     retryable: bool = False
+    turn_rewards: list[float] = []
+    """How much of the reward each turn earned, one for each message of the assistant in the
+    response, in order. What they do not add up to was earned by the whole response. Empty where
+    nothing is known of turns.
+    """
 
     def __post_init__(self) -> None:
         if self.status is Status.OK:
@@ -57,6 +61,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         elif self.reward is not None:
             raise ValueError(
                 f"a failure is never a reward: status {self.status!s} with reward {self.reward!r}"
+            )
+        if self.turn_rewards and not (self.ok and all(map(math.isfinite, self.turn_rewards))):
+            raise ValueError(
+                f"rewards of turns belong to an ok verdict and are finite, got {self.status!s} "
+                f"with {self.turn_rewards!r:.80}"
             )
 
     @classmethod
@@ -67,6 +76,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         *,
         parts: Mapping[str, tuple[float, float]] | None = None,
         metrics: Mapping[str, float] | None = None,
+        turn_rewards: Sequence[float] = (),
     ) -> Self:
         """Return an ok verdict.
 
@@ -79,6 +89,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             detail=detail,
             parts=dict(parts or {}),
             metrics=dict(metrics or {}),
+            turn_rewards=list(turn_rewards),
         )
 
     @classmethod

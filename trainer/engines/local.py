@@ -27,6 +27,7 @@ from .cached_model import CachedModel
 from .models import CausalLM
 from .prefixes import PrefixStore
 from .requests import GenerationRequest, deliver, draw, fail, first_of_each, taken
+from .scoring import Scoring, score_rows
 
 T = TypeVar("T")
 
@@ -82,6 +83,7 @@ class LocalEngine:
         self._active: list[GenerationRequest] = []
         self._arrived: list[GenerationRequest] = []
         self._waiting: queue.SimpleQueue[GenerationRequest] = queue.SimpleQueue()
+        self._unscored: queue.SimpleQueue[Scoring] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._job: Future[Any] | None = None
         self._gate = threading.Lock()  # nothing is queued once `_closed` is set
@@ -122,7 +124,10 @@ class LocalEngine:
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
         """Return the log-probability of each id at temperature 1; the first is 0."""
-        return await self._on_thread(lambda: self._score(list(ids)))
+        row = Scoring(list(ids))
+        self._unscored.put(row)
+        await self._on_thread(self._score_waiting)
+        return row.result()
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
         """Copy new weights in. Running requests continue with the new weights, and kept prefixes
@@ -322,11 +327,9 @@ class LocalEngine:
                     future.set_result(result)
             self._job = None
 
-    def _score(self, ids: list[int]) -> list[float]:
-        tokens_BT = torch.tensor([ids], device=self.model.device)
-        logits_TV = self.model(input_ids=tokens_BT, use_cache=False).logits[0].float()
-        logprobs_TV = torch.log_softmax(logits_TV[:-1], dim=-1)
-        return [0.0, *logprobs_TV.gather(1, tokens_BT[0, 1:].unsqueeze(1)).squeeze(1).tolist()]
+    def _score_waiting(self) -> None:
+        """Score every row that waits; those who asked after the first find theirs done."""
+        score_rows(self.model, list(taken(self._unscored)), max_tokens=self._cached.prefill_tokens)
 
     def _copy_weights(self, weights: Mapping[str, object], version: int) -> None:
         mine = dict(self.model.named_parameters())

@@ -98,8 +98,8 @@ class EpisodeScorer:
 
 
 def as_sample(trajectory: Trajectory) -> Sample:
-    """Return a trajectory as a verifier reads it: the opening, the answer, and the environment's
-    gold.
+    """Return a trajectory as a verifier reads it: the opening, the answer, the images that were
+    shown after the last action, and the environment's gold.
     """
     turns = trajectory.turns
     said: list[Message] = []
@@ -108,7 +108,8 @@ def as_sample(trajectory: Trajectory) -> Sample:
         if turn.message is not None:
             said.append(turn.message)
     opening = turns[0].observation if turns else []
-    return Sample(prompt=opening, response=said, gold=trajectory.gold)
+    images = [image for message in trajectory.closing for image in message.images]
+    return Sample(prompt=opening, response=said, gold=trajectory.gold, images=images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,14 @@ def _add(trajectory: Trajectory, one: WeightedVerifier, verdict: Verdict) -> Non
     if not math.isfinite(total):
         _leave_out(trajectory, Verdict.error(f"{one.name}: the reward of all parts is {total}"))
         return
+    turns = [turn for turn in trajectory.turns if turn.message is not None]
+    if verdict.turn_rewards and len(verdict.turn_rewards) != len(turns):
+        told = f"{one.name} gave rewards of {len(verdict.turn_rewards)} turns for {len(turns)}"
+        _leave_out(trajectory, Verdict.error(told))
+        return
+    if verdict.turn_rewards:
+        for turn, earned in zip(turns, verdict.turn_rewards, strict=True):
+            turn.reward += one.weight * earned
     name = one.name if one.name not in before.parts else f"reward:{one.name}"
     inner = {f"{name}{PART_OF}{part}": value for part, (value, _) in verdict.parts.items()}
     trajectory.verdict = Verdict.of(

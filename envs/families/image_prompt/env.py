@@ -1,0 +1,215 @@
+"""`ludus/image-prompt-v0`: write prompts for an image generator.
+
+    user       a pair of crimson discs in the upper west, a lone navy tile halfway along
+    assistant  2 red circle top left, 1 blue square center
+    user       [image]                                             reward 1
+
+A request is in a person's words, and the generator knows few: what it does not know it ignores. The
+reward is how much the *picture* shows of what was asked for, read from its pixels; or what a
+verifier of images says of it, such as ImageReward. With several tries the policy sees what it got
+and may write another prompt.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import ImagePart, Message, TextPart, user
+from ludus.rewards import Sample, Verifier, make_verifier
+from ludus.verdict import Verdict
+from ludus.wire.arguments import parse_served
+
+from ...protocol import Briefing, TextEnv
+from ...splits import split_of
+from ...tasks import GeneratedTasks, Task, digest_of
+from .generator import ImageGenerator, ShapeRenderer, png_of
+from .scenes import Cluster, draw_scene, likeness, prompt_of, request_of, said, told
+from .seeing import seen
+from .words import PLACES, SAID_COUNTS
+
+CHECK = "check"
+MAX_DRAWS = 10_000
+
+
+class DemoFault(StrEnum):
+    """What a biased demonstrator does wrong."""
+
+    NONE = "none"
+    COPIED_COLOURS = "copied-colours"
+    """Writes colours as the request has them, which the generator does not know."""
+
+
+class ImagePromptTasks(GeneratedTasks):
+    """One scene per seed; difficulty is its number of clusters."""
+
+    def __init__(
+        self, split: str, max_clusters: int, scene_of: Callable[[Task], tuple[Cluster, ...]]
+    ) -> None:
+        super().__init__(split)
+        self.max_clusters = max_clusters
+        self._scene_of = scene_of
+
+    def at(self, index: int) -> Task:
+        """The task at `index`."""
+        task = super().at(index)
+        scene = self._scene_of(task)
+        problem = digest_of(prompt_of(sorted(scene, key=lambda cluster: cluster.place)))
+        return Task(
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=float(len(scene)),
+            problem=problem,
+        )
+
+
+class ImagePrompt(TextEnv):
+    """Write a prompt for an image generator so that the picture shows what a person asked for.
+
+    Args:
+        clusters: most groups of equal objects in a request, 1 to 5.
+        max_count: most objects of a group, 1 to 3.
+        tries: prompts an episode may have. After each but the last the policy is shown the picture
+            and, in words, what it shows; a picture that is right ends the episode.
+        scorer: "check" compares the picture's objects with those asked for (Jaccard's index, so 1
+            is exactly right). The name of a verifier, with options as a server takes them, has it
+            score the last picture instead: it gets the request as prompt and the picture as image.
+        size: of the pictures of the built-in renderer, in pixels.
+        generator: what makes the pictures; the built-in renderer of shapes by default. One of your
+            own may block; the check only understands plain coloured shapes on white.
+        demo_fault: what `demonstrate` does wrong.
+        demo_fault_rate: how often it does.
+
+    Raises:
+        ConfigError: a setting cannot be.
+        UnknownVerifier: `scorer` names none.
+    """
+
+    system_prompt = "Write an image prompt."
+    answer_format = ""
+    max_turns = 1
+
+    def __init__(
+        self,
+        *,
+        clusters: int = 2,
+        max_count: int = 3,
+        tries: int = 1,
+        scorer: str = CHECK,
+        size: int = 96,
+        generator: ImageGenerator | None = None,
+        demo_fault: str = DemoFault.NONE,
+        demo_fault_rate: float = 0.6,
+    ) -> None:
+        if not 1 <= clusters <= len(PLACES):
+            raise ConfigError(f"clusters must be from 1 to {len(PLACES)}, got {clusters}")
+        if not 1 <= max_count <= len(SAID_COUNTS):
+            raise ConfigError(f"max_count must be from 1 to {len(SAID_COUNTS)}, got {max_count}")
+        if not 1 <= tries <= 16:
+            raise ConfigError(f"tries must be from 1 to 16, got {tries}")
+        if demo_fault not in list(DemoFault):
+            known = ", ".join(DemoFault)
+            raise ConfigError(f"demo_fault must be one of {known}, got {demo_fault!r}")
+        if not 0 <= demo_fault_rate <= 1:
+            raise ConfigError(f"demo_fault_rate must be from 0 to 1, got {demo_fault_rate}")
+        self.clusters = clusters
+        self.max_count = max_count
+        self.tries = tries
+        self.generator: ImageGenerator = generator or ShapeRenderer(size=size)
+        self.verifier = _verifier(scorer)
+        self.demo_fault = DemoFault(demo_fault)
+        self.demo_fault_rate = demo_fault_rate
+        self._begin(Task(id="train/0", split="train", seed=0))
+
+    def briefing(self) -> Briefing:
+        """As many turns as tries."""
+        return msgspec.structs.replace(super().briefing(), max_turns=self.tries)
+
+    def tasks(self, split: str) -> ImagePromptTasks:
+        """Endless; no scene is in two splits."""
+        return ImagePromptTasks(split, self.clusters, self._scene_of)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Show the request."""
+        self._begin(self.task)
+        slips = self.demo_fault is not DemoFault.NONE and self.rng.random() < self.demo_fault_rate
+        self._slips = slips
+        return self.request, {"briefing": self.briefing()}
+
+    async def step(
+        self, action: str
+    ) -> tuple[list[Message], float | Verdict, bool, bool, dict[str, Any]]:
+        """Make the picture of a prompt. Whatever is written is a prompt; nonsense draws nothing."""
+        self._tried += 1
+        prompt = action if isinstance(action, str) else ""
+        pixels = self.generator.generate(prompt, seed=self.task.seed)
+        things = seen(pixels)
+        matched = likeness([one for cluster in self.scene for one in cluster.things], things)
+        picture = ImagePart(data=png_of(pixels))
+        over = self._tried >= self.tries or (self.verifier is None and matched == 1.0)
+        text = "" if over else f"The picture shows {told(things)}. Write a better prompt."
+        observation = [user([*([TextPart(text)] if text else []), picture])]
+        info = {"shown": told(things), "matched": matched}
+        if not over:
+            return observation, 0.0, False, False, info
+        if self.verifier is None:
+            return observation, matched, True, False, info
+        return observation, await self._scored(self.verifier, prompt, picture), True, False, info
+
+    def gold(self) -> str:
+        """The scene in words that the built-in renderer understands."""
+        return prompt_of(self.scene)
+
+    def demonstrate(self) -> str:
+        """The gold; or with the fault that `demo_fault` names."""
+        if not self._slips:
+            return self.gold()
+        return prompt_of(
+            Cluster(right.count, word.colour, right.shape, right.place)
+            for right, word in zip(self.scene, self.words, strict=True)
+        )
+
+    async def close(self) -> None:
+        """Close the verifier."""
+        close = getattr(self.verifier, "close", None)
+        closing = close() if callable(close) else None
+        if inspect.isawaitable(closing):
+            await closing
+
+    def _begin(self, task: Task) -> None:
+        self.scene = self._scene_of(task)
+        rng = random.Random(f"request/{task.seed}")
+        self.words = [said(rng, cluster) for cluster in self.scene]
+        self.request = request_of(rng, self.words)
+        self._tried = 0
+        self._slips = False
+
+    def _scene_of(self, task: Task) -> tuple[Cluster, ...]:
+        """The first scene drawn that belongs to the task's split."""
+        rng = random.Random(f"scene/{task.seed}")
+        clusters = rng.randint(1, self.clusters)
+        for _ in range(MAX_DRAWS):
+            scene = draw_scene(rng, clusters, self.max_count)
+            if split_of(prompt_of(sorted(scene, key=lambda one: one.place))) == task.split:
+                return scene
+        raise ConfigError(f"no scene of split {task.split!r} was found; raise clusters")
+
+    async def _scored(self, verifier: Verifier, prompt: str, picture: ImagePart) -> Verdict:
+        made = verifier.score(Sample(prompt=self.request, response=prompt, images=[picture]))
+        return await made if inspect.isawaitable(made) else made
+
+
+def _verifier(scorer: str) -> Verifier | None:
+    if scorer == CHECK:
+        return None
+    name, options = parse_served(scorer)
+    return make_verifier(name, **options)

@@ -1,0 +1,107 @@
+"""What a picture should show, and how a person asks for it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .words import COLOURS, PLACES, SAID_COLOURS, SAID_COUNTS, SAID_PLACES, SAID_SHAPES, SHAPES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Thing:
+    """One object of a picture."""
+
+    shape: str
+    colour: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Some equal objects in one place."""
+
+    count: int
+    colour: str
+    shape: str
+    place: str
+
+    @property
+    def prompt(self) -> str:
+        """The cluster in words that the shape renderer understands.
+
+        >>> Cluster(2, "red", "circle", "top left").prompt
+        '2 red circle top left'
+        """
+        return f"{self.count} {self.colour} {self.shape} {self.place}"
+
+    @property
+    def things(self) -> list[Thing]:
+        """The objects, one by one."""
+        return [Thing(self.shape, self.colour, self.place)] * self.count
+
+
+def draw_scene(rng: random.Random, clusters: int, max_count: int) -> tuple[Cluster, ...]:
+    """Random clusters, each in a place of its own."""
+    places = rng.sample(sorted(PLACES), clusters)
+    return tuple(
+        Cluster(rng.randint(1, max_count), rng.choice(sorted(COLOURS)), rng.choice(SHAPES), place)
+        for place in places
+    )
+
+
+def prompt_of(scene: Iterable[Cluster]) -> str:
+    """The whole scene in words that the shape renderer understands."""
+    return ", ".join(cluster.prompt for cluster in scene)
+
+
+def said(rng: random.Random, cluster: Cluster) -> Cluster:
+    """The words in which a person names the same things; `count` stays a number."""
+    return Cluster(
+        cluster.count,
+        rng.choice(SAID_COLOURS[cluster.colour]),
+        rng.choice(SAID_SHAPES[cluster.shape]),
+        rng.choice(SAID_PLACES[cluster.place]),
+    )
+
+
+def request_of(rng: random.Random, words: Iterable[Cluster]) -> str:
+    """A person's request for what `words` name.
+
+    >>> words = [Cluster(1, "ruby", "disc", "halfway along")]
+    >>> request_of(random.Random(0), words) in ("a lone ruby disc halfway along",
+    ...                                         "a single ruby disc halfway along")
+    True
+    """
+    return ", ".join(
+        f"{rng.choice(SAID_COUNTS[one.count])} {one.colour} {one.shape} {one.place}"
+        for one in words
+    )
+
+
+def likeness(wanted: Iterable[Thing], shown: Iterable[Thing]) -> float:
+    """How much two collections of objects have in common: the share that is in both of what is in
+    either, each object counted as often as it is there (Jaccard's index of multisets).
+
+    >>> circle, square = Thing("circle", "red", "center"), Thing("square", "red", "center")
+    >>> likeness([circle, circle], [circle, square])
+    0.3333333333333333
+    >>> likeness([], [])
+    1.0
+    """
+    first, second = Counter(wanted), Counter(shown)
+    either = (first | second).total()
+    return (first & second).total() / either if either else 1.0
+
+
+def told(things: Iterable[Thing]) -> str:
+    """Objects in words, for who cannot see the picture.
+
+    >>> told([Thing("circle", "red", "center")] * 2)
+    '2 red circle center'
+    """
+    counted = sorted(Counter(things).items())
+    words = [f"{count} {one.colour} {one.shape} {one.place}" for one, count in counted]
+    return ", ".join(words) or "nothing"

@@ -1,0 +1,118 @@
+"""What a picture of coloured shapes shows, read from its pixels alone.
+
+The check asks the picture and not whoever drew it, so it holds for every generator whose shapes are
+plain enough: patches of one colour each, told apart by how much of their bounding box they fill
+(a square all of it, a circle pi/4, a triangle half).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .generator import Pixels
+from .scenes import Thing
+from .words import BACKGROUND, COLOURS, PLACES, UNNAMED_COLOUR
+
+FILLED = {"square": 1.0, "circle": math.pi / 4, "triangle": 0.5}
+"""The share of its bounding box that a shape covers."""
+SMALLEST = 12
+"""Patches of fewer pixels are specks."""
+MAX_PATCHES = 128
+UNKNOWN = "grey"
+ELSEWHERE = "elsewhere"
+
+
+@dataclass(slots=True)
+class Patch:
+    """Connected pixels of one colour: how many, and the box around them."""
+
+    colour: int
+    pixels: int
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+    def take(self, other: Patch) -> None:
+        """Grow by another patch."""
+        self.pixels += other.pixels
+        self.top, self.left = min(self.top, other.top), min(self.left, other.left)
+        self.bottom, self.right = max(self.bottom, other.bottom), max(self.right, other.right)
+
+
+def seen(pixels: Pixels) -> list[Thing]:
+    """The objects of a picture: every patch of one colour, with its shape and its place.
+
+    Colours that are no `COLOURS` are "grey", places that are no `PLACES` "elsewhere"; at most 128
+    patches are read.
+    """
+    names = [*COLOURS, UNKNOWN]
+    height, width, _ = pixels.shape
+    found = [patch for patch in _patches(_nearest(pixels)) if patch.pixels >= SMALLEST]
+    return [_thing(patch, names[patch.colour], height, width) for patch in found[:MAX_PATCHES]]
+
+
+def _nearest(pixels: Pixels) -> NDArray[np.int64]:
+    """[height, width]: the number of the colour nearest to each pixel; -1 is the background."""
+    palette = np.array([*COLOURS.values(), UNNAMED_COLOUR, BACKGROUND], np.int32)
+    drawn = (pixels != BACKGROUND).any(-1)
+    distances = ((pixels[drawn][:, None, :].astype(np.int32) - palette) ** 2).sum(-1)
+    chosen = distances.argmin(-1)
+    nearest = np.full(drawn.shape, -1, np.int64)
+    nearest[drawn] = np.where(chosen == len(palette) - 1, -1, chosen)
+    return nearest
+
+
+def _thing(patch: Patch, colour: str, height: int, width: int) -> Thing:
+    """The object that a patch is."""
+    box = (patch.bottom - patch.top) * (patch.right - patch.left)
+    shape = min(FILLED, key=lambda name: abs(FILLED[name] - patch.pixels / box))
+    row = (patch.top + patch.bottom) * 3 // (2 * height)
+    column = (patch.left + patch.right) * 3 // (2 * width)
+    place = next((name for name, at in PLACES.items() if at == (row, column)), ELSEWHERE)
+    return Thing(shape, colour, place)
+
+
+def _patches(nearest: NDArray[np.int64]) -> list[Patch]:
+    """The connected patches, from the top; pixels touch at their sides.
+
+    A row is a few runs of one colour. A run joins the patches of the runs above that it overlaps.
+    """
+    patches: list[Patch] = []
+    owner: list[int] = []
+    """The patch that took each patch, or itself."""
+
+    def root(number: int) -> int:
+        while owner[number] != number:
+            number = owner[number]
+        return number
+
+    drawn = set(np.flatnonzero((nearest >= 0).any(axis=1)).tolist())
+    above: list[tuple[int, int, int]] = []
+    for row, colours in enumerate(nearest):
+        runs: list[tuple[int, int, int]] = []
+        if row not in drawn:
+            above = runs
+            continue
+        edges = [0, *(np.flatnonzero(np.diff(colours)) + 1).tolist(), len(colours)]
+        for start, stop in pairwise(edges):
+            colour = int(colours[start])
+            if colour < 0:
+                continue
+            mine = len(patches)
+            patches.append(Patch(colour, stop - start, row, start, row + 1, stop))
+            owner.append(mine)
+            for left, right, other in above:
+                if left < stop and start < right and patches[other].colour == colour:
+                    first, second = root(other), root(mine)
+                    if first != second:
+                        patches[first].take(patches[second])
+                        owner[second] = first
+            runs.append((start, stop, mine))
+        above = runs
+    return [patch for number, patch in enumerate(patches) if owner[number] == number]

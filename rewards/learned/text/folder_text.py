@@ -1,0 +1,164 @@
+# pyright: basic
+# mypy: disable-error-code="arg-type, no-untyped-call"
+"""A causal model of a folder as a `PolicyText`: its answers, and its probabilities of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ludus.messages import Message
+
+from ..batching import MicroBatcher
+from .conversation import Conversations
+from .loading import (
+    device_of,
+    filler_for,
+    load_head,
+    load_tokenizer,
+    padded,
+    token_limit,
+    weight_bytes,
+)
+from .policy_text import NoRoomToAnswer
+from .weights import text_digest, weights_digest
+
+AT_ONCE = 256
+"""Positions whose logits are computed together: a vocabulary is wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    ids: list[int]
+    max_tokens: int
+    temperature: float
+    seed: int
+
+
+class FolderText:
+    """Holds a causal model; texts to score are batched, answers are written one by one.
+
+    Args:
+        folder: of transformers, with weights.
+        name: of the verifier, for messages.
+        device, dtype, max_batch, max_wait_ms: as for `RewardModel`.
+
+    Raises:
+        ConfigError: no causal model, or no chat template.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str,
+        device: str = "auto",
+        dtype: str = "float32",
+        max_batch: int = 16,
+        max_wait_ms: float = 5.0,
+    ) -> None:
+        self.folder = folder
+        self.model = load_head(folder, "AutoModelForCausalLM", labels=(), dtype=dtype, name=name)
+        tokenizer = load_tokenizer(folder, name=name)
+        self.conversations = Conversations(tokenizer, name)
+        self.device = device_of(device, name=name)
+        self.dtype = dtype
+        self.memory_bytes = weight_bytes(self.model)
+        self.max_length = token_limit(self.model, tokenizer, 0)
+        self.digest = weights_digest(folder)
+        wait_s = max_wait_ms / 1000
+        self._scoring = MicroBatcher(
+            self._score, max_batch=max_batch, max_wait_s=wait_s, label=name
+        )
+        self._writing = MicroBatcher(self._write, max_batch=1, max_wait_s=0.0, label=name)
+
+    @property
+    def name(self) -> str:
+        """The folder and the digest of its weights."""
+        return f"{self.folder.name} {self.digest[:16]}"
+
+    def card(self) -> dict[str, Any]:
+        """Which weights, which template, which device."""
+        return {
+            "weights": {"folder": self.folder.name, "sha256": self.digest},
+            "architecture": type(self.model).__name__,
+            "template": f"chat {text_digest(self.conversations.tokenizer.chat_template)}",
+            "device": str(self.device),
+            "dtype": self.dtype,
+        }
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The ids of a conversation, up to where the model speaks."""
+        return self.conversations.encode(self.conversations.render(messages, answering=True))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; a special token that is spelled out in it stays text."""
+        return self.conversations.encode(self.conversations.plain(text))
+
+    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+        """The log-probability of each of `ids`; the first reads 0."""
+        return await self._scoring.submit(list(ids))
+
+    async def write(
+        self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
+    ) -> tuple[str, bool]:
+        """Answer a conversation."""
+        ids = self.prompt(messages)
+        room = min(max_tokens, self.max_length - len(ids))
+        if room < 1:
+            raise NoRoomToAnswer(
+                f"{len(ids)} tokens leave no room to answer: {self.name} reads {self.max_length}"
+            )
+        return await self._writing.submit(_Asked(ids, room, temperature, seed))
+
+    async def close(self) -> None:
+        """Give up on what waits."""
+        await self._scoring.close()
+        await self._writing.close()
+
+    @cached_property
+    def _ready(self) -> Any:
+        """The model on its device; first asked for in the process that computes."""
+        return self.model.to(self.device)
+
+    @torch.inference_mode()
+    def _score(self, rows: Sequence[list[int]]) -> list[list[float]]:
+        model = self._ready
+        ids_BT, mask_BT = padded(rows, filler_for(rows, None), self.device)
+        hidden_BTD = model.base_model(
+            input_ids=ids_BT, attention_mask=mask_BT, use_cache=False
+        ).last_hidden_state
+        head = model.get_output_embeddings()
+        found: list[list[float]] = []
+        for row, hidden_TD in zip(rows, hidden_BTD, strict=True):
+            targets = torch.tensor(row[1:], device=self.device)
+            parts: list[float] = []
+            for start in range(0, len(targets), AT_ONCE):
+                wanted = targets[start : start + AT_ONCE]
+                logits = head(hidden_TD[start : start + len(wanted)]).float()
+                picked = logits.log_softmax(-1).gather(1, wanted.unsqueeze(1))
+                parts += picked.squeeze(1).tolist()
+            found.append([0.0, *parts])
+        return found
+
+    @torch.inference_mode()
+    def _write(self, asked: Sequence[_Asked]) -> list[tuple[str, bool]]:
+        one, model = asked[0], self._ready
+        torch.manual_seed(one.seed)
+        ids_BT = torch.tensor([one.ids], device=self.device)
+        sampling = {"temperature": float(one.temperature)} if one.temperature else {}
+        out = model.generate(
+            ids_BT,
+            attention_mask=torch.ones_like(ids_BT),
+            max_new_tokens=one.max_tokens,
+            do_sample=one.temperature > 0,
+            pad_token_id=self.conversations.tokenizer.pad_token_id or 0,
+            **sampling,
+        )[0, len(one.ids) :].tolist()
+        text = self.conversations.tokenizer.decode(out, skip_special_tokens=True)
+        return [(text, len(out) < one.max_tokens)]

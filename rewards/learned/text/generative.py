@@ -1,0 +1,135 @@
+"""Generative reward models: a model writes a judgement, and a number is read from it strictly."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import partial
+from typing import Any, Literal
+
+from ludus.errors import BudgetExceeded, ConfigError, RemoteError
+from ludus.verdict import Verdict
+
+from ...judge.caller import Effort, JudgeCaller
+from ...judge.judge import data_of, failure
+from ...judge.prompt import about_item, about_whole
+from ...judge.reading import UnreadableVerdict, read_holistic, read_item
+from ...judge.rubric import RubricItem
+from ...judge.shortcut import empty_answer
+from ...protocol import Sample
+from .asking import open_asker
+
+Form = Literal["score", "verdict"]
+NAME = "generative-reward"
+GOOD = "The response answers the question rightly, completely and clearly."
+
+
+class GenerativeReward:
+    """Scores responses by judgements that a model writes.
+
+    The question keeps the response apart from what is asked (a JSON string between two marks), and
+    the answer has to hold exactly one consistent verdict: no number is picked out of its prose. An
+    answer that cannot be read is asked for once more, and then is no reward.
+
+    Args:
+        model: of the server at `base_url`; without one, a transformers folder.
+        base_url: of an OpenAI-compatible server, up to and with `/v1`.
+        form: "score" asks for 1 to 10, and (score - 1) / 9 is the reward; "verdict" asks whether
+            the criterion is met, and the reward is the share of `votes` that say yes.
+        criterion: what the response is held against; `sample.info["criterion"]` goes first.
+        votes: judgements of one response, averaged; above 1 needs a temperature above 0.
+        temperature, max_tokens: of a judgement.
+        guided, concurrency, deadline_s, cache: of the server; see `JudgeServer`.
+        device, dtype: of a model of a folder.
+
+    Raises:
+        ConfigError: no model, or settings that cannot be.
+        MissingExtra: torch or transformers is not installed, and a folder is named.
+    """
+
+    resident = True
+    """Served in one process, which may hold a model."""
+
+    def __init__(
+        self,
+        *,
+        model: str = "",
+        base_url: str = "",
+        form: Form = "score",
+        criterion: str = GOOD,
+        votes: int = 1,
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        guided: bool = True,
+        concurrency: int = 64,
+        deadline_s: float = 120.0,
+        cache: str = "",
+        device: str = "auto",
+        dtype: str = "float32",
+    ) -> None:
+        if form not in ("score", "verdict"):
+            raise ConfigError(f"{NAME}: form must be score or verdict, got {form!r}")
+        if not 1 <= votes <= 64:
+            raise ConfigError(f"{NAME}: votes must be from 1 to 64, got {votes}")
+        if votes > 1 and temperature <= 0:
+            raise ConfigError(f"{NAME}: {votes} votes are all alike at temperature 0; raise it")
+        self.form: Form = form
+        self.item = RubricItem(text=criterion, id="c")
+        self.votes = votes
+        self.asker = open_asker(
+            NAME, model=model, base_url=base_url, temperature=temperature, max_tokens=max_tokens,
+            guided=guided, concurrency=concurrency, deadline_s=deadline_s, cache=cache,
+            device=device, dtype=dtype,
+        )  # fmt: skip
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Judge `sample.text`."""
+        if why := empty_answer(sample.text):
+            return Verdict.of(0.0, why)
+        given = sample.info.get("criterion")
+        try:
+            item = self.item if given is None else RubricItem(text=str(given), id="c")
+        except ValueError as error:
+            return Verdict.invalid(f"{NAME}: {error}")
+        data, effort = data_of(sample), Effort()
+        if self.form == "score":
+            question, read = about_whole(data, [item]), read_holistic
+        else:
+            question, read = about_item(data, item), partial(read_item, item=item)
+        asked = [self.asker.ask(question, read, effort, draw=draw) for draw in range(self.votes)]
+        said = await asyncio.gather(*asked, return_exceptions=True)
+        votes: list[float] = []
+        for vote in said:
+            if isinstance(vote, (UnreadableVerdict, BudgetExceeded, RemoteError)):
+                return failure(vote, effort)
+            if isinstance(vote, BaseException):
+                raise vote
+            votes.append(vote)
+        spread = max(votes) - min(votes)
+        return Verdict.of(
+            math.fsum(votes) / len(votes),
+            f"{self.form} of {len(votes)} judgement{'s' if len(votes) > 1 else ''}",
+            metrics={**effort.metrics(), "generative_reward/spread": spread},
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the weights held here."""
+        return 0 if isinstance(self.asker, JudgeCaller) else _bytes_of(self.asker.policy)
+
+    def card(self) -> dict[str, Any]:
+        """Which model and which form of judgement."""
+        if isinstance(self.asker, JudgeCaller):
+            server = self.asker.server
+            told: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
+        else:
+            told = getattr(self.asker.policy, "card", dict[str, Any])()
+        return {**told, "form": self.form, "votes": self.votes}
+
+    async def close(self) -> None:
+        """Close the connections, or release the model."""
+        await self.asker.close()
+
+
+def _bytes_of(policy: object) -> int:
+    return int(getattr(policy, "memory_bytes", 0))

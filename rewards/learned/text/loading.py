@@ -1,0 +1,123 @@
+# pyright: basic
+# mypy: disable-error-code="arg-type, no-untyped-call, assignment"
+"""Models of transformers folders, loaded strictly; the one file here that imports torch at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoTokenizer
+from transformers.utils import logging
+
+from ludus.errors import ConfigError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_head(
+    folder: Path, auto_class: str, *, labels: Sequence[int], dtype: str, name: str
+) -> Any:
+    """A model with the head that is needed, every weight of it from the folder.
+
+    Args:
+        folder: of transformers.
+        auto_class: such as "AutoModelForSequenceClassification".
+        labels: numbers of labels that the head may have; empty where it has none.
+        dtype: float32, bfloat16 or float16.
+        name: of the verifier, for messages.
+
+    Raises:
+        ConfigError: another head, weights that are missing or of another shape, or a folder that
+            transformers cannot read; the message says which.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"{name}: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    logging.disable_progress_bar()
+    try:
+        config = AutoConfig.from_pretrained(str(folder))
+        if labels and config.num_labels not in labels:
+            wanted = " or ".join(f"num_labels={number}" for number in labels)
+            built = ", ".join(config.architectures or ["a model of unknown architecture"])
+            raise ConfigError(
+                f"{name}: {str(folder)!r} holds {built} with num_labels={config.num_labels}; "
+                f"{wanted} is needed (a head of {' or '.join(map(str, labels))} numbers a text)"
+            )
+        model, told = getattr(transformers, auto_class).from_pretrained(
+            str(folder), config=config, dtype=DTYPES[dtype], output_loading_info=True
+        )
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever a damaged file leads to, in any format
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"{name}: cannot load {str(folder)!r}: {first}") from error
+    missing = sorted(told["missing_keys"])
+    wrong = sorted(str(one) for one in told.get("mismatched_keys", ()))
+    if missing or wrong:
+        raise ConfigError(
+            f"{name}: {str(folder)!r} is no {auto_class.removeprefix('AutoModelFor')} model: its "
+            f"weights lack {', '.join(missing[:4]) or 'none'}"
+            + (f" and have other shapes at {', '.join(wrong[:4])}" if wrong else "")
+            + "; without them the head would be random"
+        )
+    return model.eval().requires_grad_(False)
+
+
+def load_tokenizer(folder: Path, *, name: str) -> Any:
+    """The tokenizer of a folder.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(str(folder))
+    except (OSError, ValueError, KeyError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"{name}: no tokenizer in {str(folder)!r}: {first}") from error
+
+
+def device_of(wanted: str, *, name: str) -> torch.device:
+    """`auto`, `cpu`, `cuda`, `cuda:1` as a device.
+
+    Raises:
+        ConfigError: CUDA was asked for by name and is not there.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"{name}: device is {wanted!r}, but torch sees no CUDA device; use cpu")
+    return torch.device(wanted)
+
+
+def token_limit(model: Any, tokenizer: Any, given: int) -> int:
+    """The most tokens a model reads: `given`, or its positions, or what its tokenizer says."""
+    positions = getattr(model.config, "max_position_embeddings", None) or 1 << 30
+    known = min(int(positions), int(min(tokenizer.model_max_length, 1 << 30)))
+    return min(given, known) if given else known
+
+
+def padded(rows: Sequence[Sequence[int]], filler: int, device: torch.device) -> Any:
+    """Rows of ids, padded on the right: ids and mask, [B, T] each."""
+    longest = max(map(len, rows))
+    ids = [[*row, *[filler] * (longest - len(row))] for row in rows]
+    mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def filler_for(rows: Sequence[Sequence[int]], pad_id: int | None) -> int:
+    """An id to pad with that none of the rows holds: heads look for the last token that is not
+    padding, and a padding token that is also the end of a turn would hide it.
+    """
+    held = {token for row in rows for token in row}
+    if pad_id is not None and pad_id not in held:
+        return pad_id
+    return next(token for token in range(len(held) + 1) if token not in held)
+
+
+def weight_bytes(model: Any) -> int:
+    """Memory of a model's weights and buffers."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return sum(one.numel() * one.element_size() for one in tensors)

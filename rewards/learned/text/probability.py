@@ -1,0 +1,257 @@
+"""Rewards made of probabilities that the policy itself gives to texts: RLPR and SAR.
+
+Both need only the log-probabilities of given texts. In training these are the policy's own, from
+its engine, whatever weights it has just then; on a server they are those of a model of a folder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ludus.errors import ConfigError, LudusError, MissingExtra
+from ludus.messages import Message, Role
+from ludus.verdict import Verdict
+
+from ...protocol import Sample
+from .conversation import prompt_messages, response_messages
+from .policy_text import PolicyText
+from .weights import model_folder
+
+Mean = Literal["probability", "logprob", "product"]
+
+
+class _OfPolicy:
+    """What both rewards share: whose probabilities they are."""
+
+    resident = True
+    """Served in one process, which holds the model."""
+    never_blocks = False
+    deterministic = False
+    """The policy in training moves."""
+    verifier = ""
+
+    def __init__(self, model: str, device: str, dtype: str) -> None:
+        self.policy: PolicyText | None = None
+        self._folder = None
+        if model:
+            folder = model_folder(model, verifier=self.verifier)
+            try:
+                from .folder_text import FolderText
+            except ImportError as error:
+                raise MissingExtra.of("train", needed_for=self.verifier) from error
+            self._folder = FolderText(folder, name=self.verifier, device=device, dtype=dtype)
+            self.policy = self._folder
+
+    def use_policy(self, policy: PolicyText) -> None:
+        """Score with the policy in training, unless a model was named."""
+        if self._folder is None:
+            self.policy = policy
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the weights held here; those of the policy are its engine's."""
+        return self._folder.memory_bytes if self._folder is not None else 0
+
+    def card(self) -> dict[str, Any]:
+        """Which weights, which template, which device."""
+        if self._folder is not None:
+            return self._folder.card()
+        return {"weights": "those of the policy in training"}
+
+    async def close(self) -> None:
+        """Release the model, if it is held here."""
+        if self._folder is not None:
+            await self._folder.close()
+
+    def _needed(self) -> PolicyText:
+        if self.policy is None:
+            raise ConfigError(
+                f"{self.verifier} has no model: in 'ludus train' it uses the policy; elsewhere "
+                f"name a folder, {self.verifier}?model=FOLDER"
+            )
+        return self.policy
+
+
+class ProbabilityReward(_OfPolicy):
+    """Scores how probable the reference answer is after the policy's reasoning (RLPR).
+
+    The response is cut before its answer, the reference answer (`sample.gold`, a text) is put
+    there, and its tokens are scored by teacher forcing:
+
+        r = clip(mean_t p(y_t | prompt, reasoning, y_<t) - mean_t p(y_t | prompt, y_<t), 0, 1)
+
+    Source: arXiv 2506.18254, section 3; the second term is the bias of an answer that is probable
+    without any reasoning. The filter by standard deviation is the recipe's (`sampling.filter`).
+
+    A response without an answer to cut at earns 0.
+
+    Args:
+        opens, closes: what stands around the answer. The last pair counts.
+        mean: "probability" is the paper's; "logprob" is exp of the mean log-probability, and
+            "product" the probability of the whole answer, which shrinks with its length.
+        debias: subtract the probability without reasoning.
+        model: a transformers folder, instead of the policy in training.
+        device, dtype: of that model.
+
+    Raises:
+        ConfigError: settings that cannot be, or a folder without weights.
+    """
+
+    verifier = "probability-reward"
+
+    def __init__(
+        self,
+        *,
+        opens: str = "<answer>",
+        closes: str = "</answer>",
+        mean: Mean = "probability",
+        debias: bool = True,
+        model: str = "",
+        device: str = "auto",
+        dtype: str = "float32",
+    ) -> None:
+        if not opens:
+            raise ConfigError(f"{self.verifier}: opens must not be empty")
+        if mean not in ("probability", "logprob", "product"):
+            raise ConfigError(
+                f"{self.verifier}: mean must be probability, logprob or product, got {mean!r}"
+            )
+        self.opens = opens
+        self.closes = closes
+        self.mean: Mean = mean
+        self.debias = debias
+        super().__init__(model, device, dtype)
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Score the reference after the reasoning of `sample.text`."""
+        if not isinstance(sample.gold, str) or not sample.gold.strip():
+            return Verdict.invalid(
+                f"{self.verifier}: gold must be the reference answer as text, got "
+                f"{sample.gold!r:.60}"
+            )
+        try:
+            policy = self._needed()
+            context = policy.prompt(_context(sample))
+            answer = policy.encode(sample.gold.strip())
+        except LudusError as error:
+            return Verdict.invalid(f"{self.verifier}: {error}")
+        bare = [*context, *policy.encode(self.opens)]
+        if len(bare) + len(answer) > policy.max_length:
+            return Verdict.invalid(
+                f"{self.verifier}: prompt and reference have {len(bare) + len(answer)} tokens; "
+                f"{policy.name} reads {policy.max_length}"
+            )
+        cut = self._reasoning(sample.text)
+        if cut is None:
+            return Verdict.of(0.0, f"the response has no {self.opens}{self.closes} to be read")
+        reasoned = [*context, *policy.encode(cut)]
+        if len(reasoned) + len(answer) > policy.max_length:
+            return Verdict.of(0.0, f"too long to be scored: {len(reasoned)} tokens of reasoning")
+        after = await self._probability(policy, reasoned, answer)
+        before = await self._probability(policy, bare, answer) if self.debias else 0.0
+        return Verdict.of(
+            min(1.0, max(0.0, after - before)),
+            f"the reference has probability {after:.3f} after the reasoning, {before:.3f} without"
+            if self.debias
+            else f"the reference has probability {after:.3f} after the reasoning",
+            metrics={"probability/after": after, "probability/before": before},
+        )
+
+    def _reasoning(self, text: str) -> str | None:
+        """The response up to where its answer begins."""
+        opened = text.rfind(self.opens)
+        if opened < 0 or (self.closes and text.find(self.closes, opened) < 0):
+            return None
+        return text[: opened + len(self.opens)]
+
+    async def _probability(
+        self, policy: PolicyText, context: Sequence[int], answer: Sequence[int]
+    ) -> float:
+        logprobs = await text_logprobs(policy, context, answer)
+        if self.mean == "probability":
+            return math.fsum(map(math.exp, logprobs)) / len(logprobs)
+        total = math.fsum(logprobs)
+        return math.exp(total if self.mean == "product" else total / len(logprobs))
+
+
+class SelfAlignedReward(_OfPolicy):
+    """Scores how much the question explains the response (SAR): its relative gain in perplexity.
+
+        r = clip((ppl(a) - ppl(a | q)) / ppl(a), -1, 1),   ppl = exp(-mean_t log p(a_t | ...))
+
+    ppl(a) is of the response after an empty question, so that both read the same template. Added to
+    a verifier of correctness with a small weight, it favours short answers that keep to the
+    question. Source: arXiv 2509.05489.
+
+    Args:
+        model: a transformers folder, instead of the policy in training.
+        device, dtype: of that model.
+
+    Raises:
+        ConfigError: a folder without weights.
+    """
+
+    verifier = "self-aligned-reward"
+
+    def __init__(self, *, model: str = "", device: str = "auto", dtype: str = "float32") -> None:
+        super().__init__(model, device, dtype)
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Score `sample.text` with and without the question."""
+        if not sample.text.strip():
+            return Verdict.of(-1.0, "the response says nothing")
+        try:
+            policy = self._needed()
+            asked = policy.prompt(_context(sample))
+            alone = policy.prompt([_emptied(message) for message in _context(sample)])
+        except LudusError as error:
+            return Verdict.invalid(f"{self.verifier}: {error}")
+        answer = policy.encode(sample.text)
+        if len(asked) + 1 > policy.max_length:
+            return Verdict.invalid(
+                f"{self.verifier}: the prompt has {len(asked)} tokens; {policy.name} reads "
+                f"{policy.max_length}"
+            )
+        if max(len(asked), len(alone)) + len(answer) > policy.max_length:
+            return Verdict.of(-1.0, f"too long to be scored: {len(answer)} tokens")
+        given = _perplexity(await text_logprobs(policy, asked, answer))
+        without = _perplexity(await text_logprobs(policy, alone, answer))
+        # of exponents, so that a perplexity beyond the range of floats is no failure
+        gain = 1 - math.exp(min(700.0, given - without))
+        metrics = {"sar/log_ppl_given": given, "sar/log_ppl_alone": without}
+        return Verdict.of(min(1.0, max(-1.0, gain)), metrics=metrics)
+
+
+async def text_logprobs(
+    policy: PolicyText, context: Sequence[int], text: Sequence[int]
+) -> list[float]:
+    """The log-probability of each token of `text` after `context`, by teacher forcing.
+
+    Args:
+        policy: whose probabilities.
+        context: ids, at least one.
+        text: ids.
+
+    Returns:
+        One a token of `text`, in nats at temperature 1.
+    """
+    return (await policy.logprobs([*context, *text]))[len(context) :]
+
+
+def _perplexity(logprobs: Sequence[float]) -> float:
+    """The logarithm of the perplexity."""
+    return -math.fsum(logprobs) / len(logprobs)
+
+
+def _context(sample: Sample) -> list[Message]:
+    """What stood before the last thing the assistant said."""
+    followed = response_messages(sample)
+    last = max((n for n, m in enumerate(followed) if m.role == Role.ASSISTANT), default=0)
+    return [*prompt_messages(sample), *followed[:last]]
+
+
+def _emptied(message: Message) -> Message:
+    """The message without its words; a system prompt is no part of the question."""
+    return message if message.role == Role.SYSTEM else Message(role=message.role)

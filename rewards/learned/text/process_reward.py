@@ -1,0 +1,237 @@
+"""Process reward models: a score for every step, which arrives at the turn that took it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ludus.errors import ConfigError, MissingExtra, RewardUnavailable
+from ludus.messages import Message, Role
+from ludus.verdict import Verdict
+
+from ...protocol import Sample
+from .conversation import (
+    Conversations,
+    UnrenderedConversation,
+    prompt_messages,
+    response_messages,
+    says_nothing,
+)
+from .steps import WHOLES, Whole, by_turn, contributions, split_steps
+from .weights import model_folder, text_digest, weights_digest
+
+Kind = Literal["token", "mark"]
+NAME = "process-reward"
+
+
+@dataclass(slots=True)
+class Steps:
+    """A response in tokens, with the place at which each step is scored."""
+
+    ids: list[int] = field(default_factory=list[int])
+    places: list[int] = field(default_factory=list[int])
+    turns: list[int] = field(default_factory=list[int])
+    """The turn of each step."""
+    count: int = 0
+    """Of turns."""
+    why: str = ""
+    """Why the response is not worth the model's time."""
+
+
+class ProcessRewardModel:
+    """Scores every step of a response with a trained process reward model.
+
+    The verdict's reward is of the whole response, and `turn_rewards` says what each turn earned of
+    it: in training that is credited to the turn. Steps are the parts of a turn between separators.
+
+    Args:
+        model: a transformers folder.
+        kind: "token" is a token-classification head that is read at the end of each step (two
+            labels: the probability of the second; one: its sigmoid). "mark" is a causal model that
+            was trained to write `good` or `bad` at a mark after each step, as Math-Shepherd was.
+        whole: how the scores become one reward: min, mean, last, product or sum.
+        separator: what ends a step; written after each step for kind "token".
+        mark, good, bad: for kind "mark", one token each.
+        max_tokens: most tokens of a conversation; 0 goes by the model. A response that is too long
+            earns 0, as one that says nothing does.
+        max_batch, max_wait_ms, device, dtype: as for `RewardModel`.
+
+    Raises:
+        ConfigError: no weights, another head, marks of several tokens, or settings that cannot be.
+        MissingExtra: torch or transformers is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str = "",
+        *,
+        kind: Kind = "token",
+        whole: Whole = "min",
+        separator: str = "\n\n",
+        mark: str = "ки",  # the one Math-Shepherd was trained with
+        good: str = "+",
+        bad: str = "-",
+        max_tokens: int = 0,
+        max_batch: int = 16,
+        max_wait_ms: float = 5.0,
+        device: str = "auto",
+        dtype: str = "float32",
+    ) -> None:
+        if kind not in ("token", "mark"):
+            raise ConfigError(f"{NAME}: kind must be token or mark, got {kind!r}")
+        if whole not in WHOLES:
+            raise ConfigError(f"{NAME}: whole must be one of {', '.join(WHOLES)}, got {whole!r}")
+        if not separator:
+            raise ConfigError(f"{NAME}: separator must not be empty")
+        self.folder = model_folder(model, verifier=NAME)
+        try:
+            from . import loading
+        except ImportError as error:
+            raise MissingExtra.of("train", needed_for=NAME) from error
+        head = "AutoModelForTokenClassification" if kind == "token" else "AutoModelForCausalLM"
+        labels = [1, 2] if kind == "token" else []
+        self.model = loading.load_head(self.folder, head, labels=labels, dtype=dtype, name=NAME)
+        tokenizer = loading.load_tokenizer(self.folder, name=NAME)
+        self.conversations = Conversations(tokenizer, NAME)
+        self.kind: Kind = kind
+        self.whole: Whole = whole
+        self.separator = separator
+        self._end = self.conversations.encode(separator) if kind == "token" else [self._one(mark)]
+        self._choice = [self._one(good), self._one(bad)] if kind == "mark" else []
+        self.token_limit = loading.token_limit(self.model, tokenizer, max_tokens)
+        self.max_batch = max_batch
+        self.max_wait_ms = max_wait_ms
+        self.device = loading.device_of(device, name=NAME)
+        self.dtype = dtype
+        self.memory_bytes = loading.weight_bytes(self.model)
+        self._digest = weights_digest(self.folder)
+
+    def start(self) -> None:
+        """Move the model to its device."""
+        self.model.to(self.device)
+
+    def prepare(self, sample: Sample) -> Steps:
+        """A sample in tokens.
+
+        Raises:
+            RewardUnavailable: the prompt leaves no room for a response, or the template rewrites
+                what was said, so that no place of a step can be known.
+        """
+        messages = response_messages(sample)
+        count = sum(message.role == Role.ASSISTANT for message in messages)
+        if says_nothing(sample):
+            return Steps(count=count, why="the response says nothing")
+        try:
+            steps, opening = self._written(prompt_messages(sample), messages)
+        except UnrenderedConversation as error:
+            raise RewardUnavailable(Verdict.invalid(f"{NAME}: {error}")) from error
+        if opening >= self.token_limit:
+            raise RewardUnavailable(
+                Verdict.invalid(
+                    f"{NAME}: the prompt alone has {opening} tokens, and the model reads "
+                    f"{self.token_limit}"
+                )
+            )
+        if len(steps.ids) > self.token_limit:
+            steps.why = (
+                f"too long for the process reward model: {len(steps.ids)} tokens, of at most "
+                f"{self.token_limit}"
+            )
+        elif not steps.places:
+            steps.why = "the response has no step"
+        return steps
+
+    def score_batch(self, samples: Sequence[Steps]) -> list[Verdict]:
+        """Score what `prepare` made."""
+        asked = [one for one in samples if not one.why]
+        scores = iter(self._forward(asked) if asked else [])
+        return [
+            Verdict.of(0.0, one.why) if one.why else self._verdict(one, next(scores))
+            for one in samples
+        ]
+
+    def card(self) -> dict[str, Any]:
+        """Which weights, which template, which device."""
+        template = text_digest(self.conversations.tokenizer.chat_template)
+        return {
+            "weights": {"folder": self.folder.name, "sha256": self._digest},
+            "architecture": type(self.model).__name__,
+            "template": f"chat {template}, steps by {self.separator!r}",
+            "kind": self.kind,
+            "whole": self.whole,
+            "max_tokens": self.token_limit,
+            "device": str(self.device),
+            "dtype": self.dtype,
+        }
+
+    def _one(self, text: str) -> int:
+        ids = self.conversations.encode(text)
+        if len(ids) != 1:
+            raise ConfigError(
+                f"{NAME}: {text!r} is {len(ids)} tokens of this model; mark, good and bad are one "
+                "each"
+            )
+        return ids[0]
+
+    def _written(self, asked: Sequence[Message], followed: Sequence[Message]) -> tuple[Steps, int]:
+        """The conversation in tokens, its turns cut into steps, and the tokens of the prompt."""
+        steps, text, stripped = Steps(), "", ""
+        opening = len(self.conversations.encode(self.conversations.render(asked, answering=True)))
+        for place, message in enumerate(followed):
+            if message.role != Role.ASSISTANT:
+                continue
+            before = [*asked, *followed[:place]]
+            upto = self.conversations.render(before, answering=True)
+            text = next((known for known in (text, stripped) if upto.startswith(known)), None)
+            if text is None:
+                raise UnrenderedConversation(
+                    "the chat template rewrites earlier turns, so their steps have no fixed place"
+                )
+            steps.ids += self.conversations.encode(upto[len(text) :])
+            for step in split_steps(message.text, self.separator):
+                steps.ids += [
+                    *self.conversations.encode(self.conversations.plain(step)),
+                    *self._end,
+                ]
+                steps.places.append(len(steps.ids) - 1)
+                steps.turns.append(steps.count)
+            steps.count += 1
+            said = self.conversations.plain(message.text).rstrip()
+            text, stripped = upto + said, upto + said.lstrip()  # some templates strip what is said
+        return steps, opening
+
+    def _forward(self, rows: Sequence[Steps]) -> list[list[float]]:
+        import torch
+
+        from .loading import filler_for, padded
+
+        every = [row.ids for row in rows]
+        filler = filler_for(every, self.conversations.tokenizer.pad_token_id)
+        ids_BT, mask_BT = padded(every, filler, self.model.device)
+        with torch.inference_mode():
+            logits_BTL = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits
+            found: list[list[float]] = []
+            for row, logits_TL in zip(rows, logits_BTL, strict=True):
+                at_SL = logits_TL[row.places].float()
+                if self.kind == "mark":
+                    good_S = at_SL[:, self._choice].softmax(-1)[:, 0]
+                elif at_SL.shape[1] == 1:
+                    good_S = at_SL[:, 0].sigmoid()
+                else:
+                    good_S = at_SL.softmax(-1)[:, 1]
+                found.append(good_S.tolist())
+        return found
+
+    def _verdict(self, steps: Steps, scores: Sequence[float]) -> Verdict:
+        if not all(map(math.isfinite, scores)):
+            return Verdict.error(f"{NAME} gave {scores}: its weights may be broken")
+        earned = contributions(scores, self.whole)
+        shown = ", ".join(f"{score:.2f}" for score in scores[:12])
+        return Verdict.of(
+            math.fsum(earned),
+            f"{self.whole} of {len(scores)} steps: {shown}{' ...' if len(scores) > 12 else ''}",
+            turn_rewards=by_turn(earned, steps.turns, steps.count),
+            metrics={"process_reward/steps": float(len(scores)), "process_reward/min": min(scores)},
+        )

@@ -1,0 +1,184 @@
+"""Scalar reward models: one number for a conversation, from a sequence-classification head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ludus.errors import ConfigError, MissingExtra, RewardUnavailable
+from ludus.verdict import Verdict
+
+from ...protocol import Sample
+from .conversation import (
+    Conversations,
+    UnrenderedConversation,
+    prompt_messages,
+    response_messages,
+    says_nothing,
+)
+from .weights import model_folder, text_digest, weights_digest
+
+Template = Literal["chat", "pair"]
+Output = Literal["raw", "sigmoid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A conversation in tokens, or why it is not worth the model's time."""
+
+    ids: list[int]
+    why: str = ""
+
+
+class RewardModel:
+    """Scores responses with a trained scalar reward model.
+
+    The folder is one of transformers' sequence classification with `num_labels=1`; the conversation
+    is written by the model's own tokenizer and chat template. Samples that arrive one by one are
+    scored in batches.
+
+    Trained on preferences (Bradley and Terry), the difference of two raw scores is the log-odds
+    that the first response is preferred, and the sigmoid of one is the probability that it is
+    preferred to a response of score 0.
+
+    Args:
+        model: the folder.
+        template: "chat" writes the conversation by the chat template; "pair" gives the tokenizer
+            the last question and the answer, as encoders such as DeBERTa were trained on.
+        output: "raw" is the model's number; "sigmoid" puts it into (0, 1).
+        floor: raw score of a response that says nothing or is too long for the model. At -10 it
+            loses against a response of score 0 with probability 0.99995. One that is too long is
+            not cut: what is cut off could hold anything.
+        max_tokens: most tokens of a conversation; 0 goes by the model.
+        max_batch, max_wait_ms: of the batches.
+        device: auto, cpu, cuda or cuda:1.
+        dtype: float32, bfloat16 or float16.
+
+    Raises:
+        ConfigError: no weights, another head, no chat template, or settings that cannot be.
+        MissingExtra: torch or transformers is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str = "",
+        *,
+        template: Template = "chat",
+        output: Output = "raw",
+        floor: float = -10.0,
+        max_tokens: int = 0,
+        max_batch: int = 16,
+        max_wait_ms: float = 5.0,
+        device: str = "auto",
+        dtype: str = "float32",
+    ) -> None:
+        name = "reward-model"
+        if template not in ("chat", "pair"):
+            raise ConfigError(f"{name}: template must be chat or pair, got {template!r}")
+        if output not in ("raw", "sigmoid"):
+            raise ConfigError(f"{name}: output must be raw or sigmoid, got {output!r}")
+        if not math.isfinite(floor):
+            raise ConfigError(f"{name}: floor must be finite, got {floor}")
+        self.folder = model_folder(model, verifier=name)
+        try:
+            from . import loading
+        except ImportError as error:
+            raise MissingExtra.of("train", needed_for=name) from error
+        self.model = loading.load_head(
+            self.folder, "AutoModelForSequenceClassification", labels=[1], dtype=dtype, name=name
+        )
+        tokenizer = loading.load_tokenizer(self.folder, name=name)
+        self.conversations = Conversations(tokenizer, name, needs_template=template == "chat")
+        self.template: Template = template
+        self.output: Output = output
+        self.floor = floor
+        self.token_limit = loading.token_limit(self.model, tokenizer, max_tokens)
+        self.max_batch = max_batch
+        self.max_wait_ms = max_wait_ms
+        self.device = loading.device_of(device, name=name)
+        self.dtype = dtype
+        self.memory_bytes = loading.weight_bytes(self.model)
+        self._digest = weights_digest(self.folder)
+
+    def start(self) -> None:
+        """Move the model to its device."""
+        self.model.to(self.device)
+
+    def prepare(self, sample: Sample) -> Prepared:
+        """A sample in tokens.
+
+        Raises:
+            RewardUnavailable: the prompt leaves no room for a response, or cannot be written.
+        """
+        if says_nothing(sample):
+            return Prepared([], "the response says nothing")
+        try:
+            ids = self._encode(sample)
+        except UnrenderedConversation as error:
+            raise RewardUnavailable(Verdict.invalid(f"reward-model: {error}")) from error
+        if len(ids) <= self.token_limit:
+            return Prepared(ids)
+        spoken = self.conversations.encode(self.conversations.plain(sample.text))
+        if len(ids) - len(spoken) >= self.token_limit:
+            raise RewardUnavailable(
+                Verdict.invalid(
+                    f"reward-model: the prompt alone has about {len(ids) - len(spoken)} tokens, "
+                    f"and the model reads {self.token_limit}"
+                )
+            )
+        return Prepared(
+            [], f"too long for the reward model: {len(ids)} tokens, of at most {self.token_limit}"
+        )
+
+    def score_batch(self, samples: Sequence[Prepared]) -> list[Verdict]:
+        """Score what `prepare` made."""
+        asked = [one for one in samples if not one.why]
+        scores = iter(self._forward([one.ids for one in asked]) if asked else [])
+        return [
+            self._verdict(self.floor, one.why) if one.why else self._verdict(next(scores), "", one)
+            for one in samples
+        ]
+
+    def card(self) -> dict[str, Any]:
+        """Which weights, which template, which device."""
+        template = self.conversations.tokenizer.chat_template or ""
+        return {
+            "weights": {"folder": self.folder.name, "sha256": self._digest},
+            "architecture": type(self.model).__name__,
+            "template": f"chat {text_digest(template)}" if self.template == "chat" else "pair",
+            "max_tokens": self.token_limit,
+            "output": self.output,
+            "device": str(self.device),
+            "dtype": self.dtype,
+        }
+
+    def _encode(self, sample: Sample) -> list[int]:
+        if self.template == "pair":
+            asked = prompt_messages(sample)
+            return self.conversations.encode_pair(asked[-1].text if asked else "", sample.text)
+        messages = [*prompt_messages(sample), *response_messages(sample)]
+        return self.conversations.encode(self.conversations.render(messages))
+
+    def _forward(self, rows: Sequence[Sequence[int]]) -> list[float]:
+        from torch import inference_mode
+
+        from .loading import filler_for, padded
+
+        filler = filler_for(rows, self.conversations.tokenizer.pad_token_id)
+        ids_BT, mask_BT = padded(rows, filler, self.model.device)
+        self.model.config.pad_token_id = filler
+        with inference_mode():
+            logits_B1 = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits
+        scores: list[float] = logits_B1.float().squeeze(-1).tolist()
+        return scores
+
+    def _verdict(self, raw: float, why: str, row: Prepared | None = None) -> Verdict:
+        if not math.isfinite(raw):
+            return Verdict.error(f"the reward model gave {raw}: its weights may be broken")
+        reward = raw if self.output == "raw" else 1 / (1 + math.exp(-max(-700.0, raw)))
+        metrics = {"reward_model/raw": raw}
+        if row is not None:
+            metrics["reward_model/tokens"] = float(len(row.ids))
+        return Verdict.of(reward, why, metrics=metrics)

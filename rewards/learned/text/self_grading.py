@@ -1,0 +1,274 @@
+"""Self-grading (URPO): the policy is player and referee, and is trained to be a good referee."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+from ludus.errors import BudgetExceeded, ConfigError, RemoteError
+from ludus.messages import system, user
+from ludus.verdict import Verdict
+
+from ...judge.caller import Effort, JudgeCaller
+from ...judge.judge import data_of, failure
+from ...judge.prompt import SYSTEM, JudgeQuestion, marked
+from ...judge.reading import UnreadableVerdict, verdict_of
+from ...judge.shortcut import empty_answer
+from ...protocol import Sample
+from .asking import Asker, TextAsker, open_asker
+from .policy_text import PolicyText
+
+NAME = "self-grading"
+LOWEST, HIGHEST = 1, 10
+MAX_AT_ONCE = 12
+
+
+class SelfGrading:
+    """Has the policy itself score the answers of a group against each other (URPO).
+
+    One question shows all answers of a group, and the model gives each a whole number from 1 to 10;
+    the reward is (mean score - 1) / 9 over `orders` orders of the answers, so that a liking for a
+    place cancels out in part. In training the model is the policy with the weights it has then.
+    Source: arXiv 2507.17515. That a policy cannot talk its referee into a score is not to be had
+    for free: mix in tasks with a verifier, and tasks for `ranking-agreement`, as the paper does.
+
+    Args:
+        orders: orders in which the answers are shown: 1, or 2 for the reverse too.
+        at_once: most answers in one question; a larger group is scored in several.
+        model: instead of the policy: of the server at `base_url`, or a transformers folder.
+        base_url: of an OpenAI-compatible server, up to and with `/v1`.
+        temperature, max_tokens: of a judgement.
+        guided, concurrency, deadline_s, cache: of the server; see `JudgeServer`.
+        device, dtype: of a model of a folder.
+
+    Raises:
+        ConfigError: settings that cannot be.
+    """
+
+    resident = True
+    deterministic = False
+
+    def __init__(
+        self,
+        *,
+        orders: int = 2,
+        at_once: int = 8,
+        model: str = "",
+        base_url: str = "",
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        guided: bool = True,
+        concurrency: int = 64,
+        deadline_s: float = 120.0,
+        cache: str = "",
+        device: str = "auto",
+        dtype: str = "float32",
+    ) -> None:
+        if orders not in (1, 2):
+            raise ConfigError(f"{NAME}: orders must be 1 or 2, got {orders}")
+        if not 1 <= at_once <= MAX_AT_ONCE:
+            raise ConfigError(f"{NAME}: at_once must be from 1 to {MAX_AT_ONCE}, got {at_once}")
+        self.orders = orders
+        self.at_once = at_once
+        self.temperature = temperature
+        self.max_tokens = max_tokens
+        self.asker: JudgeCaller | TextAsker | None = None
+        if model or base_url:
+            self.asker = open_asker(
+                NAME, model=model, base_url=base_url, temperature=temperature,
+                max_tokens=max_tokens, guided=guided, concurrency=concurrency,
+                deadline_s=deadline_s, cache=cache, device=device, dtype=dtype,
+            )  # fmt: skip
+        self._named = self.asker is not None
+
+    def use_policy(self, policy: PolicyText) -> None:
+        """Have the policy in training judge, unless a model was named."""
+        if not self._named:
+            self.asker = TextAsker(policy, self.temperature, self.max_tokens)
+
+    async def score(self, sample: Sample) -> Verdict:
+        """Score one answer, as a group of one."""
+        return (await self.score_group([sample]))[0]
+
+    async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Score all answers to one question together; one verdict each, in order."""
+        if self.asker is None:
+            why = f"{NAME} has no model: in 'ludus train' it is the policy; elsewhere name a model"
+            return [Verdict.invalid(why)] * len(samples)
+        empty = {n: why for n, sample in enumerate(samples) if (why := empty_answer(sample.text))}
+        asked = [n for n in range(len(samples)) if n not in empty]
+        parts = [asked[at : at + self.at_once] for at in range(0, len(asked), self.at_once)]
+        judged = await asyncio.gather(*(self._part(self.asker, samples, part) for part in parts))
+        known = {n: verdict for part in judged for n, verdict in part.items()}
+        return [Verdict.of(0.0, empty[n]) if n in empty else known[n] for n in range(len(samples))]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the weights held here; those of the policy are its engine's."""
+        if self._named and isinstance(self.asker, TextAsker):
+            return int(getattr(self.asker.policy, "memory_bytes", 0))
+        return 0
+
+    def card(self) -> dict[str, Any]:
+        """Which model judges."""
+        if isinstance(self.asker, JudgeCaller):
+            server = self.asker.server
+            told: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
+        elif self._named and self.asker is not None:
+            told = getattr(self.asker.policy, "card", dict[str, Any])()
+        else:
+            told = {"weights": "those of the policy in training"}
+        return {**told, "orders": self.orders}
+
+    async def close(self) -> None:
+        """Close what was opened for a model of its own."""
+        if self._named and self.asker is not None:
+            await self.asker.close()
+
+    async def _part(
+        self, asker: Asker, samples: Sequence[Sample], numbers: Sequence[int]
+    ) -> dict[int, Verdict]:
+        effort = Effort()
+        orders = [list(numbers), list(numbers)[::-1]][: self.orders if len(numbers) > 1 else 1]
+        said = await asyncio.gather(
+            *(self._ordered(asker, samples, order, effort) for order in orders),
+            return_exceptions=True,
+        )
+        scores: dict[int, list[float]] = {n: [] for n in numbers}
+        for given in said:
+            if isinstance(given, (UnreadableVerdict, BudgetExceeded, RemoteError)):
+                return {n: failure(given, effort) for n in numbers}
+            if isinstance(given, BaseException):
+                raise given
+            for n, score in given.items():
+                scores[n].append(score)
+        return {n: _graded(values, effort) for n, values in scores.items()}
+
+    async def _ordered(
+        self, asker: Asker, samples: Sequence[Sample], order: Sequence[int], effort: Effort
+    ) -> dict[int, float]:
+        data = data_of(samples[order[0]])
+        del data["response"]
+        names = {chr(ord("A") + place): number for place, number in enumerate(order)}
+        data |= {f"response_{name}": samples[number].text for name, number in names.items()}
+        read = partial(read_scores, names=list(names))
+        found = await asker.ask(about_scores(data, list(names)), read, effort)
+        return {names[name]: score for name, score in found.items()}
+
+
+class RankingAgreement:
+    """Scores a judgement by how well it ranks: Kendall's tau with the true ranking (URPO).
+
+    The response is a judgement as `about_scores` asks for one: a JSON object {"scores": {"A": 7,
+    ...}} with a number for each name of `sample.gold`, a mapping from names to true scores or a
+    list of names, best first. The reward is tau-b in [-1, 1], where ties of the judgement count for
+    nothing; a response without one readable judgement earns -1.
+    """
+
+    never_blocks = True
+
+    def score(self, sample: Sample) -> Verdict:
+        """Hold the scores of `sample.text` against the gold."""
+        try:
+            true = _true_scores(sample.gold)
+        except ValueError as error:
+            return Verdict.invalid(f"ranking-agreement: {error}")
+        try:
+            given = read_scores(sample.text, list(true), low=-1_000_000, high=1_000_000)
+        except UnreadableVerdict as error:
+            return Verdict.of(-1.0, f"no judgement can be read: {error}")
+        tau = kendall_tau([given[name] for name in true], list(true.values()))
+        return Verdict.of(tau, f"tau {tau:.2f} over {len(true)} answers")
+
+
+def about_scores(data: Mapping[str, str], names: Sequence[str]) -> JudgeQuestion:
+    """Ask for a score of each of several responses, which `data` has as `response_<name>`."""
+    shown = json.dumps(dict.fromkeys(names, f"{LOWEST} to {HIGHEST}"))
+    text = (
+        f"{marked(data)}\nHow good is each response, from {LOWEST} (worthless) to {HIGHEST} "
+        f'(could not be better)?\nAnswer as JSON: {{"reason": "...", "scores": {shown}}}'
+    )
+    number = {"type": "integer", "minimum": LOWEST, "maximum": HIGHEST}
+    scores = _object(dict.fromkeys(names, number))
+    schema = _object({"reason": {"type": "string"}, "scores": scores})
+    return JudgeQuestion(messages=[system(SYSTEM), user(text)], schema=schema)
+
+
+def read_scores(
+    answer: str, names: Sequence[str], *, low: float = LOWEST, high: float = HIGHEST
+) -> dict[str, float]:
+    """The scores that an answer gives, one for each of `names` and for nothing else.
+
+    Raises:
+        UnreadableVerdict: there are none, they contradict, or one is no number from `low` to
+            `high`.
+
+    >>> read_scores('{"scores": {"A": 7, "B": 2}}', ["A", "B"])
+    {'A': 7.0, 'B': 2.0}
+    """
+    scores = verdict_of(answer, "scores")["scores"]
+    if not isinstance(scores, dict) or sorted(scores) != sorted(names):
+        raise UnreadableVerdict(f"scores are needed of {list(names)}, got {scores!r:.120}")
+    for name, score in scores.items():
+        if isinstance(score, bool) or not isinstance(score, (int, float)):
+            raise UnreadableVerdict(f"the score of {name} is no number: {score!r:.60}")
+        if not low <= score <= high:
+            raise UnreadableVerdict(f"the score of {name} must be {low:g} to {high:g}: {score!r}")
+    return {name: float(scores[name]) for name in names}
+
+
+def kendall_tau(given: Sequence[float], true: Sequence[float]) -> float:
+    """Kendall's tau-b: pairs in the same order less pairs in the opposite one, over the geometric
+    mean of the pairs that are no ties in either; 0 where all of one side are equal.
+
+    >>> kendall_tau([3, 2, 1], [9, 5, 7])
+    0.3333333333333333
+    >>> round(kendall_tau([1, 1, 2], [1, 2, 3]), 4)  # one tie: 2 / sqrt(2 * 3)
+    0.8165
+    """
+    pairs = list(combinations(zip(given, true, strict=True), 2))
+    signs = [(_sign(a[0] - b[0]), _sign(a[1] - b[1])) for a, b in pairs]
+    scale = math.sqrt(sum(g != 0 for g, _ in signs) * sum(t != 0 for _, t in signs))
+    return sum(g * t for g, t in signs) / scale if scale else 0.0
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _true_scores(gold: object) -> dict[str, float]:
+    """The true score of each name.
+
+    Raises:
+        ValueError: the gold is no ranking.
+    """
+    if isinstance(gold, Mapping):
+        scores = dict(gold)
+        if len(scores) > 1 and all(type(one) in (int, float) for one in scores.values()):
+            return {str(name): float(score) for name, score in scores.items()}
+    elif isinstance(gold, list) and len(set(map(str, gold))) == len(gold) > 1:
+        return {str(name): -float(place) for place, name in enumerate(gold)}
+    raise ValueError(
+        "gold must be a list of two or more names, best first, or a mapping from names to true "
+        f"scores; got {gold!r:.80}"
+    )
+
+
+def _graded(scores: Sequence[float], effort: Effort) -> Verdict:
+    mean = math.fsum(scores) / len(scores)
+    told = ", ".join(f"{score:g}" for score in scores)
+    metrics = {**effort.metrics(), "self_grading/spread": max(scores) - min(scores)}
+    reward = (mean - LOWEST) / (HIGHEST - LOWEST)
+    return Verdict.of(reward, f"graded {told} of {HIGHEST}", metrics=metrics)
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object", "properties": properties,
+        "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip

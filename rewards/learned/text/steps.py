@@ -1,0 +1,71 @@
+"""From scores of steps to a reward, and to the turns that earned it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from operator import mul
+from typing import Literal, get_args
+
+Whole = Literal["min", "mean", "last", "product", "sum"]
+WHOLES: tuple[Whole, ...] = get_args(Whole)
+
+
+def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
+    """What each step adds to the reward of the whole; the sum is the reward.
+
+    | whole | the reward | what a step adds |
+    |---|---|---|
+    | min | the least score | the reward at the first step with that score, else 0 |
+    | mean | the mean | a share of 1 / n of its score |
+    | last | the last score | the reward at the last step |
+    | product | the product | by how much it changes the product so far: p_i - p_(i-1), p_0 = 0 |
+    | sum | the sum | its score |
+
+    Args:
+        scores: of the steps, in order.
+        whole: how they become one reward.
+
+    >>> contributions([0.5, 0.25, 1.0], "min")
+    [0.0, 0.25, 0.0]
+    >>> contributions([0.5, 0.5], "product")
+    [0.5, -0.25]
+    """
+    if not scores:
+        return []
+    if whole == "sum":
+        return list(scores)
+    if whole == "mean":
+        return [score / len(scores) for score in scores]
+    if whole == "product":
+        products = list(accumulate(scores, mul))
+        return [products[0], *(b - a for a, b in pairwise(products))]
+    at = len(scores) - 1 if whole == "last" else scores.index(min(scores))
+    return [score if place == at else 0.0 for place, score in enumerate(scores)]
+
+
+def split_steps(text: str, separator: str) -> list[str]:
+    """The steps of a text: what stands between separators and is not blank.
+
+    >>> split_steps("a\\n\\n\\n\\nb", "\\n\\n")
+    ['a', 'b']
+    """
+    return [step.strip() for step in text.split(separator) if step.strip()]
+
+
+def by_turn(values: Sequence[float], turns: Sequence[int], count: int) -> list[float]:
+    """Values of steps added up by turn.
+
+    Args:
+        values: one a step.
+        turns: the turn of each step.
+        count: of turns.
+
+    >>> by_turn([1.0, 2.0, 4.0], [0, 0, 2], 3)
+    [3.0, 0.0, 4.0]
+    """
+    return [
+        math.fsum(value for value, at in zip(values, turns, strict=True) if at == turn)
+        for turn in range(count)
+    ]

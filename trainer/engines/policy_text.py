@@ -1,0 +1,77 @@
+"""The policy in training, as rewards made of its own words see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ludus.agent import ChatFormat, Engine, Finish, Sampling
+from ludus.messages import Message
+from ludus.rewards import Verifier
+from ludus.rewards.learned.text.policy_text import NoRoomToAnswer, ReadsPolicy
+
+
+class EngineText:
+    """Scores and writes texts with the weights the policy samples from.
+
+    Args:
+        engine: of the policy; local or vLLM.
+        chat_format: of the policy, without tools on offer.
+    """
+
+    def __init__(self, engine: Engine, chat_format: ChatFormat) -> None:
+        self.engine = engine
+        self.chat_format = chat_format
+
+    @property
+    def name(self) -> str:
+        """The policy, at its version."""
+        return f"the policy at version {self.engine.version}"
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens of a scored text with its context."""
+        return self.engine.max_length
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The ids of a conversation, up to where the policy speaks."""
+        return self.chat_format.prompt(messages, [])
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; a special token that is spelled out in it stays text."""
+        return self.chat_format.encode_text(text)
+
+    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+        """The log-probability of each of `ids`; the first reads 0."""
+        return await self.engine.logprobs(ids)
+
+    async def write(
+        self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
+    ) -> tuple[str, bool]:
+        """Answer a conversation: the text, and whether it ended by itself.
+
+        Raises:
+            NoRoomToAnswer: the conversation leaves no room to answer.
+        """
+        ids = self.prompt(messages)
+        room = min(max_tokens, self.max_length - len(ids))
+        if room < 1:
+            raise NoRoomToAnswer(f"{len(ids)} tokens leave no room to answer in {self.max_length}")
+        sampling = Sampling(
+            max_tokens=room,
+            temperature=temperature,
+            seed=seed,
+            stop_token_ids=self.chat_format.stop_token_ids,
+        )
+        said = await self.engine.generate(ids, sampling)
+        message = self.chat_format.parse(said.ids, complete=True, calls=False, marks=False)
+        return message.text, said.finish is Finish.STOP
+
+    async def close(self) -> None:
+        """Do nothing: the engine is the run's."""
+
+
+def hand_over(policy: EngineText, verifiers: Iterable[Verifier]) -> None:
+    """Give the policy to the verifiers that score with it."""
+    for verifier in verifiers:
+        if isinstance(verifier, ReadsPolicy):
+            verifier.use_policy(policy)

@@ -1,0 +1,84 @@
+"""Log-probabilities of given texts, many rows in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ludus.errors import ConfigError
+
+from .models import CausalLM
+from .requests import spans
+
+POSITIONS = 512
+"""Positions whose logits are computed together: a vocabulary is wide, and a text may be long."""
+
+
+@dataclass(eq=False)
+class Scoring:
+    """A row that waits to be scored."""
+
+    ids: list[int]
+    logprobs: list[float] = field(default_factory=list[float])
+    error: Exception | None = None
+
+    def result(self) -> list[float]:
+        """The log-probability of each id; raises what went wrong with this row."""
+        if self.error is not None:
+            raise self.error
+        return self.logprobs
+
+
+def score_rows(model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int) -> None:
+    """Score rows, short ones together; each holds its result or its error.
+
+    Args:
+        model: a causal language model.
+        rows: to be scored.
+        max_tokens: padded tokens in one pass; a longer row goes alone.
+    """
+    usable = sorted((row for row in rows if _is_usable(row, model)), key=lambda row: len(row.ids))
+    for part in spans([len(row.ids) for row in usable], max_tokens):
+        try:
+            _score(model, usable[part])
+        except Exception as error:  # such as memory: told to those of this pass
+            for row in usable[part]:
+                row.error = error
+
+
+def _is_usable(row: Scoring, model: CausalLM) -> bool:
+    """Whether the model knows every id; a row with another one fails alone."""
+    size = model.get_input_embeddings().num_embeddings
+    wrong = next((token for token in row.ids if not 0 <= token < size), None)
+    if wrong is not None:
+        row.error = ConfigError(f"cannot score token {wrong}: the model knows 0 to {size - 1}")
+    elif not row.ids:
+        row.error = ConfigError("cannot score an empty text")
+    return row.error is None
+
+
+def _score(model: CausalLM, rows: Sequence[Scoring]) -> None:
+    """Score rows in one pass. Padding comes last, where no token of the row sees it."""
+    if not rows:
+        return
+    longest = max(len(row.ids) for row in rows)
+    padded = [row.ids + [0] * (longest - len(row.ids)) for row in rows]
+    ids_BT = torch.tensor(padded, device=model.device)
+    hidden_BTD = model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state
+    for row, ids_T, hidden_TD in zip(rows, ids_BT, hidden_BTD, strict=True):
+        length = len(row.ids)
+        row.logprobs = [0.0, *_next_logprobs(model, hidden_TD[: length - 1], ids_T[1:length])]
+
+
+def _next_logprobs(model: CausalLM, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
+    """The log-probability of each target after the hidden state in its place."""
+    found: list[float] = []
+    for start in range(0, len(targets_T), POSITIONS):
+        targets_P = targets_T[start : start + POSITIONS]
+        logits_PV = model.lm_head(hidden_TD[start : start + POSITIONS]).float()
+        picked_P1 = torch.log_softmax(logits_PV, dim=-1).gather(1, targets_P.unsqueeze(1))
+        found += picked_P1.squeeze(1).tolist()
+    return found
