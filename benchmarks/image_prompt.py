@@ -44,7 +44,7 @@ from ludus.trainer.demo import accuracy
 from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 from ludus.wire.arguments import parse_served
 
 ENV = "ludus/image-prompt-v0"
@@ -105,7 +105,7 @@ async def learn(seed: int, options: argparse.Namespace) -> tuple[float, float]:
         )
     )
     run = folder / "grpo"
-    await train(
+    await run_training(
         TrainConfig(
             env=f"{ENV}?{SETTING}",
             steps=options.steps,
