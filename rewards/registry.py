@@ -41,7 +41,7 @@ BUILTIN: dict[str, str] = {
     "clip-score": "ludus.rewards.learned.images.named:ClipScoreVerifier",
     "pick-score": "ludus.rewards.learned.images.named:PickScoreVerifier",
     "hps-v2": "ludus.rewards.learned.images.named:HpsV2Verifier",
-    "aesthetic": "ludus.rewards.learned.images.named:AestheticVerifier",
+    "aesthetic-score": "ludus.rewards.learned.images.named:AestheticVerifier",
     "vision-judge": "ludus.rewards.learned.images.vision_judge:VisionJudge",
     "generative-reward": "ludus.rewards.learned.text.generative:GenerativeReward",
     "probability-reward": "ludus.rewards.learned.text.probability:ProbabilityReward",

@@ -236,7 +236,7 @@ class AestheticVerifier(ModelVerifier):
     def __init__(
         self, *, checkpoint: str = "", head: str = "", **options: Unpack[ModelOptions]
     ) -> None:
-        name = "aesthetic"
+        name = "aesthetic-score"
         _refuse_unknown(name, options)
         weights = find_weights(name, checkpoint, ClipScoreVerifier.wanted)
         predictor = find_weights(

@@ -20,8 +20,10 @@ from ludus.cli.main import main
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart
 from ludus.rewards import Sample, Status
+from ludus.rewards.checks import check_verifier
 from ludus.rewards.learned.images import ImageVerifier, PreparedImage
 from ludus.rewards.learned.images.weights import MissingWeights
+from ludus.rewards.score import close_verifier
 from ludus.rewards.serving.residents import refuse_beyond
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
@@ -153,7 +155,7 @@ def test_sizes_are_told_the_largest_first() -> None:
         ("clip-score", "hf.co/openai/clip-vit-large-patch14"),
         ("pick-score", "hf.co/yuvalkirstain/PickScore_v1"),
         ("hps-v2", "hf.co/xswu/HPSv2"),
-        ("aesthetic", "hf.co/openai/clip-vit-large-patch14"),
+        ("aesthetic-score", "hf.co/openai/clip-vit-large-patch14"),
     ],
 )
 def test_a_model_without_weights_says_where_to_get_them(
@@ -178,6 +180,12 @@ def test_options_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         ludus.make_verifier("image-reward", any_size=True, **options)
+
+
+def test_a_model_keeps_the_contract_of_verifiers(models: Path) -> None:
+    verifier = ludus.make_verifier("image-reward", any_size=True)
+    check_verifier(verifier, cases=[])
+    close_verifier(verifier)
 
 
 def test_a_script_scores_an_image(models: Path) -> None:
