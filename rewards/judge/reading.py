@@ -123,6 +123,7 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
         raise UnreadableVerdict("the answer holds no JSON object on a line of its own")
     if markup := _MARKUP.search(before):
         raise UnreadableVerdict(f"{markup[0]!r} stands before the object and is not closed")
+    found: dict[str, Any]
     try:
         found, end = _decoder.raw_decode(text, place)
     except RecursionError:

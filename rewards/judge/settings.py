@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from ludus.errors import ConfigError
 from ludus.llm import TokenBudget
@@ -59,7 +59,7 @@ def open_judge(**settings: Unpack[JudgeSettings]) -> JudgeCaller:
             "a judge needs base_url and model, such as base_url=http://127.0.0.1:8000/v1 and "
             "model=my-judge; 'ludus mock-judge' serves one to try"
         )
-    server = JudgeServer(**given)  # pyright: ignore[reportArgumentType]
+    server = JudgeServer(**cast("dict[str, Any]", given))
     return JudgeCaller(
         server,
         JudgementStore(Path(str(cache)).expanduser() if cache else ":memory:"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ludus.errors import ConfigError, LudusError, MissingExtra
 
 try:
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image as Image, ImageOps, UnidentifiedImageError
 except ImportError as error:
     raise MissingExtra.of("image", needed_for="a reward of images") from error
 

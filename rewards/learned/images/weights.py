@@ -76,9 +76,9 @@ def digest(path: Path) -> str:
         with path.open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     whole = hashlib.sha256()
-    for file in sorted(path.rglob("*")):
-        if file.is_file():
-            whole.update(f"{file.relative_to(path).as_posix()}\0{digest(file)}\n".encode())
+    for part in sorted(path.rglob("*")):
+        if part.is_file():
+            whole.update(f"{part.relative_to(path).as_posix()}\0{digest(part)}\n".encode())
     return f"sha256:{whole.hexdigest()}"
 
 
@@ -96,7 +96,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
         if _is_torchscript(path):
             with warnings.catch_warnings():  # OpenAI's archives are older than the deprecation
                 warnings.simplefilter("ignore", DeprecationWarning)
-                archive: nn.Module = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+                archive: nn.Module = torch.jit.load(path, map_location="cpu")
             held: object = archive.state_dict()
         else:
             held = torch.load(path, map_location="cpu", weights_only=True)
