@@ -1,4 +1,4 @@
-"""A session on a server: the next seq, the last reply, and the seat that plays the session.
+"""A session on a server: its lease, its numbered operations, and the seat that plays the session.
 
 The work of an operation is kept apart from the requests that wait for it. An operation is begun
 once; a client that sends the operation again waits for the same work, or gets the kept reply.
@@ -7,10 +7,8 @@ once; a client that sends the operation again waits for the same work, or gets t
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
-from ludus.wire.codec import asked_format
 from ludus.wire.session_table import Lease, NumberedRequests
 
 from .env_wire import Create, Created, Outcome, Play
@@ -18,7 +16,7 @@ from .seats import Home, Seat
 
 
 class HostedSession(Lease):
-    """Carries out the operations of a session, singly and in order, each exactly once.
+    """Holds what a server keeps of one session; `Sessions` begins the operations on its seat.
 
     Args:
         create: the operation that made the session.
@@ -41,8 +39,9 @@ class HostedSession(Lease):
         self.create = create
         self.served = home.served
         self._home = home
-        self._seat: Seat | None = None
-        self._plays: NumberedRequests[Play, Outcome] = NumberedRequests(f"session {self.name!r}")
+        self.seat: Seat | None = None
+        """Where it is played."""
+        self.plays: NumberedRequests[Play, Outcome] = NumberedRequests(f"session {self.name!r}")
         self._instance = instance
         self._on_lost = on_lost
 
@@ -52,29 +51,15 @@ class HostedSession(Lease):
         future.set_result(Created(session=self.name, instance=self._instance))
         return future
 
-    def kept(self, play: Play, seq: int) -> asyncio.Future[Outcome] | None:
-        """Return the reply of an operation that was sent before, running or done; None for the next
-        operation.
-
-        Raises:
-            SequenceConflict: the operation is neither the last one nor the next one.
-        """
-        self.touched = time.monotonic()
-        return self._plays.kept(play, seq)
-
-    def begin(self, play: Play, seq: int) -> asyncio.Future[Outcome]:
-        """Start the next operation and return the future of the outcome."""
-        self.busy += 1
-        if self._seat is None:  # a session that has played nothing holds nothing
-            self._seat = self._home.seat(self.name, self._lost)
-        future = self._seat.play(play, seq, self._instance, asked_format.get())
-        self._plays.begun(play, seq, future)
-        return future
+    def take_seat(self) -> Seat:
+        """Take a seat for the first operation: a session that has played nothing holds nothing."""
+        self.seat = self._home.seat(self.name, self._lost)
+        return self.seat
 
     async def close(self) -> None:
         """Close the environment; an operation that still runs is answered by `session_gone`."""
-        if self._seat is not None:
-            await self._seat.close()
+        if self.seat is not None:
+            await self.seat.close()
 
     def _lost(self, why: str, *, is_late: bool) -> None:
         self._on_lost(self, why, is_late)

@@ -15,6 +15,7 @@ import msgspec
 
 from ludus.errors import SessionGone, UnknownEnv
 from ludus.wire.admission import Admission
+from ludus.wire.codec import asked_format
 from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Overdue, SessionTable
@@ -158,7 +159,8 @@ class Sessions:
         raise Refused(f"no session named {name!r}; create it first", "unknown_session")
 
     def _play(self, session: HostedSession, play: Play, seq: int) -> asyncio.Future[Outcome]:
-        kept = session.kept(play, seq)
+        session.touched = time.monotonic()
+        kept = session.plays.kept(play, seq)
         env = session.served.id
         if kept is not None:
             self._metrics.replays.labels(env).inc()
@@ -171,7 +173,10 @@ class Sessions:
                 self._release(session, EndedSession.RELEASED, bury=False)
             raise
         operation, started = type(play).__name__.lower(), time.perf_counter()
-        future = session.begin(play, seq)
+        session.busy += 1
+        seat = session.seat or session.take_seat()
+        future = seat.play(play, seq, self._context.instance, asked_format.get())
+        session.plays.begun(play, seq, future)
         future.add_done_callback(partial(self._ended, session, operation, started))
         return future
 
