@@ -65,10 +65,11 @@ def read_overrides(arguments: Sequence[str], cls: Any = None) -> Table:
     {'trainer': {'lr': 1e-06}, 'env': 'ludus/maths-v0'}
 
     Raises:
-        ConfigError: something that is not an option.
+        ConfigError: something that is not an option, or an option that is given twice.
     """
     table: Table = {}
     rest = list(arguments)
+    seen: set[str] = set()
     while rest:
         argument = rest.pop(0)
         if not argument.startswith("--") or argument == "--":
@@ -76,6 +77,10 @@ def read_overrides(arguments: Sequence[str], cls: Any = None) -> Table:
         name, equals, raw = argument[2:].partition("=")
         if not equals and rest and not rest[0].startswith("--"):
             equals, raw = "=", rest.pop(0)
+        setting = name.removeprefix("no-").replace("-", "_")
+        if setting in seen:
+            raise ConfigError(f"--{setting} is given twice; give it once")
+        seen.add(setting)
         if not equals:
             name, value = (name[3:], False) if name.startswith("no-") else (name, True)
             _put(table, _path(name), value)

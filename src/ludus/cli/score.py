@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +20,10 @@ from ludus.rewards.maths.explain import escaped, shortened
 from ludus.rewards.report import ScoringReport, by_category, read_rows, score_rows
 from ludus.rewards.score import close_verifier, score_sample
 from ludus.verdict import Verdict
+from ludus.wire.arguments import parse_served, read_value
 
 from .arguments import Flag, parse
+from .named_options import from_file, take_options, with_options
 from .score_images import score_images
 
 
@@ -55,7 +57,11 @@ class ScoreOptions:
     """Prints the decision step by step (maths)."""
 
     set: tuple[str, ...] = ()
-    """Options of the verifier, as NAME=JSON: --set preset='"strict"' timeout_s=1."""
+    """Options of the verifier, as NAME=JSON: --set preset='"strict"' timeout_s=1. They may also be
+    flags of their own: --preset strict."""
+
+    options: Path | None = None
+    """TOML file of options of the verifier."""
 
     wrong: int = 0
     """With --file: shows that many answers whose verdict is not their label."""
@@ -68,12 +74,14 @@ def main(arguments: Sequence[str]) -> int:
     """Score."""
     options = parse(
         ScoreOptions,
-        arguments,
+        take_options(arguments, ScoreOptions),
         verb="score",
         about="Score an answer, or a file of answers, with a verifier.",
         example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain",
     )
-    settings = dict(_setting(item) for item in options.set)
+    (named,) = from_file([options.verifier], options.options)
+    name, settings = parse_served(with_options(named, _settings(options.set)))
+    options = replace(options, verifier=name)
     if options.check_golds is not None:
         return _check_golds(options)
     if options.file is not None:
@@ -92,14 +100,16 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if verdict.ok else 1
 
 
-def _setting(item: str) -> tuple[str, Any]:
-    name, sign, value = item.partition("=")
-    if not sign:
-        raise ConfigError(f"--set takes NAME=JSON, got {item!r}")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
+def _settings(items: Sequence[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for item in items:
+        name, sign, value = item.partition("=")
+        if not sign:
+            raise ConfigError(f"--set takes NAME=JSON, got {item!r}")
+        if name in settings:
+            raise ConfigError(f"--set gives {name!r} twice; give it once")
+        settings[name] = read_value(value)
+    return settings
 
 
 def _score_one(name: str, sample: Sample, settings: dict[str, Any]) -> Verdict:

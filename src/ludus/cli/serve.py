@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -30,6 +31,7 @@ from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import Token, parse
 from .listening import cannot_listen
+from .named_options import from_file, take_options
 from .names import UnknownThing
 from .workers import WORKER_VARIABLE, Workers
 
@@ -39,6 +41,7 @@ EXAMPLE = """\
 ludus serve ludus/arithmetic-v0 maths
   ludus serve 'ludus/arithmetic-v0?max_operations=2' --port 0
   ludus serve image-reward 'clip-score?device=cuda'
+  ludus serve judge --rubric rubric.toml --base-url http://127.0.0.1:8000/v1 --model my-judge
   ludus serve 'sandbox?slots=8&max_timeout_s=60'
   LUDUS_TOKEN=secret ludus serve maths --host 0.0.0.0 --workers 4"""
 
@@ -49,6 +52,8 @@ class ServeOptions:
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """Environments (-vN), verifiers, and 'sandbox'; arguments as in 'me/echo-v0?length=3'."""
+    options: Path | None = None
+    """TOML file of options of what is served: a table for each name, or, for one name, plain keys."""
     host: str = "127.0.0.1"
     """Address to bind. Off loopback a token is required."""
     port: int = DEFAULT_PORT
@@ -93,11 +98,12 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = parse(
         ServeOptions,
-        arguments,
+        take_options(arguments, ServeOptions),
         verb="serve",
         about="Serve environments, verifiers and sandboxes over HTTP; protocol: docs/http.md.",
         example=EXAMPLE,
     )
+    options = replace(options, names=tuple(from_file(options.names, options.options)), options=None)
     _check(options)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

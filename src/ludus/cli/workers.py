@@ -171,7 +171,7 @@ def as_arguments(options: ServeOptions) -> list[str]:
     """The command line that gives `options`; without the token, which goes by the environment."""
     arguments = list(options.names)
     for option in dataclasses.fields(options):
-        if option.name not in ("names", "token"):
+        if option.name not in ("names", "token", "options"):
             value = getattr(options, option.name)
             arguments.append(f"--{option.name.replace('_', '-')}={value}")
     return arguments

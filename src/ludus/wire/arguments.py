@@ -22,7 +22,7 @@ def parse_served(text: str) -> tuple[str, dict[str, Any]]:
     ('me/echo-v0', {'n': 2, 'word': 'vale'})
 
     Raises:
-        ConfigError: an argument without a value.
+        ConfigError: an argument without a value, or given twice.
     """
     name, _, query = text.partition("?")
     arguments: dict[str, Any] = {}
@@ -32,7 +32,9 @@ def parse_served(text: str) -> tuple[str, dict[str, Any]]:
             raise ConfigError(
                 f"cannot read {item!r} of {text!r}; write 'name?argument=value&other=value'"
             )
-        arguments[unquote(key)] = _literal(unquote(value))
+        if unquote(key) in arguments:
+            raise ConfigError(f"{text!r} gives {unquote(key)!r} twice; give it once")
+        arguments[unquote(key)] = read_value(unquote(value))
     return name, arguments
 
 
@@ -77,11 +79,16 @@ def refuse_repeated(names: Iterable[str]) -> None:
 
 
 def _written(value: Any) -> str:
-    plain = isinstance(value, str) and _literal(value) == value
+    plain = isinstance(value, str) and read_value(value) == value
     return quote(value if plain else msgspec.json.encode(value).decode(), safe="")
 
 
-def _literal(text: str) -> Any:
+def read_value(text: str) -> Any:
+    """A value on a command line or in a name: JSON, or else the text itself.
+
+    >>> read_value("2"), read_value("vale")
+    (2, 'vale')
+    """
     try:
         return msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError):

@@ -1,0 +1,104 @@
+"""Options of what a command line names: `ludus serve judge --rubric rubric.toml --model my-judge`.
+
+A flag that is not the verb's own and that a named verifier or environment takes as an option moves
+into the name: `judge?rubric=rubric.toml&model=my-judge`, which is how options are written everywhere
+else. A file of options does the same for its table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ludus.arguments import options_of
+from ludus.envs.registry import env_ids, find_env
+from ludus.errors import ConfigError
+from ludus.rewards import verifier_names
+from ludus.rewards.registry import find_verifier
+from ludus.wire.arguments import format_served, parse_served, read_value
+
+
+def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
+    """The command line with the options of named things inside their names.
+
+    Args:
+        arguments: of the verb.
+        verb: the dataclass of the verb's own options, which go first.
+
+    Raises:
+        ConfigError: a value is missing, or an option is given twice.
+    """
+    own = {field.name for field in dataclasses.fields(verb)} | {"help"}
+    known = {*env_ids(), *verifier_names()}
+    named = {n: word for n, word in enumerate(arguments) if word.partition("?")[0] in known}
+    takes = {n: options_of(_maker(word)) for n, word in named.items()}
+    kept = list(arguments)
+    given: dict[int, dict[str, Any]] = {n: {} for n in named}
+    dropped: set[int] = set()
+    for place, word in enumerate(arguments):
+        flag, equals, value = word.partition("=")
+        option = flag.removeprefix("--").replace("-", "_")
+        owners = [n for n, options in takes.items() if option in options]
+        if not flag.startswith("--") or option in own or not owners:
+            continue
+        dropped.add(place)
+        if not equals:
+            if place + 1 >= len(arguments) or arguments[place + 1].startswith("--"):
+                raise ConfigError(f"{flag} needs a value, such as {flag} VALUE")
+            value = arguments[place + 1]
+            dropped.add(place + 1)
+        for owner in owners:
+            if option in given[owner]:
+                raise ConfigError(f"{flag} is given twice; give it once")
+            given[owner][option] = value if takes[owner][option] is str else read_value(value)
+    for place, options in given.items():
+        kept[place] = with_options(arguments[place], options)
+    return [word for place, word in enumerate(kept) if place not in dropped]
+
+
+def with_options(name: str, options: Mapping[str, Any]) -> str:
+    """A name with further options.
+
+    >>> with_options("judge?model=m", {"rubric": "r.toml"})
+    'judge?model=m&rubric=r.toml'
+
+    Raises:
+        ConfigError: an option stands in the name already.
+    """
+    bare, present = parse_served(name)
+    twice = sorted(present.keys() & options.keys())
+    if twice:
+        raise ConfigError(f"{bare}: {twice[0]} is given twice; give it once")
+    return format_served(bare, {**present, **options}) if options else name
+
+
+def from_file(names: Sequence[str], path: Path | None) -> list[str]:
+    """Names with the options of a TOML file: a table for each name, or, where one thing is named,
+    the options themselves.
+
+    Raises:
+        ConfigError: the file cannot be read, or has options of something that is not named.
+    """
+    if path is None:
+        return list(names)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the options {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} is not TOML: {error}") from None
+    bare = [name.partition("?")[0] for name in names]
+    if len(bare) == 1 and bare[0] not in table:
+        table = {bare[0]: table}
+    unknown = next((name for name in table if name not in bare), None)
+    if unknown is not None:
+        raise ConfigError(f"{path}: {unknown!r} is not among the names {bare}")
+    return [with_options(name, table.get(key, {})) for name, key in zip(names, bare, strict=True)]
+
+
+def _maker(word: str) -> Any:
+    name = word.partition("?")[0]
+    return find_env(name) if name in env_ids() else find_verifier(name)
