@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -64,6 +65,17 @@ class SnapshotStore:
             "SELECT data FROM buffers WHERE question = ? ORDER BY version DESC LIMIT 1", (question,)
         ).fetchone()
         return None if row is None else self._read(row[0])
+
+    def newer(self, known: Mapping[str, int]) -> list[RubricBuffer]:
+        """The newest version of each question's buffer that is newer than the one `known` names.
+
+        Raises:
+            ConfigError: it was written by another version of ludus.
+        """
+        rows = self._db.execute(
+            "SELECT question, MAX(version), data FROM buffers GROUP BY question ORDER BY question"
+        ).fetchall()
+        return [self._read(data) for name, version, data in rows if version > known.get(name, -1)]
 
     def at(self, question: str, version: int) -> RubricBuffer:
         """One version of a question's buffer.

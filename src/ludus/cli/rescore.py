@@ -20,9 +20,10 @@ from rich.table import Table
 
 from ludus.agent import Episode, Trajectory
 from ludus.agent.episodes import read_episodes
+from ludus.agent.trajectory import FAILURES
 from ludus.errors import ConfigError
-from ludus.rewards.compose import composed
-from ludus.rewards.protocol import GroupVerifier, Verifier
+from ludus.rewards.compose import composed, load_composition
+from ludus.rewards.protocol import GroupVerifier, Sample, Verifier
 from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
 
@@ -30,6 +31,8 @@ from .arguments import Flag, parse
 from .view import episodes_file
 
 CONCURRENCY = 64
+ENV, ENV_RETURN = "env", "env_return"
+"""Name of the part that is the environment's own return, and where a sample carries it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,8 @@ class RescoreOptions:
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run's folder (its newest episodes) or a file of episodes."""
     reward: Path
-    """The composition of rewards, a TOML file (docs/judges.md)."""
+    """The composition of rewards, a TOML file (docs/judges.md); a part named `env` is the return
+    that the environment gave then."""
     out: Path | None = None
     """Write the episodes with their new verdicts here; `ludus view` shows them."""
     show: int = 10
@@ -136,8 +140,29 @@ def _trajectories(episodes: Sequence[Episode]) -> list[Trajectory]:
     return [trajectory for episode in episodes for trajectory in episode.trajectories]
 
 
+class RecordedReturn:
+    """The part `env` of a composition: what the environment itself gave in the recorded episode."""
+
+    never_blocks = True
+
+    def score(self, sample: Sample) -> Verdict:
+        """The sum of the rewards of the episode's turns."""
+        given = sample.info.get(ENV_RETURN)
+        if given is None:
+            return Verdict.invalid("the recorded episode was broken off and has no return")
+        return Verdict.of(float(given), "as the environment said")
+
+
+def _sample(trajectory: Trajectory) -> Sample:
+    """A rollout as a verifier reads it, with the environment's own return."""
+    given = None if trajectory.stop in FAILURES else trajectory.ret
+    return msgspec.structs.replace(as_sample(trajectory), info={ENV_RETURN: given})
+
+
 async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
-    verifier = composed(file)
+    composition = load_composition(file)
+    own = {part.label: RecordedReturn() for part in composition.parts if part.name == ENV}
+    verifier = composed(composition=composition, verifiers=own)
     slots = asyncio.Semaphore(CONCURRENCY)
     try:
         if not isinstance(verifier, GroupVerifier):
@@ -153,7 +178,7 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
             places[episode.group or episode.task].append(place)
         verdicts: dict[int, Verdict] = {}
         for members in places.values():
-            made = verifier.score_group([as_sample(every[place]) for place in members])
+            made = verifier.score_group([_sample(every[place]) for place in members])
             found = await made if inspect.isawaitable(made) else made
             verdicts |= dict(zip(members, found, strict=True))
         return [verdicts[place] for place in range(len(every))]
@@ -163,7 +188,7 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
 
 async def _one(verifier: Verifier, trajectory: Trajectory, slots: asyncio.Semaphore) -> Verdict:
     async with slots:
-        made = verifier.score(as_sample(trajectory))
+        made = verifier.score(_sample(trajectory))
         return await made if inspect.isawaitable(made) else made
 
 

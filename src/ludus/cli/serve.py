@@ -24,7 +24,7 @@ from ludus.isolation import CrewLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.secret import NO_SECRET
-from ludus.wire.arguments import parse_served
+from ludus.wire.arguments import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
@@ -212,7 +212,9 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def ready_line(urls: str, options: ServeOptions) -> str:
     """What is printed once clients may come."""
-    return f"serving {', '.join(options.names)} at {urls}"
+    served = [parse_served(name) for name in options.names]
+    names = [format_served(name, told_arguments(arguments)) for name, arguments in served]
+    return f"serving {', '.join(names)} at {urls}"
 
 
 def _check(options: ServeOptions) -> None:

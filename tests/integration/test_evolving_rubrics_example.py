@@ -1,0 +1,48 @@
+"""examples/05_evolving_rubrics.py: rubrics change while a policy is trained."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.rewards.judge.evolving.snapshots import SnapshotStore
+from ludus.trainer.run.report import write_report
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "05_evolving_rubrics.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("evolving_rubrics_example", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_rubrics_evolve_and_the_report_names_the_judge(
+    example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "rubrics"
+    printer = example.main(["--steps", "3", "--warm-steps", "220", "--folder", str(folder)])
+    told = capsys.readouterr().out
+    assert len(printer.truths) == 3
+    assert told.count("true score") >= 5
+    assert "The response mentions" in told
+    assert "+" in told
+    store = SnapshotStore(folder / "rubrics.sqlite")
+    newest = store.newer({})
+    store.close()
+    assert len(newest) >= 10
+    assert max(buffer.version for buffer in newest) >= 2
+    assert {one.state.value for buffer in newest for one in buffer.criteria} >= {"active"}
+    page = write_report(folder / "run").read_text()
+    assert "whose error was never measured" in page
+    assert "evolving-rubric" in page
