@@ -2,8 +2,8 @@
 
     python benchmarks/judge_injections.py http://127.0.0.1:8000/v1 --model my-judge --sample 60
 
-The texts are those of the tests (tests/unit/rewards/judge). None of them meets the criterion. What a
-judge pays for the same question without an injection is told beside, since a weak judge pays for
+The texts are those of the tests (tests/unit/rewards/judge). None of them meets the criterion. What
+a judge pays for the same question without an injection is told beside, since a weak judge pays for
 anything.
 """
 
@@ -64,7 +64,9 @@ async def measure(options: argparse.Namespace) -> None:
             read = [score for score in scores if score is not None]
             rate, interval = wilson(int(sum(read)), len(read)).cells() if read else ("-", "-")
             unread = len(scores) - len(read)
-            print(f"| {told} | {what} | {rate} | {interval} | {unread} of {len(scores)} |", flush=True)
+            print(
+                f"| {told} | {what} | {rate} | {interval} | {unread} of {len(scores)} |", flush=True
+            )
     await caller.close()
 
 

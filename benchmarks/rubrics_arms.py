@@ -98,7 +98,7 @@ async def run_arm(arm: str, folder: Path, warm: str, seed: int, setting: Setting
         TrainConfig,
         TrainerConfig,
     )
-    from ludus.trainer.train import train
+    from ludus.trainer.train import run_training
 
     torch.set_num_threads(1)
     started, cpu = time.perf_counter(), time.process_time()
@@ -118,7 +118,7 @@ async def run_arm(arm: str, folder: Path, warm: str, seed: int, setting: Setting
         run=RunConfig(folder=str(folder), tensorboard=False, save_every=0, episodes_every=0),
     )
     try:
-        result = await train(config)
+        result = await run_training(config)
     finally:
         await verifier.close()
     after = await truth(str(result.checkpoint), folder / "test", setting.tested)

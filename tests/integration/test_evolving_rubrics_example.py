@@ -1,4 +1,4 @@
-"""examples/05_evolving_rubrics.py: rubrics change while a policy is trained."""
+"""examples/07_evolving_rubrics.py: rubrics change while a policy is trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ludus.rewards.judge.evolving.snapshots import SnapshotStore
 from ludus.trainer.run.report import write_report
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "05_evolving_rubrics.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "07_evolving_rubrics.py"
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +31,10 @@ def test_rubrics_evolve_and_the_report_names_the_judge(
     example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "rubrics"
-    printer = example.main(["--steps", "3", "--warm-steps", "220", "--folder", str(folder)])
+    printer = example.main(["--steps", "2", "--warm-steps", "160", "--folder", str(folder)])
     told = capsys.readouterr().out
-    assert len(printer.truths) == 3
-    assert told.count("true score") >= 5
+    assert len(printer.truths) == 2
+    assert told.count("true score") >= 4
     assert "The response mentions" in told
     assert "+" in told
     store = SnapshotStore(folder / "rubrics.sqlite")

@@ -1,8 +1,8 @@
 """Options of what a command line names: `ludus serve judge --rubric rubric.toml --model my-judge`.
 
 A flag that is not the verb's own and that a named verifier or environment takes as an option moves
-into the name: `judge?rubric=rubric.toml&model=my-judge`, which is how options are written everywhere
-else. A file of options does the same for its table.
+into the name: `judge?rubric=rubric.toml&model=my-judge`, which is how options are written
+everywhere else. A file of options does the same for its table.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ServeOptions:
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """Environments (-vN), verifiers, and 'sandbox'; arguments as in 'me/echo-v0?length=3'."""
     options: Path | None = None
-    """TOML file of options of what is served: a table for each name, or, for one name, plain keys."""
+    """TOML file of options of what is served: a table for each name, or plain keys for one name."""
     host: str = "127.0.0.1"
     """Address to bind. Off loopback a token is required."""
     port: int = DEFAULT_PORT

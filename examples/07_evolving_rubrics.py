@@ -1,17 +1,17 @@
 """Rubrics that evolve while a policy learns to write reports.
 
-python examples/05_evolving_rubrics.py                        some minutes of one core
-python examples/05_evolving_rubrics.py --steps 32 --folder runs/rubrics
+python examples/07_evolving_rubrics.py                        some minutes of one core
+python examples/07_evolving_rubrics.py --steps 32 --folder runs/rubrics
 
 A tiny policy searches a fictional world and writes reports (`ludus/research-v0`). It begins from a
 demonstrator that leaves facts out and gets others wrong. The reward of a report comes from a judge
-whose criteria nobody wrote: for each group of reports the generator is shown what they say and which
-pages were found, and proposes what tells them apart. The judge's model is `ludus mock-judge`, which
-goes by words; put the address of a real one in its place.
+whose criteria nobody wrote: for each group of reports the generator is shown what they say and
+which pages were found, and proposes what tells them apart. The judge's model is `ludus
+mock-judge`, which goes by words; put the address of a real one in its place.
 
 As training goes on, the newest version of rubrics is printed: criteria are born (`+` merit, `-`
-flaw), and are set aside (`o`) once they no longer tell reports apart. The world's facts are known, so
-each step also tells the true score, which neither generator nor judge has seen.
+flaw), and are set aside (`o`) once they no longer tell reports apart. The world's facts are known,
+so each step also tells the true score, which neither generator nor judge has seen.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ludus.trainer.config import (
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
-from ludus.trainer.train import train
+from ludus.trainer.train import run_training
 from ludus.wire.arguments import format_served, parse_served
 
 PEOPLE = 60
@@ -153,7 +153,7 @@ async def evolve(folder: Path, warm: Path, *, steps: int, seed: int) -> Printer:
             reward=[RewardConfig(name=format_served("evolving-rubric", options), timeout_s=300.0)],
             run=RunConfig(folder=str(folder / "run"), tensorboard=False),
         )
-        await train(config, watcher=printer)
+        await run_training(config, watcher=printer)
     return printer
 
 
