@@ -20,7 +20,7 @@ from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
-from .options import GradeOptions, TestResult, UnusableTests
+from .options import GradeOptions, GradingFault, TestResult, UnusableTests
 from .sources import function_name, test_sources
 from .test_runners import Provers
 
@@ -44,6 +44,7 @@ async def grade_calls(
 
     Raises:
         UnusableTests: they are no tests, or do not compile.
+        GradingFault: the harness of the tests failed.
         SlotLost: the sandbox failed, twice.
     """
     job: dict[str, object] = {
@@ -162,6 +163,7 @@ def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult
     Raises:
         SlotLost: the sandbox, not the solution, is why they are missing.
         UnusableTests: the tests do not compile.
+        GradingFault: the harness failed in a step that uses nothing of the solution.
     """
     rows = _rows(report)
     results = [
@@ -170,6 +172,8 @@ def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult
     last = rows[-1] if rows else {}
     if "unusable" in last:
         raise UnusableTests(last["unusable"])
+    if "ours" in last:
+        raise GradingFault(last["ours"])
     if results and not results[-1].passed and served.status in _ENDED_BADLY:
         if served.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(served.detail)

@@ -20,7 +20,7 @@ from ..local.slot_sandbox import SlotSandbox
 from ..protocol import Sandbox
 from .calls import grade_calls
 from .compare import Comparison
-from .options import DEFAULT_OPTIONS, GradeOptions, TestResult, UnusableTests
+from .options import DEFAULT_OPTIONS, GradeOptions, GradingFault, TestResult, UnusableTests
 from .outputs import grade_outputs
 
 __all__ = ["DEFAULT_OPTIONS", "GradeOptions", "Grading", "TestResult", "grade", "grade_in_detail"]
@@ -105,6 +105,8 @@ async def _grade(
             results = await grade_calls(sandbox, solution, tests, KINDS[kind], options)
     except UnusableTests as error:
         return Grading(Verdict.invalid(str(error)))
+    except GradingFault as error:
+        return Grading(Verdict.error(f"the harness of the tests failed: {error}"))
     except SlotLost as error:
         return Grading(Verdict.unavailable(f"the sandbox failed: {error}"))
     total = max(len(results), 1 if KINDS[kind] == "pytest" else len(tests))

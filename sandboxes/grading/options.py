@@ -78,5 +78,9 @@ class TestResult:
     seconds: float
 
 
+class GradingFault(Exception):
+    """The harness of the tests failed by itself: a defect of ludus, never the solution's."""
+
+
 class UnusableTests(Exception):
     """The tests cannot be used: ours or the data's fault, never the solution's."""

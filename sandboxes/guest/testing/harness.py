@@ -13,7 +13,7 @@ from ..run import one_core
 from . import failures, needs, peer, proxies, rare_values, value_wire
 from .idiom_words import WORDS
 from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass, NamedClass
-from .solution_line import BrokenTests, Job, TestsLine
+from .solution_line import BrokenTests, Job, TestsLine, without_solution
 from .traceless import ALIASES, MODULE_NAMES
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
@@ -69,9 +69,10 @@ class TestHarness(TestsLine):
             word in source for source in sources for word in _STATEMENTS
         ):
             return
-        from .idioms import examine
+        with without_solution():
+            from .idioms import examine
 
-        found = examine(self.trees(), self.interface)
+            found = examine(self.trees(), self.interface)
         if found.problem:
             raise BrokenTests(f"the tests cannot be judged: they {found.problem}")
         if found.output or found.chance or found.stdin or found.lent:
@@ -185,6 +186,7 @@ class TestHarness(TestsLine):
         except AttributeError:
             return
 
+    @without_solution()
     def _modules_used(self) -> set[str]:
         """Return the names that are used only as `name.attribute`.
 

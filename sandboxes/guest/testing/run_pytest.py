@@ -15,6 +15,7 @@ from ..run.request import Request
 from . import failures, needs
 from .harness import BrokenTests, Job, TestHarness, all_names
 from .run_tests import PEER, REPORT, write_rows
+from .solution_line import without_solution
 
 _MODULE = "test_hidden"
 _FILE = f"{_MODULE}.py"
@@ -133,15 +134,16 @@ def _prepared(job: Job, harness: TestHarness) -> str:
     except (SyntaxError, ValueError) as error:
         raise BrokenTests(f"the tests do not compile: {error}") from error
     harness.begin({**job, "tests": [source]}, {*words, str(job["module"])})
-    if not harness.interface.classes:
-        return source
-    import ast
+    with without_solution():
+        if not harness.interface.classes:
+            return source
+        import ast
 
-    from .rewriting import rewritten
+        from .rewriting import rewritten
 
-    harness.mark(builtins.__dict__)
-    (tree,) = harness.trees()
-    return ast.unparse(rewritten(tree, harness.interface))
+        harness.mark(builtins.__dict__)
+        (tree,) = harness.trees()
+        return ast.unparse(rewritten(tree, harness.interface))
 
 
 def _check_modules(job: Job, results: _Results) -> None:

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from ..run.request import Request
 from .harness import PLAIN, BrokenTests, Job, TestHarness, describe
+from .solution_line import HarnessFault, without_solution
 
 __all__ = ["PEER", "PLAIN", "REPORT", "BrokenTests", "Job", "TestHarness", "describe", "run"]
 
@@ -32,7 +33,8 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
     """Write each row as a line at once, then a line that says how the tests ended.
 
     `{"done": true}`: all rows are there. `{"unusable": reason}`: the tests cannot be used.
-    `{"fault": reason}`: this side broke, which is our fault or the tests'.
+    `{"ours": reason}`: the harness failed in a step that uses nothing of the solution.
+    `{"fault": reason}`: this side broke, and the solution may be the cause.
     """
     try:
         for row in rows:
@@ -40,6 +42,8 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
             report.flush()
     except BrokenTests as error:
         report.write(json.dumps({"unusable": str(error)}) + "\n")
+    except HarnessFault as error:
+        report.write(json.dumps({"ours": str(error)}) + "\n")
     except BaseException as error:
         report.write(json.dumps({"fault": f"{type(error).__name__}: {error}"}) + "\n")
     else:
@@ -47,10 +51,11 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
-    tests = compile_tests(job)
+    with without_solution():
+        tests = compile_tests(job)
+        _check_calls(job)
     # Everything the tests do not define comes from the solution's process, by this line.
     harness = TestHarness(PEER)
-    _check_calls(job)
     yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
 
 

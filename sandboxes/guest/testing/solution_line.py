@@ -8,6 +8,7 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import failures, peer, proxies, rare_values, remote_iterators, value_wire
@@ -29,6 +30,27 @@ Job = Mapping[str, object]
 
 class BrokenTests(Exception):
     """The tests cannot be used; that is the tests' fault, whatever the solution does."""
+
+
+class HarnessFault(Exception):
+    """The harness itself failed while it read the tests: ours, whatever the solution does."""
+
+
+@contextmanager
+def without_solution() -> Iterator[None]:
+    """Mark a step that always runs and uses nothing of the solution; its failure is ours.
+
+    Want of memory or of another resource stays unmarked, since a solution may be the cause.
+
+    Raises:
+        HarnessFault: the step failed.
+    """
+    try:
+        yield
+    except (BrokenTests, HarnessFault, MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise HarnessFault(f"{type(error).__name__}: {error}") from error
 
 
 class ObjectRefused(BaseException):
