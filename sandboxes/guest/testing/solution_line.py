@@ -7,7 +7,7 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ class HarnessFault(Exception):
 
 
 @contextmanager
-def without_solution() -> Iterator[None]:
+def without_solution() -> Generator[None]:
     """Mark a step that always runs and uses nothing of the solution; its failure is ours.
 
     Want of memory or of another resource stays unmarked, since a solution may be the cause.
