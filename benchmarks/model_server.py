@@ -8,7 +8,8 @@ Used to measure a small released model as a judge (docs/judges.md):
 It answers `/v1/chat/completions` with messages, temperature, max_tokens and seed, and tells
 `top_logprobs` of the first token. Of `response_format` it understands JSON schemas that are a flat
 object of strings, booleans, numbers in a range and enumerations, which is all that questions about
-one response or one pair need: strings are sampled, every other value is the likeliest one allowed.
+one response or one pair need: strings are sampled, every other value is the likeliest one allowed
+(up to ten numbers).
 """
 
 import argparse
@@ -19,7 +20,7 @@ import msgspec
 import torch
 from aiohttp import web
 
-REASON_TOKENS = 48
+REASON_TOKENS = 24
 """Of a string in a guided answer."""
 
 
@@ -96,23 +97,25 @@ class ModelServer:
         return said + "}", len(self.encode(said))
 
     async def likeliest(self, ids: list[int], said: str, values: list[str]) -> str:
-        """The value whose tokens have the highest probability after what was said."""
+        """The value whose first token of its own is the likeliest after what was said."""
         rows = [self.encode(f"{said}{value}}}") for value in values]
         columns = zip(*rows, strict=False)
-        start = len(ids) + next(n for n, column in enumerate(columns) if len(set(column)) > 1)
-        scored = await asyncio.gather(*(self.engine.logprobs(ids + row) for row in rows))
-        sums = [sum(logprobs[start:]) for logprobs in scored]
-        return values[sums.index(max(sums))]
+        fork = next(n for n, column in enumerate(columns) if len(set(column)) > 1)
+        logprobs = await asyncio.to_thread(self.next_token, ids + rows[0][:fork])
+        return max(values, key=lambda value: logprobs[rows[values.index(value)][fork]].item())
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a continuation."""
         return self.tokenizer.encode(text, add_special_tokens=False)
 
     @torch.no_grad()
+    def next_token(self, ids: list[int]) -> torch.Tensor:
+        """Log-probabilities of what follows."""
+        return torch.log_softmax(self.model(torch.tensor([ids])).logits[0, -1].float(), -1)
+
     def first_token(self, ids: list[int], count: int) -> list[dict]:
         """The likeliest first tokens with their log-probabilities."""
-        logits = self.model(torch.tensor([ids])).logits[0, -1].float()
-        values, chosen = torch.log_softmax(logits, -1).topk(count)
+        values, chosen = self.next_token(ids).topk(count)
         return [
             {"token": self.tokenizer.decode([token]), "logprob": value}
             for token, value in zip(chosen.tolist(), values.tolist(), strict=True)

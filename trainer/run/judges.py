@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,21 +44,19 @@ def unmeasured(verifiers: Sequence[WeightedVerifier]) -> list[str]:
     ]
 
 
-def told_judges(folder: Path) -> str:
-    """The judges of a run as HTML: a table of measured rates each, or that there is none; empty for
-    a run without judges.
+def read_judges(folder: Path) -> list[RewardJudge]:
+    """The judges of a run, for its report; none for a run without.
 
     Raises:
         ConfigError: the file of the run cannot be read.
     """
     path = folder / FILE
     if not path.exists():
-        return ""
+        return []
     try:
-        judges = msgspec.json.decode(path.read_bytes(), type=list[RewardJudge])
+        return msgspec.json.decode(path.read_bytes(), type=list[RewardJudge])
     except msgspec.DecodeError as error:
         raise ConfigError(f"{str(path)!r} is no list of judges: {error}") from None
-    return "<h2>Judges</h2>" + "".join(map(_told, judges))
 
 
 def _judges(verifiers: Sequence[WeightedVerifier]) -> list[RewardJudge]:
@@ -68,17 +65,3 @@ def _judges(verifiers: Sequence[WeightedVerifier]) -> list[RewardJudge]:
         for one in verifiers
         for judge in one.judges
     ]
-
-
-def _told(one: RewardJudge) -> str:
-    lead = f"The reward {one.reward!r} comes from the model {one.judge.model!r}"
-    if one.judge.measures is None:
-        return f"<p>{html.escape(f'{lead}, whose error was never measured: {MEASURE_IT}.')}</p>"
-    rows = "".join(
-        f"<tr><td>{html.escape(measure.name)}</td><td>{rate}</td><td>{interval}</td>"
-        f"<td>{measure.events} of {measure.trials}</td><td>{measure.ideal:g}</td></tr>"
-        for measure in one.judge.measures
-        for rate, interval in [measure.rate.cells() if measure.rate else ("not measured", "-")]
-    )
-    head = "<tr><th>measure<th>rate<th>95% interval<th>cases<th>without error</tr>"
-    return f"<p>{html.escape(lead)}. Its measured error:</p><table>{head}{rows}</table>"

@@ -17,6 +17,7 @@ from ludus.messages import ToolCall
 from ludus.metrics import read_metrics
 
 from .folder import read_episodes
+from .judges import MEASURE_IT, read_judges
 from .notice_board import counts_of, read_notices
 
 PACKAGE = "ludus.trainer.run"
@@ -46,6 +47,8 @@ def write_report(
         facts={**_held_out(rows), **(facts or {})},
         curve=_curve(rows),
         finished=any(row["step"] > 0 for row in rows),
+        judges=read_judges(folder),
+        measure_it=MEASURE_IT,
         notices=_notices(folder, rows),
         pairs=_before_and_after(folder),
         settings=settings.read_text(encoding="utf-8") if settings.exists() else "",
