@@ -11,7 +11,7 @@ from ludus.errors import ConfigError, MissingExtra
 from ludus.rewards import Sample, make_verifier, verifier_names
 from ludus.rewards.checks import check_verifier
 from ludus.rewards.judge.mock import MockJudge
-from ludus.rewards.learned.images.weights import MissingWeights
+from ludus.rewards.learned.missing import MissingWeights
 from ludus.rewards.registry import BUILTIN
 from ludus.rewards.score import close_verifier
 
@@ -57,6 +57,8 @@ def options(judge_url: str, tmp_path: Path) -> dict[str, dict[str, str]]:
         "judge": server | {"rubric": str(tmp_path / "rubric.toml")},
         "preference": server,
         "evolving-rubric": server,
+        "generative-reward": server,
+        "self-grading": server,
         "vision-judge": server | {"rubric": str(tmp_path / "rubric.toml")},
     }
 

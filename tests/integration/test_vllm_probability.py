@@ -55,6 +55,7 @@ async def test_the_probability_reward_is_the_teacher_forced_one(tmp_path) -> Non
         log=tmp_path / "vllm.log",
     )
     try:
+        await engine.set_weights({name: p.detach() for name, p in model.named_parameters()}, 0)
         policy = EngineText(engine, ChatFormat(tokenizer, tool_format("hermes")))
         opening = "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
         thought = "two and two make <answer>"

@@ -16,13 +16,11 @@ from torch import Tensor, nn
 
 from ludus.errors import ConfigError
 
+from ..missing import MissingWeights
+
 MODELS_VARIABLE = "LUDUS_MODELS"
 """Names the folder that has one folder of weights for each model."""
 SHOWN_KEYS = 6
-
-
-class MissingWeights(ConfigError):
-    """A model has no weights; the message says where to get them and where to put them."""
 
 
 class WrongCheckpoint(ConfigError):

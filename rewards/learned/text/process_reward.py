@@ -184,8 +184,8 @@ class ProcessRewardModel:
                 continue
             before = [*asked, *followed[:place]]
             upto = self.conversations.render(before, answering=True)
-            text = next((known for known in (text, stripped) if upto.startswith(known)), None)
-            if text is None:
+            text = text if upto.startswith(text) else stripped
+            if not upto.startswith(text):
                 raise UnrenderedConversation(
                     "the chat template rewrites earlier turns, so their steps have no fixed place"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ludus.errors import ConfigError
+from ..missing import MissingWeights
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 CHUNK = 1 << 22
@@ -19,22 +19,22 @@ def model_folder(model: str, *, verifier: str) -> Path:
         verifier: who needs it, for the message.
 
     Raises:
-        ConfigError: there is none, or it holds no weights; the message says where to get them.
+        MissingWeights: there is none, or it holds no weights; the message says where to get them.
     """
     if not model:
-        raise ConfigError(
+        raise MissingWeights(
             f"{verifier} needs weights: {verifier}?model=FOLDER. ludus ships none; "
             "'hf download OWNER/NAME --local-dir FOLDER' gets those of a model hub, and "
             "save_pretrained() writes your own"
         )
     folder = Path(model).expanduser()
     if not (folder / "config.json").is_file():
-        raise ConfigError(
+        raise MissingWeights(
             f"{verifier}: {model!r} is no folder of a transformers model (it has no config.json); "
             f"'hf download OWNER/NAME --local-dir {model}' gets one. Nothing is downloaded unasked"
         )
     if not weight_files(folder):
-        raise ConfigError(
+        raise MissingWeights(
             f"{verifier}: {model!r} has a config.json and no weights ({', '.join(WEIGHTS)}); "
             f"'hf download OWNER/NAME --local-dir {model}' gets those that are missing"
         )

@@ -22,7 +22,7 @@ from ludus.messages import ImagePart
 from ludus.rewards import Sample, Status
 from ludus.rewards.checks import check_verifier
 from ludus.rewards.learned.images import ImageVerifier, PreparedImage
-from ludus.rewards.learned.images.weights import MissingWeights
+from ludus.rewards.learned.missing import MissingWeights
 from ludus.rewards.score import close_verifier
 from ludus.rewards.serving.residents import refuse_beyond
 from ludus.rewards.serving.server import ScoreService
