@@ -59,7 +59,7 @@ class TokenPlayer:
     def __init__(
         self,
         chat_format: ChatFormat,
-        speaker: SpanSampler,
+        sampler: SpanSampler,
         context: ContextManager,
         *,
         window: int,
@@ -70,7 +70,7 @@ class TokenPlayer:
         self.segments: list[Segment] = []
         self.state_ids: list[int] = []
         self._format = chat_format
-        self._speaker = speaker
+        self._sampler = sampler
         self._context = context
         self._window = window
         self._limit = min(context.limit(window), window)
@@ -266,7 +266,7 @@ class TokenPlayer:
         # 31 bits.
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
         span = Span(turn.kind, budget, seed, shows_newest)
-        generation = await self._speaker.speak(self._ids, span)
+        generation = await self._sampler.speak(self._ids, span)
         refuse_broken(generation, budget)
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
         turn.versions, turn.finish = generation.versions, generation.finish

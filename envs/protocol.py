@@ -71,7 +71,7 @@ class TextEnv(ABC):
     A server then calls them in its own process, on the event loop; all others are played in worker
     processes, which can be ended.
     """
-    most_calls: int | None = None
+    max_calls: int | None = None
     """Number of calls of one turn that are run; further calls are answered and not run. None runs
     all calls.
     """

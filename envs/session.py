@@ -176,7 +176,7 @@ class EnvSession:
         if call.error:
             said = f"this call was not executed: {call.error}"
             return ToolResult.failed(ToolFault.UNREADABLE, said)
-        most = self.env.most_calls
+        most = self.env.max_calls
         if most is not None and index >= most:
             said = f"this call was not executed: {most} a turn, and this is call {index + 1}"
             return ToolResult.failed(ToolFault.EXCESS, said)

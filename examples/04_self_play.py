@@ -61,7 +61,7 @@ from ludus.trainer import (
 
 ENV = "example/atlas-v0"
 LETTERS = "abcdefgh"
-MOST_HOPS = 4
+MAX_HOPS = 4
 QUESTION = re.compile(r"([a-h])([1-4])")
 CLAIM = re.compile(r"([a-h][1-4])=([a-h])")
 LOOK = re.compile(r"\?([a-h])")
@@ -75,7 +75,7 @@ class Atlas(ludus.TextEnv):
         slips: how often the demonstrator claims or says a wrong answer.
     """
 
-    max_turns = MOST_HOPS + 3
+    max_turns = MAX_HOPS + 3
     reset_options: ClassVar[Mapping[str, type]] = {"role": str, "question": str}
 
     def __init__(self, slips: float = 0.0) -> None:
@@ -93,7 +93,7 @@ class Atlas(ludus.TextEnv):
         self.pages = {one: draw.choice(LETTERS.replace(one, "")) for one in LETTERS}
         given = options or {}
         self.role = given.get("role") or self.rng.choice(("proposer", "solver"))
-        drawn = f"{self.rng.choice(LETTERS)}{self.rng.randint(1, MOST_HOPS)}"
+        drawn = f"{self.rng.choice(LETTERS)}{self.rng.randint(1, MAX_HOPS)}"
         self.question, self.claim, self.seen = given.get("question") or drawn, "", {}
         self.slip = self.rng.random() < self.slips
         shown = self.question[0] if self.role == "proposer" else self.question

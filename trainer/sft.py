@@ -36,7 +36,7 @@ from .learning.learner import Learner, Predicted
 from .learning.precision import autocast_of
 from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step_of
 from .run.folder import RunFolder
-from .shield import whole
+from .shield import shielded
 from .tiny import tiny_or_folder
 
 SEEDS_APART = 1 << 24
@@ -66,7 +66,7 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         first_step = run.step
         try:
             while run.step < config.steps and not run.learned:
-                metrics = await whole(run.update())
+                metrics = await shielded(run.update())
                 if progress is not None:
                     progress(run.step, metrics)
                 if config.run.save_every and run.step % config.run.save_every == 0:

@@ -28,7 +28,7 @@ from .run.metrics import reasons_without_reward, summarize_step, summarize_surve
 from .run.notice_board import FILE as NOTICES_FILE, PREFIX, NoticeBoard, counts_of
 from .run.notices import StepFacts, notices_of
 from .setup import Parts, assemble
-from .shield import whole
+from .shield import shielded
 
 MAX_REFILLS = 4
 """Largest number of times that a recipe with `sampling.refill` may ask for more tasks in one step.
@@ -88,7 +88,7 @@ class _Run:
         metrics = parts.folder.path / "metrics.jsonl"
         told = counts_of(read_metrics(metrics)) if metrics.exists() else {}
         self.notices = NoticeBoard(parts.folder.path / NOTICES_FILE, watcher, told)
-        self._stand = parts.tasks.state()
+        self._task_cursor = parts.tasks.state()
         """Of the task stream after the last finished step; a step that is cut short is
         played again.
         """
@@ -106,7 +106,7 @@ class _Run:
                 watch = Stopwatch()
                 with watch("generate"):
                     groups = await self.generate()
-                await whole(self.learn(groups, watch))
+                await shielded(self.learn(groups, watch))
                 await self.keep(groups)
         except asyncio.CancelledError:
             interrupted = True
@@ -133,7 +133,7 @@ class _Run:
         )
         refuse_failure([episode for group in groups for episode in group.episodes])
         tasks.begin(groups)
-        self._stand = tasks.state()
+        self._task_cursor = tasks.state()
         self.parts.folder.log(self.step, summarize_survey(groups))
 
     async def generate(self) -> list[Group]:
@@ -174,7 +174,7 @@ class _Run:
         self.step += 1
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
-        self._stand = self.parts.tasks.state()
+        self._task_cursor = self.parts.tasks.state()
         numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
         found = self.notice(groups, numbers)
         numbers |= {f"{PREFIX}{name}": 1.0 for name in found}
@@ -267,7 +267,7 @@ class _Run:
             self.step,
             parts.learner.model,
             parts.tokenizer,
-            {"learner": parts.learner.state(), "step": self.step, "tasks": self._stand},
+            {"learner": parts.learner.state(), "step": self.step, "tasks": self._task_cursor},
             keep=self.config.run.keep,
         )
 

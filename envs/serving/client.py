@@ -19,7 +19,7 @@ from ludus.errors import (
     UnknownEnv,
 )
 from ludus.messages import Message, Observation
-from ludus.wire.client import nonsense, run_blocking
+from ludus.wire.client import protocol_error, run_blocking
 from ludus.wire.faults import used_seq
 
 from ..protocol import Info
@@ -138,7 +138,7 @@ class RemoteSession:
         step = Step(session=self.name, seq=self._seq, action=action, instance=self._instance)
         reply = await self._perform(step)
         if not isinstance(reply, StepReply):
-            raise nonsense(f"expected the reply to a step, got {reply!r:.120}")
+            raise protocol_error(f"expected the reply to a step, got {reply!r:.120}")
         info = reply.info
         if reply.verdict is not None:
             info["verdict"] = reply.verdict
@@ -190,7 +190,7 @@ class RemoteSession:
         seq = reply.seq if isinstance(reply, (ResetReply, StepReply)) else None
         if reply.session != self.name or seq != self._seq:  # a late reply is no one else's
             self._unsure = True
-            raise nonsense(
+            raise protocol_error(
                 f"asked for session {self.name!r} seq {self._seq}, was answered for "
                 f"{reply.session!r} seq {seq}"
             )
@@ -260,5 +260,5 @@ def card_of(env_id: str, served: EnvList) -> EnvCard:
 
 def _begun(reply: Reply) -> tuple[Observation, Info]:
     if not isinstance(reply, ResetReply):
-        raise nonsense(f"expected the reply to a reset, got {reply!r:.120}")
+        raise protocol_error(f"expected the reply to a reset, got {reply!r:.120}")
     return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ludus.wire.session_table import Lease, NumberedRequests
 
 from .env_wire import Create, Created, Outcome, Play
-from .seats import Home, Seat
+from .placement import Home, PlacedSession
 
 
 class HostedSession(Lease):
@@ -39,7 +39,7 @@ class HostedSession(Lease):
         self.create = create
         self.served = home.served
         self._home = home
-        self.seat: Seat | None = None
+        self.place: PlacedSession | None = None
         """Where it is played."""
         self.plays: NumberedRequests[Play, Outcome] = NumberedRequests(f"session {self.name!r}")
         self._instance = instance
@@ -51,15 +51,15 @@ class HostedSession(Lease):
         future.set_result(Created(session=self.name, instance=self._instance))
         return future
 
-    def take_seat(self) -> Seat:
+    def take_seat(self) -> PlacedSession:
         """Take a seat for the first operation: a session that has played nothing holds nothing."""
-        self.seat = self._home.seat(self.name, self._lost)
-        return self.seat
+        self.place = self._home.place(self.name, self._lost)
+        return self.place
 
     async def close(self) -> None:
         """Close the environment; an operation that still runs is answered by `session_gone`."""
-        if self.seat is not None:
-            await self.seat.close()
+        if self.place is not None:
+            await self.place.close()
 
     def _lost(self, why: str, *, is_late: bool) -> None:
         self._on_lost(self, why, is_late)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from ludus.errors import LudusError
-from ludus.wire.client import Client, nonsense
+from ludus.wire.client import Client, protocol_error
 from ludus.wire.faults import error_of
 
 from .env_wire import (
@@ -95,7 +95,9 @@ async def send_batch(
     body = BatchRequest(items=list(operations), hold_s=HOLD_S)
     reply = await client.post("/v1/step_batch", body, BatchReply)
     if len(reply.items) != len(operations):
-        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(operations)} operations")
+        raise protocol_error(
+            f"{client.url} answered {len(reply.items)} of {len(operations)} operations"
+        )
     return [_answer(item) for item in reply.items]
 
 
@@ -112,4 +114,4 @@ def _answer(item: BatchItem) -> Reply | LudusError | None:
         return None
     if item.error is not None:
         return error_of(item.error, item.status)
-    return item.reply or nonsense(f"an item with status {item.status} and nothing in it")
+    return item.reply or protocol_error(f"an item with status {item.status} and nothing in it")

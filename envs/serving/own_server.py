@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from ludus.isolation import CrewLimits
+from ludus.isolation import WorkerLimits
 from ludus.wire.server import HttpServer
 
 from .connect import RemoteServer, connect
@@ -31,7 +31,7 @@ class OwnServer:
         self._served = ServedEnv.parse(name)
         self._token = secrets.token_urlsafe(24)
         limits = SessionLimits(step_timeout_s=call_timeout_s, max_sessions=max_sessions)
-        service = EnvService([self._served], limits=limits, workers=CrewLimits())
+        service = EnvService([self._served], limits=limits, workers=WorkerLimits())
         self._server = HttpServer([service], token=self._token)
         self._client: RemoteServer | None = None
 

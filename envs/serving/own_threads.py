@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.errors import RewardUnavailable
 from ludus.verdict import Verdict
-from ludus.wire.worker_threads import Lanes
+from ludus.wire.worker_threads import WorkerThreads
 
 from ..session import EnvSession
 from .offload import offload
@@ -27,7 +27,7 @@ class OwnThreads:
     """
 
     def __init__(self, count: int, *, call_timeout_s: float) -> None:
-        self._lanes = Lanes(count, name="ludus-env")
+        self._worker_threads = WorkerThreads(count, name="ludus-env")
         self._call_timeout_s = call_timeout_s
         self._numbers: dict[int, int] = {}
         """The number of each session, by the Python `id` of the session."""
@@ -37,11 +37,11 @@ class OwnThreads:
 
     async def start(self) -> None:
         """Attach the threads to the running event loop."""
-        await self._lanes.start()
+        await self._worker_threads.start()
 
     async def stop(self) -> None:
         """Let every thread end after the calls that the thread has."""
-        await self._lanes.stop()
+        await self._worker_threads.stop()
 
     def place(self, session: EnvSession) -> EnvSession:
         """Move the plain methods of `session` to a worker thread, unless the environment never
@@ -64,7 +64,7 @@ class OwnThreads:
         late = RewardUnavailable(Verdict.unavailable(waited))
         self._busy.add(number)
         try:
-            made = await self._lanes.submit(
+            made = await self._worker_threads.submit(
                 number, work, timeout_s=self._call_timeout_s, late=lambda: late
             )
         except Exception:

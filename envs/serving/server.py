@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
-from ludus.isolation import CrewLimits
+from ludus.isolation import WorkerLimits
 from ludus.wire.arguments import refuse_repeated
 from ludus.wire.faults import Fault, fault_of, status_of
 from ludus.wire.metrics import ServerMetrics
@@ -38,10 +38,10 @@ from .env_wire import (
     StepReply,
     TaskQuery,
 )
-from .seats import Home, OnLoop
+from .placement import Home, OnLoop
 from .served import ServedEnv
 from .sessions import SessionLimits, Sessions
-from .worker_seats import THREADS, InWorkers
+from .worker_placement import THREADS, InWorkers
 
 LOAD_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
@@ -73,13 +73,13 @@ class EnvService:
         envs: Iterable[str | ServedEnv],
         *,
         limits: SessionLimits | None = None,
-        workers: CrewLimits | None = None,
+        workers: WorkerLimits | None = None,
         threads: int = THREADS,
     ) -> None:
         self.served = [env if isinstance(env, ServedEnv) else ServedEnv.parse(env) for env in envs]
         refuse_repeated(env.id for env in self.served)
         self.limits = limits or SessionLimits()
-        self._workers = workers or CrewLimits()
+        self._workers = workers or WorkerLimits()
         self._threads = threads
         self._homes: list[Home] = []
         self._instance = ""

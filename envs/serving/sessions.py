@@ -22,7 +22,7 @@ from ludus.wire.session_table import Overdue, SessionTable
 
 from .env_wire import Create, Delete, Operation, Outcome, Play, Released, Reset, Step
 from .hosting import HostedSession
-from .seats import Home
+from .placement import Home
 
 
 class EndedSession(StrEnum):
@@ -174,8 +174,8 @@ class Sessions:
             raise
         operation, started = type(play).__name__.lower(), time.perf_counter()
         session.busy += 1
-        seat = session.seat or session.take_seat()
-        future = seat.play(play, seq, self._context.instance, asked_format.get())
+        place = session.place or session.take_seat()
+        future = place.play(play, seq, self._context.instance, asked_format.get())
         session.plays.begun(play, seq, future)
         future.add_done_callback(partial(self._ended, session, operation, started))
         return future

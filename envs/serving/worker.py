@@ -87,7 +87,7 @@ class EnvPart:
         """Take over, in a new worker, the function that returns the executor of a thread number."""
         self._thread_of = thread_of
 
-    def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
+    def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Play an operation, close a session, or list tasks."""
         if tag & ~AS_JSON == PAGE:
             return self._page(body)
@@ -95,7 +95,7 @@ class EnvPart:
             work = self._close(body.decode())
         else:
             format = Format.JSON if tag & AS_JSON else Format.MSGPACK
-            work = self._play(READ[format].decode(body), lane)
+            work = self._play(READ[format].decode(body), thread_number)
         return work if self.is_async else run_sync(work)
 
     def _page(self, body: bytes) -> Answer:
@@ -105,7 +105,7 @@ class EnvPart:
             return _broken(error, "", 0)
         return REPLY, msgspec.msgpack.encode(page)
 
-    async def _play(self, call: PlayCall, lane: int) -> Answer:
+    async def _play(self, call: PlayCall, thread_number: int) -> Answer:
         name = call.play.session
         if self.is_async:
             task = asyncio.current_task()
@@ -114,7 +114,7 @@ class EnvPart:
         try:
             session = self._sessions.get(name)
             if session is None:
-                session = self._sessions[name] = await self._build(lane)
+                session = self._sessions[name] = await self._build(thread_number)
             reply = await perform(
                 session,
                 call.play,
@@ -129,11 +129,11 @@ class EnvPart:
             self._running.pop(name, None)
         return REPLY if reply.format is Format.MSGPACK else REPLY_AS_JSON, reply.data
 
-    async def _build(self, lane: int) -> EnvSession:
+    async def _build(self, thread_number: int) -> EnvSession:
         if not self.is_async:
             return self._served.session(self._served.build())
         assert self._thread_of is not None
-        loop, thread = asyncio.get_running_loop(), self._thread_of(lane)
+        loop, thread = asyncio.get_running_loop(), self._thread_of(thread_number)
         env = await loop.run_in_executor(thread, self._served.build)
         offload(env, partial(loop.run_in_executor, thread))
         return self._served.session(env)

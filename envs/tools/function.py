@@ -34,8 +34,8 @@ from .docstrings import read_docstring
 from .signature import Arguments, arguments_of, call_with, name_of, schema_of
 from .spec import (
     DEFAULT_TIMEOUT_S,
-    MOST_ARGUMENT_BYTES,
-    MOST_RESULT_CHARS,
+    MAX_ARGUMENT_BYTES,
+    MAX_RESULT_CHARS,
     ToolFault,
     ToolResult,
     ToolSpec,
@@ -55,7 +55,7 @@ class Tool:
         function: a plain or async function with typed arguments.
         name: the name the policy sees; by default the function's.
         timeout_s: the time limit of a call, in seconds.
-        most_chars: the most characters of a result; a longer result is cut in the middle.
+        max_chars: the most characters of a result; a longer result is cut in the middle.
         on_crash: `tell` the policy, or `raise`.
         own_thread: whether a plain function runs on a separate thread, where it can be given up.
             By default it does; the `@tool` methods of an environment run on the environment's
@@ -71,7 +71,7 @@ class Tool:
         *,
         name: str = "",
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        most_chars: int = MOST_RESULT_CHARS,
+        max_chars: int = MAX_RESULT_CHARS,
         on_crash: OnCrash = "tell",
         own_thread: bool = True,
     ) -> None:
@@ -80,7 +80,7 @@ class Tool:
         summary, described = read_docstring(inspect.getdoc(function) or "")
         self.function = function
         self.timeout_s = timeout_s
-        self.most_chars = most_chars
+        self.max_chars = max_chars
         self.on_crash: OnCrash = on_crash
         self._own_thread = own_thread
         self._arguments: Arguments | None = arguments_of(function, described)
@@ -98,7 +98,7 @@ class Tool:
         function: Callable[..., Awaitable[ToolResult]],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        most_chars: int = MOST_RESULT_CHARS,
+        max_chars: int = MAX_RESULT_CHARS,
     ) -> Tool:
         """Make a tool whose answering side, such as a server, has the schema and checks arguments.
 
@@ -106,11 +106,11 @@ class Tool:
             spec: what the policy is shown.
             function: called with the arguments by name.
             timeout_s: the time limit of a call, in seconds.
-            most_chars: the most characters of a result; a longer result is cut in the middle.
+            max_chars: the most characters of a result; a longer result is cut in the middle.
         """
         made = cls.__new__(cls)
         made.function, made.spec, made._arguments = function, spec, None
-        made.timeout_s, made.most_chars, made.on_crash = timeout_s, most_chars, "tell"
+        made.timeout_s, made.max_chars, made.on_crash = timeout_s, max_chars, "tell"
         made._own_thread, made._threads = False, Threads(spec.name)
         return made
 
@@ -134,17 +134,17 @@ class Tool:
             checked = self._checked(arguments)
         except msgspec.ValidationError as error:
             said = f"invalid arguments for {self.spec.name}: {error}{self._choices(str(error))}"
-            return bounded(ToolResult.failed(ToolFault.INVALID, said), self.most_chars)
-        return bounded(await self._answered(checked), self.most_chars)
+            return bounded(ToolResult.failed(ToolFault.INVALID, said), self.max_chars)
+        return bounded(await self._answered(checked), self.max_chars)
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             size = len(msgspec.json.encode(arguments))
         except UnicodeEncodeError as error:  # JSON can hold half a surrogate pair
             raise msgspec.ValidationError(f"they hold what is not text: {error.reason}") from None
-        if size > MOST_ARGUMENT_BYTES:
+        if size > MAX_ARGUMENT_BYTES:
             raise msgspec.ValidationError(
-                f"they have {size:,} bytes; at most {MOST_ARGUMENT_BYTES:,} are taken"
+                f"they have {size:,} bytes; at most {MAX_ARGUMENT_BYTES:,} are taken"
             )
         if self._arguments is None:
             return arguments
@@ -207,14 +207,14 @@ def tool(function: Function) -> Function: ...
 def tool(
     *,
     timeout_s: float | None = None,
-    most_chars: int = MOST_RESULT_CHARS,
+    max_chars: int = MAX_RESULT_CHARS,
     on_crash: OnCrash = "raise",
 ) -> Callable[[Function], Function]: ...
 def tool(
     function: Function | None = None,
     *,
     timeout_s: float | None = None,
-    most_chars: int = MOST_RESULT_CHARS,
+    max_chars: int = MAX_RESULT_CHARS,
     on_crash: OnCrash = "raise",
 ) -> Function | Callable[[Function], Function]:
     """Mark a method as a tool of the environment: `@tool`, or `@tool(timeout_s=5)`.
@@ -224,7 +224,7 @@ def tool(
         timeout_s: the time limit of a call, in seconds. If given, a plain method runs on a separate
             thread, where it can be given up; otherwise it runs on the environment's thread, and
             only async methods are timed.
-        most_chars: the most characters of a result; a longer result is cut in the middle.
+        max_chars: the most characters of a result; a longer result is cut in the middle.
         on_crash: `raise` ends the episode as broken; `tell` is for tools whose failures belong to
             the task.
     """
@@ -232,7 +232,7 @@ def tool(
     def mark(marked: Function) -> Function:
         marked.__ludus_tool__ = {  # type: ignore[attr-defined]
             "timeout_s": DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s,
-            "most_chars": most_chars,
+            "max_chars": max_chars,
             "on_crash": on_crash,
             "own_thread": timeout_s is not None,
         }

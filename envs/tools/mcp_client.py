@@ -40,7 +40,7 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 5.0
 """Seconds that a late server has to show that the server still answers."""
-MOST_TOOLS = 1000
+MAX_TOOLS = 1000
 _TOLD_CHARS = 2000
 
 
@@ -306,7 +306,7 @@ async def _elsewhere(work: Coroutine[Any, Any, T]) -> T:
 async def _all_specs(client: Client) -> list[ToolSpec]:
     specs: list[ToolSpec] = []
     cursor: str | None = None
-    while len(specs) < MOST_TOOLS:
+    while len(specs) < MAX_TOOLS:
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         specs += [
             ToolSpec(

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 DEFAULT_TIMEOUT_S = 30.0
-MOST_ARGUMENT_BYTES = 256 * 1024
+MAX_ARGUMENT_BYTES = 256 * 1024
 """The most bytes that the arguments of a call may have, as JSON."""
-MOST_RESULT_CHARS = 64 * 1024
+MAX_RESULT_CHARS = 64 * 1024
 """The most characters of a result; a longer result is cut in the middle."""
 
 
@@ -77,11 +77,11 @@ def fault_counts(results: Iterable[ToolResult]) -> dict[str, int]:
     return dict(Counter(str(one.fault) for one in results if one.fault is not None))
 
 
-def bounded(result: ToolResult, most_chars: int) -> ToolResult:
-    """Return `result` with valid UTF-8 text of at most about `most_chars` characters."""
+def bounded(result: ToolResult, max_chars: int) -> ToolResult:
+    """Return `result` with valid UTF-8 text of at most about `max_chars` characters."""
     content = result.content.encode("utf-8", "replace").decode()
-    if len(content) > most_chars:
-        half = most_chars // 2
+    if len(content) > max_chars:
+        half = max_chars // 2
         gap = f"\n[... {len(content) - 2 * half:,} characters left out ...]\n"
         content = content[:half] + gap + content[len(content) - half :]
     return result if content == result.content else msgspec.structs.replace(result, content=content)

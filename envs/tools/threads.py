@@ -20,7 +20,7 @@ class Late(Exception):
     """The function gave no result in time."""
 
 
-MOST_GIVEN_UP = 4
+MAX_GIVEN_UP = 4
 """How many given-up threads of a tool may still run before the tool refuses calls."""
 
 
@@ -39,7 +39,7 @@ class Threads:
             ToolError: too many given-up threads still run.
         """
         self._given_up = [thread for thread in self._given_up if thread.is_alive()]
-        if len(self._given_up) >= MOST_GIVEN_UP:
+        if len(self._given_up) >= MAX_GIVEN_UP:
             raise ToolError("it is still busy with earlier calls that got no answer in time")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()

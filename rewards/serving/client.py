@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
 from ludus.wire.carrier import Carrier
-from ludus.wire.client import Client, nonsense
+from ludus.wire.client import Client, protocol_error
 from ludus.wire.faults import error_of
 
 from ..protocol import Sample
@@ -67,7 +67,7 @@ async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict |
     items = [{"verifier": score.verifier, "sample": score.sample} for score in scores]
     reply = await client.post("/v1/score_batch", {"items": items}, ScoreBatchReply)
     if len(reply.items) != len(items):
-        raise nonsense(f"{client.url} answered {len(reply.items)} of {len(items)} samples")
+        raise protocol_error(f"{client.url} answered {len(reply.items)} of {len(items)} samples")
     return [_answer(item) for item in reply.items]
 
 
@@ -87,4 +87,4 @@ def verdict_of(error: RemoteError) -> Verdict:
 def _answer(item: ScoreItem) -> Verdict | LudusError:
     if item.error is not None:
         return error_of(item.error, item.status)
-    return item.verdict or nonsense(f"an item with status {item.status} and nothing in it")
+    return item.verdict or protocol_error(f"an item with status {item.status} and nothing in it")

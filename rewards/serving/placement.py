@@ -18,9 +18,9 @@ from ludus.isolation import (
     AnyWorker,
     CallFailed,
     CallLate,
-    CrewLimits,
     NoFreeWorker,
     WorkerEnd,
+    WorkerLimits,
     WorkerLost,
 )
 from ludus.verdict import Verdict
@@ -159,7 +159,7 @@ class WorkerProcesses:
         name: str,
         build: Callable[[], Verifier],
         *,
-        limits: CrewLimits,
+        limits: WorkerLimits,
         metrics: ServerMetrics,
         timeout_s: float,
     ) -> None:
@@ -173,21 +173,21 @@ class WorkerProcesses:
     @property
     def problem(self) -> str:
         """Why no process can be had."""
-        return self._workers.crew.problem
+        return self._workers.group.problem
 
     async def start(self) -> None:
         """Load the verifier in a template."""
         self.about = msgspec.msgpack.decode(await self._workers.start(), type=About)
-        crew = self._workers.crew
+        group = self._workers.group
         if self.about.resident:  # a second process would hold a second model and split the batches
-            crew.limits = msgspec.structs.replace(crew.limits, processes=1)
+            group.limits = msgspec.structs.replace(group.limits, processes=1)
 
     async def stop(self) -> None:
         """Close the verifier in every process, then end the processes."""
-        crew = self._workers.crew
+        group = self._workers.group
         closing = [
             worker.call(CLOSE, 1, b"", timeout_s=CLOSE_TIMEOUT_S)
-            for worker in crew.workers
+            for worker in group.workers
             if worker.end is None and not worker.busy
         ]
         for closed in await asyncio.gather(*closing, return_exceptions=True):

@@ -31,10 +31,10 @@ class ServedVerifier:
     """
 
     def __init__(
-        self, name: str, bench: VerifierHost, admission: Admission, metrics: ServerMetrics
+        self, name: str, host: VerifierHost, admission: Admission, metrics: ServerMetrics
     ) -> None:
         self.name = name
-        self.bench = bench
+        self.host = host
         self._admission = admission
         self._seconds = metrics.score_seconds.labels(name)
         self._refused = metrics.refused.labels("verifiers")
@@ -50,7 +50,7 @@ class ServedVerifier:
             Overloaded: the queue is full.
         """
         started = self._enter(1)
-        judged = self.bench.score(sample)
+        judged = self.host.score(sample)
         if not isinstance(judged, Verdict):
             return self._finish(judged, started)
         self._leave([judged], 1, started)
@@ -72,12 +72,12 @@ class ServedVerifier:
             ConfigError: this verifier does not compare answers.
             Overloaded: the queue is full.
         """
-        if not self.bench.about.group:
+        if not self.host.about.group:
             raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
         started = self._enter(len(samples))
         verdicts: list[Verdict] = []
         try:
-            verdicts = await self.bench.score_group(samples)
+            verdicts = await self.host.score_group(samples)
         finally:
             self._leave(verdicts, len(samples), started)
         return verdicts

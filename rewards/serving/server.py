@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from ludus.errors import LudusError, UnknownVerifier
-from ludus.isolation import CrewLimits
+from ludus.isolation import WorkerLimits
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.arguments import parse_served, refuse_repeated
@@ -61,7 +61,7 @@ class ScoreService:
         timeout_s: float = TIMEOUT_S,
         max_queue: int = MAX_QUEUE,
         max_queue_per_verifier: int | None = None,
-        workers: CrewLimits | None = None,
+        workers: WorkerLimits | None = None,
         model_memory_bytes: int = 0,
     ) -> None:
         self._model_memory_bytes = model_memory_bytes or default_budget()
@@ -70,7 +70,7 @@ class ScoreService:
         refuse_repeated([*(name for name, _ in self._asked), *self._given])
         self._timeout_s = timeout_s
         self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
-        self._workers = workers or CrewLimits()
+        self._workers = workers or WorkerLimits()
         self._scorers: dict[str, ServedVerifier] = {}
         self._instance = ""
 
@@ -118,40 +118,40 @@ class ScoreService:
             build = partial(as_verifier, name, given)
             self._add(name, build, is_trusted=never_blocks(given), context=context)
         others = [scorer for scorer in self._scorers.values() if scorer not in models]
-        await asyncio.gather(*(scorer.bench.start() for scorer in others))
+        await asyncio.gather(*(scorer.host.start() for scorer in others))
         self._refuse_what_does_not_fit()
         for model in models:  # one by one, so that the next is not read once memory is taken
-            await model.bench.start()
+            await model.host.start()
             self._refuse_what_does_not_fit()
 
     def _refuse_what_does_not_fit(self) -> None:
-        held = {name: scorer.bench.about.memory_bytes for name, scorer in self._scorers.items()}
+        held = {name: scorer.host.about.memory_bytes for name, scorer in self._scorers.items()}
         refuse_beyond(self._model_memory_bytes, held)
 
     def _add(
         self, name: str, build: Callable[[], Verifier], *, is_trusted: bool, context: Context
     ) -> None:
-        bench: VerifierHost
+        host: VerifierHost
         if is_trusted:
-            bench = OwnProcess(name, build, timeout_s=self._timeout_s)
+            host = OwnProcess(name, build, timeout_s=self._timeout_s)
         else:
-            bench = WorkerProcesses(
+            host = WorkerProcesses(
                 name,
                 build,
                 limits=self._workers,
                 metrics=context.metrics,
                 timeout_s=self._timeout_s,
             )
-        self._scorers[name] = ServedVerifier(name, bench, self._admission, context.metrics)
+        self._scorers[name] = ServedVerifier(name, host, self._admission, context.metrics)
 
     async def stop(self) -> None:
         """Close the verifiers, and end their processes."""
-        await asyncio.gather(*(scorer.bench.stop() for scorer in self._scorers.values()))
+        await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
 
     def load(self) -> Load:
         """Not ready for more once the queue is taken, or where a verifier has no process."""
         admission = self._admission
-        problems = [scorer.bench.problem for scorer in self._scorers.values()]
+        problems = [scorer.host.problem for scorer in self._scorers.values()]
         if admission.depth >= admission.limit:
             problems.append(f"all {admission.limit} places of the queue are taken")
         problem = "; ".join(filter(None, problems))
@@ -216,7 +216,7 @@ def _refused(error: LudusError) -> ScoreItem:
 
 
 def _card(scorer: ServedVerifier) -> VerifierCard:
-    about = scorer.bench.about
+    about = scorer.host.about
     return VerifierCard(
         name=scorer.name,
         description=about.description,

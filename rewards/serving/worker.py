@@ -92,10 +92,14 @@ class VerifierPart:
         if isinstance(self._verifier, Batched):
             self._verifier.batches.holds_cancelled = True
 
-    def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
+    def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Score a sample or a group, or close the verifier."""
         call = self._call_of(tag, body)
-        return self._side_by_side(tag, lane, call) if self.is_async else self._plain(tag, call)
+        return (
+            self._side_by_side(tag, thread_number, call)
+            if self.is_async
+            else self._plain(tag, call)
+        )
 
     def _plain(self, tag: int, call: _Call) -> Answer:
         assert self._loop is not None
@@ -107,14 +111,14 @@ class VerifierPart:
             return self._answer(tag, failed(self._name, error), call.number, error)
         return self._answer(tag, made, call.number)
 
-    async def _side_by_side(self, tag: int, lane: int, call: _Call) -> Answer:
+    async def _side_by_side(self, tag: int, thread_number: int, call: _Call) -> Answer:
         assert self._loop is not None
         assert self._thread_of is not None
         try:
             if call.is_async:
                 made = call.run()
             else:
-                made = await self._loop.run_in_executor(self._thread_of(lane), call.run)
+                made = await self._loop.run_in_executor(self._thread_of(thread_number), call.run)
             made = await made if inspect.isawaitable(made) else made
         except BaseException as error:
             return self._answer(tag, failed(self._name, error), call.number, error)

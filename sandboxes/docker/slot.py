@@ -209,7 +209,7 @@ class ContainerSlot(Slot):
 
     def processes(self) -> list[int]:
         """Return the pids of the present run, in the host's numbering."""
-        return process_tree.descendants(self._guardian.pid)
+        return process_tree.descendants(self._supervisor.pid)
 
     async def close(self) -> None:
         """End the container and all processes inside. Idempotent."""

@@ -103,7 +103,7 @@ class FusionService:
                 raise Refused(str(error), "unknown_language") from error
             message = f"{body.language!r} is not offered here; {', '.join(sorted(LANGUAGES))} are"
             return RunCodeReply(status=wire.SANDBOX_ERROR, message=message)
-        done = await self._insist(body)
+        done = await self._retry(body)
         return wire.run_code_reply(done, compiles=bool(language.compile))
 
     async def run_jupyter(self, path: Path, body: JupyterBody) -> JupyterReply:
@@ -181,7 +181,7 @@ class FusionService:
 
     # --- running --------------------------------------------------------------------------------
 
-    async def _insist(self, body: RunCodeBody) -> Execution:
+    async def _retry(self, body: RunCodeBody) -> Execution:
         """Run a program, again and again while the sandbox fails and the client waits.
 
         Raises:

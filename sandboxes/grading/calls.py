@@ -22,7 +22,7 @@ from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
 from .options import GradeOptions, GradingFault, TestResult, UnusableTests
 from .sources import function_name, test_sources
-from .test_runners import Provers
+from .test_runners import TestRunners
 
 _REPORT_BYTES = 4 * MIB
 _GRACE_S = 0.05
@@ -60,7 +60,7 @@ async def grade_calls(
         try:
             if kind == "pytest":
                 return await grading.with_new_processes(PROVE_PYTEST)
-            return await grading.with_a_prover() or await grading.with_new_processes(PROVE)
+            return await grading.with_a_test_runner() or await grading.with_new_processes(PROVE)
         except SlotLost:
             if attempt == _TRIES - 1:
                 raise
@@ -78,24 +78,24 @@ class _Grading:
         self._kind = sandbox.kind_for(code, *(text.encode("utf-8", "replace") for text in sources))
         self._limits = options.limits(output_bytes=1)
 
-    async def with_a_prover(self) -> list[TestResult] | None:
+    async def with_a_test_runner(self) -> list[TestResult] | None:
         """Grade with a tests' side that stays; None if these tests need one of their own, or if
         either side was lost.
         """
         report = os.memfd_create("report")
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            async with Provers.of(self._sandbox).take() as prover:
+            async with TestRunners.of(self._sandbox).take() as test_runner:
                 with far:
-                    begun = await prover.begin(self._job, far.fileno(), report)
+                    begun = await test_runner.begin(self._job, far.fileno(), report)
                 if not begun:
                     return None
                 async with (
                     self._sandbox.pool(self._kind).take() as (solver,),
                     self._serving(solver, near.detach()) as serving,
                 ):
-                    serving.add_done_callback(lambda _: prover.hurry(_TEST_SIDE_EXTRA_S))
-                    over = await prover.over()
+                    serving.add_done_callback(lambda _: test_runner.hurry(_TEST_SIDE_EXTRA_S))
+                    over = await test_runner.over()
             return _read_report(report, await serving, "") if over else None
         except SlotLost:
             return None

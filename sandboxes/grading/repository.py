@@ -20,7 +20,7 @@ from typing import Any
 from ludus.verdict import Verdict
 
 from ..guest.run.request import PROVE_REPOSITORY, Request
-from ..guest.testing.run_repository import MOST_BYTES
+from ..guest.testing.run_repository import MAX_BYTES
 from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_sandbox import SlotSandbox
 from ..paths import check_files, check_path
@@ -121,7 +121,7 @@ async def _run(
                 outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
             if outcome.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(outcome.detail)
-            data = os.pread(report, min(os.fstat(report).st_size, 2 * MOST_BYTES), 0)
+            data = os.pread(report, min(os.fstat(report).st_size, 2 * MAX_BYTES), 0)
             return [json.loads(line) for line in data.splitlines()], outcome
         except SlotLost:
             if attempt == _TRIES - 1:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from ..guest.run.request import PROVE, PROVE_MANY, Request, send
-from ..guest.testing.run_many import BEGUN, MOST_JOBS, OVER
+from ..guest.testing.run_many import BEGUN, MAX_JOBS, OVER
 from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_pool import SlotPool
 from ..local.slot_sandbox import PROVING, SlotSandbox
@@ -29,7 +29,7 @@ _BEGIN_TIMEOUT_S = 10.0
 _WORD_BYTES = 64
 
 
-class Prover:
+class TestRunner:
     """The tests' side in one slot; one grading at a time."""
 
     def __init__(self, slot: Slot) -> None:
@@ -58,7 +58,7 @@ class Prover:
 
     async def _ready(self) -> socket.socket:
         """The line to a process that waits for a job."""
-        if self._line and self._run and not self._run.done() and self._number < MOST_JOBS:
+        if self._line and self._run and not self._run.done() and self._number < MAX_JOBS:
             return self._line
         await self.close()
         self._line, far = pair()
@@ -108,44 +108,44 @@ class Prover:
         self._run = self._line = None
 
 
-class Provers:
+class TestRunners:
     """The provers of one pool of slots."""
 
     def __init__(self, pool: SlotPool) -> None:
         self._pool = pool
-        self._provers: dict[Slot, Prover] = {}
+        self._test_runners: dict[Slot, TestRunner] = {}
 
     @classmethod
-    def of(cls, sandbox: SlotSandbox) -> Provers:
+    def of(cls, sandbox: SlotSandbox) -> TestRunners:
         """Return the provers that live as long as a sandbox."""
         return sandbox.companions.get(cls, lambda: cls(sandbox.pool(PROVING)))
 
     @asynccontextmanager
-    async def take(self) -> AsyncGenerator[Prover]:
+    async def take(self) -> AsyncGenerator[TestRunner]:
         """Hold a prover for one grading.
 
         Raises:
             SlotLost: no slot can be had.
         """
         async with self._pool.take() as (slot,):
-            if slot not in self._provers:
+            if slot not in self._test_runners:
                 await self._forget_ended()
-                self._provers[slot] = Prover(slot)
-            prover = self._provers[slot]
+                self._test_runners[slot] = TestRunner(slot)
+            test_runner = self._test_runners[slot]
             try:
-                yield prover
+                yield test_runner
             except BaseException:
-                prover.end()
+                test_runner.end()
                 raise
 
     async def _forget_ended(self) -> None:
-        for slot, prover in list(self._provers.items()):
+        for slot, test_runner in list(self._test_runners.items()):
             if not slot.alive:
-                del self._provers[slot]
-                await prover.close()
+                del self._test_runners[slot]
+                await test_runner.close()
 
     async def close(self) -> None:
         """End every process. Idempotent."""
-        while self._provers:
-            _, prover = self._provers.popitem()
-            await prover.close()
+        while self._test_runners:
+            _, test_runner = self._test_runners.popitem()
+            await test_runner.close()

@@ -23,7 +23,7 @@ MAPPING_BYTES = 256
 """One mapping of a process's memory."""
 
 _WATCHES_READ_BYTES = 64 << 10
-_MOST_WATCHES = DESCRIPTORS_UNCOUNTED**2
+_MAX_WATCHES = DESCRIPTORS_UNCOUNTED**2
 """Numbers a file was watched under stay watched while it is open under another."""
 _LOCKS_READ_BYTES = 8 << 20
 _FEW_MAPPINGS_BYTES = 32 << 20
@@ -68,7 +68,7 @@ def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
 def _watches(path: str) -> int:
     with open(path, "rb") as stream:
         told = stream.read(_WATCHES_READ_BYTES)
-    return _MOST_WATCHES if len(told) == _WATCHES_READ_BYTES else told.count(b"tfd:")
+    return _MAX_WATCHES if len(told) == _WATCHES_READ_BYTES else told.count(b"tfd:")
 
 
 @cache
@@ -108,7 +108,7 @@ def _mappings(pids: list[int]) -> int:
         except (OSError, IndexError):
             continue
         sizes[pid] = pages
-    if sum(min(pages, _most_mappings()) for pages in sizes.values()) * MAPPING_BYTES <= (
+    if sum(min(pages, _max_mappings()) for pages in sizes.values()) * MAPPING_BYTES <= (
         _FEW_MAPPINGS_BYTES
     ):
         return 0
@@ -119,13 +119,13 @@ def _counted(pid: int) -> int:
     try:
         return Path(f"/proc/{pid}/maps").read_bytes().count(b"\n")
     except PermissionError:
-        return _most_mappings()
+        return _max_mappings()
     except OSError:
         return 0
 
 
 @cache
-def _most_mappings() -> int:
+def _max_mappings() -> int:
     try:
         return int(Path("/proc/sys/vm/max_map_count").read_text())
     except OSError:

@@ -47,7 +47,7 @@ class Slot:
             SlotLost: a wall could not be built; the message says which.
         """
         self._loop = asyncio.get_running_loop()
-        self._guardian, self._control, self._requests = await self._launch()
+        self._supervisor, self._control, self._requests = await self._launch()
         self._started = True
         self._control.setblocking(False)
         self._requests.setblocking(False)
@@ -185,7 +185,7 @@ class Slot:
     @property
     def pid(self) -> int:
         """Its guardian, as this machine counts."""
-        return self._guardian.pid
+        return self._supervisor.pid
 
     def look(self) -> process_tree.TreeUsage:
         """What the processes of the present run have used."""
@@ -193,7 +193,7 @@ class Slot:
 
     def processes(self) -> list[int]:
         """The pids of the present run."""
-        slot = process_tree.descendants(self._guardian.pid)[:1]
+        slot = process_tree.descendants(self._supervisor.pid)[:1]
         return process_tree.descendants(slot[0]) if slot else []
 
     def _on_control(self) -> None:
@@ -217,7 +217,7 @@ class Slot:
     def _lose(self, reason: str = "") -> None:
         self.alive = False
         self._loop.remove_reader(self._control)
-        self._guardian.kill()
+        self._supervisor.kill()
         if self._waiter and not self._waiter.done():
             self._waiter.set_exception(SlotLost(f"the slot ended during the run {reason}".rstrip()))
 
@@ -228,8 +228,8 @@ class Slot:
             self._loop.remove_reader(self._control)
             self._control.close()
             self._requests.close()
-            self._guardian.kill()
-            await _until(lambda: self._guardian.poll() is not None)
+            self._supervisor.kill()
+            await _until(lambda: self._supervisor.poll() is not None)
         if self.group:
             group = self.group
             await _until(group.try_to_remove)

@@ -26,7 +26,7 @@ from ludus.errors import (
     UnknownName,
 )
 from ludus.verdict import Verdict
-from ludus.wire.client import Client, Retry, RetryPolicy, Transport, nonsense
+from ludus.wire.client import Client, Retry, RetryPolicy, Transport, protocol_error
 from ludus.wire.codec import Format
 from ludus.wire.faults import error_of, is_too_large
 
@@ -170,7 +170,7 @@ class SandboxCalls:
                 return [*await self._batch(bodies[:half]), *await self._batch(bodies[half:])]
             return [execution_of(error)] * len(bodies)
         if len(reply.items) != len(bodies):
-            raise nonsense(f"{self.client.url} answered {len(reply.items)} of {len(bodies)}")
+            raise protocol_error(f"{self.client.url} answered {len(reply.items)} of {len(bodies)}")
         return [_answer(item) for item in reply.items]
 
     async def grade(self, body: GradeBody) -> Grading:
@@ -245,7 +245,7 @@ async def try_patiently(
         return await attempt()
     except on as error:
         failed = error
-    return await client.insist(lambda _: attempt(), on=on, failed=failed)
+    return await client.keep_trying(lambda _: attempt(), on=on, failed=failed)
 
 
 def work_s(body: ExecuteBody) -> float:
@@ -275,7 +275,7 @@ def execution_of(error: LudusError) -> Execution:
 def _answer(item: ExecuteItem) -> Answer:
     if item.error is not None:
         return error_of(item.error, item.status)
-    return item.execution or nonsense(f"an item with status {item.status} and nothing in it")
+    return item.execution or protocol_error(f"an item with status {item.status} and nothing in it")
 
 
 def _again(answer: Answer, body: ExecuteBody) -> bool:

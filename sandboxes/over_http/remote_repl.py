@@ -18,7 +18,7 @@ from ludus.errors import (
     RequestRejected,
     SessionGone,
 )
-from ludus.wire.client import nonsense
+from ludus.wire.client import protocol_error
 from ludus.wire.faults import code_of
 
 from ..paths import encode_files
@@ -114,7 +114,7 @@ class RemoteRepl:
                 raise
             if (reply.repl, reply.seq) != (self.name, self._seq):
                 self._over = "it was answered for another cell"
-                raise nonsense(f"asked for cell {self._seq} of {self.name}, got {reply.seq}")
+                raise protocol_error(f"asked for cell {self._seq} of {self.name}, got {reply.seq}")
             self._seq += 1
             return reply.execution
 

@@ -106,7 +106,7 @@ class SandboxService:
         self._repls = Repls(
             self._open_session,
             self.runner.bounds,
-            most=self._most_repls(),
+            most=self._max_repls(),
             instance=context.instance,
             count=self.runner.count,
         )
@@ -208,7 +208,7 @@ class SandboxService:
         name = path["snapshot"]
         return Forgotten(snapshot=name, ended=self.snapshots.forget(name))
 
-    def _most_repls(self) -> int:
+    def _max_repls(self) -> int:
         sandbox, most = self.runner.sandbox, self.runner.bounds.max_repls
         return min(most, sandbox.pool(SESSION).size) if isinstance(sandbox, SlotSandbox) else most
 

@@ -32,13 +32,20 @@ from ..guest.run.repl import LENGTH
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Usage
-from .session_processes import Family, FirstResident, FrozenSnapshot, Resident, copyable, others_in
+from .session_processes import (
+    FirstSessionProcess,
+    FrozenSnapshot,
+    ProcessTree,
+    SessionProcess,
+    copyable,
+    others_in,
+)
 from .snapshot_client import NotSnapshotable, SnapshotClient
 
 INTERRUPT_GRACE_S = 1.0
 """How long an interrupted cell may take to stop before the session is ended."""
 
-_MOST_ANSWER_BYTES = 48 * MIB
+_MAX_ANSWER_BYTES = 48 * MIB
 _READ_BYTES = 1 << 16
 _ANSWER_TIMEOUT_S = 30.0
 
@@ -79,14 +86,14 @@ class Session:
 
     def __init__(
         self,
-        resident: Resident,
+        session_process: SessionProcess,
         line: socket.socket,
         outputs: Sequence[int],
         limits: Limits,
         idle_ttl_s: float,
     ) -> None:
         self._limits, self._idle_ttl_s = limits, idle_ttl_s
-        self._resident = resident
+        self._session_process = session_process
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._reason = "it was closed"
@@ -119,13 +126,13 @@ class Session:
         for writer in writers:
             os.fchmod(writer, 0o622)
         peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
-        family = Family(slot, held, sandbox.groups, SnapshotClient.of(sandbox))
-        return cls(FirstResident(family, limits, peers), line, readers, limits, idle_ttl_s)
+        tree = ProcessTree(slot, held, sandbox.groups, SnapshotClient.of(sandbox))
+        return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
 
     @property
     def lost(self) -> bool:
         """Whether the sandbox or waiting too long ended it, not what ran in it."""
-        ended = self._resident.ended
+        ended = self._session_process.ended
         if self._expired or not ended.done() or ended.cancelled():
             return self._expired
         if ended.exception() is not None:
@@ -134,7 +141,7 @@ class Session:
 
     def _why(self) -> str:
         """Why there is no session any more."""
-        ended = self._resident.ended
+        ended = self._session_process.ended
         if ended.done() and not ended.cancelled() and not ended.exception():
             outcome = ended.result()
             return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
@@ -152,17 +159,19 @@ class Session:
         """
         async with self._turn:
             self._check()
-            copyable(self._resident)
+            copyable(self._session_process)
             answer = await self._ask_in_time({"do": "snapshot"})
-            copies = others_in(self._resident)
+            copies = others_in(self._session_process)
             if answer.get("ok") is not True or len(copies) != 1:
                 reason = str(answer.get("reason") or "it did not leave one copy of itself")[:200]
                 for copy in copies:
                     os.kill(copy, signal.SIGKILL)
                 raise NotSnapshotable("fault", reason)
-            self._resident.outlived()
-            holder = await FrozenSnapshot.of(self._resident, copies[0], self._limits.memory_bytes)
-        return Snapshot(holder, self._limits, idle_ttl_s)
+            self._session_process.outlived()
+            frozen = await FrozenSnapshot.of(
+                self._session_process, copies[0], self._limits.memory_bytes
+            )
+        return Snapshot(frozen, self._limits, idle_ttl_s)
 
     async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
         """Run one cell; a last expression is shown as at the prompt.
@@ -190,7 +199,7 @@ class Session:
                 status = self._status(answer)
             out, err = (output.text() for output in self._outputs)
             used = Usage(wall_s=time.monotonic() - started)
-            tier = self._resident.family.slot.plan.tier
+            tier = self._session_process.tree.slot.plan.tier
             return Execution(status=status, stdout=out, stderr=err, usage=used, tier=tier)
 
     def _status(self, answer: dict[str, Any]) -> ExecutionStatus:
@@ -213,7 +222,7 @@ class Session:
                 verdict = ExecutionStatus.TIMEOUT
         if asking.done():
             return await asking, ExecutionStatus.OK
-        self._resident.interrupt()
+        self._session_process.interrupt()
         await asyncio.wait([asking], timeout=INTERRUPT_GRACE_S)
         if not asking.done():
             asking.cancel()
@@ -229,7 +238,7 @@ class Session:
             ConfigError: a path is not allowed. SessionGone: the session has ended.
             OSError: there is no room, or the session has put something else in the way.
         """
-        data = check_files(files, room_bytes=_MOST_ANSWER_BYTES // 2)
+        data = check_files(files, room_bytes=_MAX_ANSWER_BYTES // 2)
         encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
         async with self._turn:
             answer = await self._ask_in_time({"do": "write", "files": encoded})
@@ -272,9 +281,9 @@ class Session:
         try:
             await self._loop.sock_sendall(self._line, LENGTH.pack(len(body)) + body)
             (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
-            answer = json.loads(await self._exactly(min(length, _MOST_ANSWER_BYTES)))
+            answer = json.loads(await self._exactly(min(length, _MAX_ANSWER_BYTES)))
         except (OSError, EOFError, ValueError, RecursionError) as error:
-            await asyncio.wait([self._resident.ended], timeout=0.5)
+            await asyncio.wait([self._session_process.ended], timeout=0.5)
             self._reason = self._why()
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}") from error
@@ -320,7 +329,7 @@ class Session:
         for output in self._outputs:
             self._loop.remove_reader(output.descriptor)
             os.close(output.descriptor)
-        await self._resident.close()
+        await self._session_process.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -332,8 +341,8 @@ class Session:
 class Snapshot:
     """A session as it was at one moment; make one with `Session.snapshot`."""
 
-    def __init__(self, holder: FrozenSnapshot, limits: Limits, idle_ttl_s: float) -> None:
-        self._holder, self._limits, self._idle_ttl_s = holder, limits, idle_ttl_s
+    def __init__(self, frozen: FrozenSnapshot, limits: Limits, idle_ttl_s: float) -> None:
+        self._frozen, self._limits, self._idle_ttl_s = frozen, limits, idle_ttl_s
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Task[None] | None = None
         self._gone = ""
@@ -351,23 +360,23 @@ class Snapshot:
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
         chosen = limits or self._limits
         try:
-            resident, (line, *outputs) = await self._holder.branch(chosen)
+            session_process, (line, *outputs) = await self._frozen.branch(chosen)
         except NotSnapshotable as error:
             if error.reason != "gone":
                 raise
             self._gone = error.text
             raise SessionGone(f"the snapshot has ended: {self._gone}") from error
-        return Session(resident, socket.socket(fileno=line), outputs, chosen, idle_ttl_s)
+        return Session(session_process, socket.socket(fileno=line), outputs, chosen, idle_ttl_s)
 
     def _expire(self) -> None:
         self._gone = f"it was idle for {self._idle_ttl_s:g} s"
-        self._ending = self._loop.create_task(self._holder.close())
+        self._ending = self._loop.create_task(self._frozen.close())
 
     async def close(self) -> None:
         """Forget it; sessions restored from it go on. Idempotent."""
         self._idle.cancel()
         self._gone = self._gone or "it was closed"
-        await self._holder.close()
+        await self._frozen.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -33,10 +33,10 @@ _LOOK_EVERY_S = 0.25
 _END_TIMEOUT_S = 5.0
 
 
-class Resident(Protocol):
+class SessionProcess(Protocol):
     """The process behind one session."""
 
-    family: Family
+    tree: ProcessTree
     place: str
     """Its files, as its slot sees them."""
     node: str
@@ -72,7 +72,7 @@ class Resident(Protocol):
         ...
 
 
-class Family:
+class ProcessTree:
     """The processes in one slot that come from one session."""
 
     def __init__(
@@ -158,17 +158,17 @@ async def remove(group: ControlGroup) -> None:
         await asyncio.sleep(0.003)  # a killed process leaves its group a moment later
 
 
-class FirstResident:
+class FirstSessionProcess:
     """A session's first process: the run of a slot."""
 
     place, node = policy.WORK, policy.BRANCHES
 
-    def __init__(self, family: Family, limits: Limits, peers: Sequence[tuple[str, int]]) -> None:
-        self.family = family
+    def __init__(self, tree: ProcessTree, limits: Limits, peers: Sequence[tuple[str, int]]) -> None:
+        self.tree = tree
         self.apart = False
-        family.join()
-        run = family.slot.run(Request(mode=REPL), limits, peers=peers)
-        self._ended = family.run = asyncio.ensure_future(run)
+        tree.join()
+        run = tree.slot.run(Request(mode=REPL), limits, peers=peers)
+        self._ended = tree.run = asyncio.ensure_future(run)
         self._own_end: asyncio.Future[RunOutcome] | None = None
         self._process = -1
         self._pid = 0
@@ -177,7 +177,7 @@ class FirstResident:
     @property
     def group(self) -> ControlGroup | None:
         """The slot's own; the slot is in it as well."""
-        return self.family.slot.group
+        return self.tree.slot.group
 
     @property
     def ended(self) -> asyncio.Future[RunOutcome]:
@@ -188,12 +188,12 @@ class FirstResident:
     def pid(self) -> int:
         """The slot's first child."""
         if not self._pid:
-            self._pid = next(iter(children_of(self.family.slot_pid())), 0)
+            self._pid = next(iter(children_of(self.tree.slot_pid())), 0)
         return 0 if self.ended.done() else self._pid
 
     def interrupt(self) -> None:
         """Send it SIGINT."""
-        self.family.slot.interrupt_run()
+        self.tree.slot.interrupt_run()
 
     def outlived(self) -> None:
         """Its slot goes on when it ends: there are copies of it now."""
@@ -202,7 +202,7 @@ class FirstResident:
         loop = asyncio.get_running_loop()
         self._own_end = loop.create_future()
         self._process = os.pidfd_open(self.pid)
-        self.family.slot.hold_run()
+        self.tree.slot.hold_run()
         loop.add_reader(self._process, self._over)
         self._ended.add_done_callback(lambda _: self._over())
 
@@ -219,10 +219,10 @@ class FirstResident:
         if self._closed:
             return
         self._closed = True
-        if self.family.shared and self.group and self.family.slot.alive:
-            _kill(set(self.group.processes()) - {self.family.slot_pid()})
+        if self.tree.shared and self.group and self.tree.slot.alive:
+            _kill(set(self.group.processes()) - {self.tree.slot_pid()})
         self._over()
-        await self.family.leave()
+        await self.tree.leave()
 
 
 def _kill(pids: Iterable[int]) -> None:
@@ -235,26 +235,26 @@ def _outcome(status: ExecutionStatus, detail: str) -> RunOutcome:
     return RunOutcome(status, None, b"", b"", Usage(), detail)
 
 
-class BranchResident:
+class BranchedSessionProcess:
     """A branch: a process in a slot that is not its run, held against its limits from here."""
 
     def __init__(
         self,
-        family: Family,
+        tree: ProcessTree,
         pid: int,
         process: int,
         group: ControlGroup,
         place: str,
         limits: Limits,
     ) -> None:
-        self.family, self.node, self.place = family, place, f"{place}/{policy.FILES}"
+        self.tree, self.node, self.place = tree, place, f"{place}/{policy.FILES}"
         self.group, self.apart = group, False
         self.ended: asyncio.Future[RunOutcome] = asyncio.get_running_loop().create_future()
         self._number, self._process, self._limits = pid, process, limits
         self._started = time.monotonic()
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        family.join()
+        tree.join()
         self._loop.add_reader(process, self._over)
         self._timer = self._loop.call_later(_LOOK_EVERY_S, self._look)
 
@@ -301,91 +301,95 @@ class BranchResident:
         self._end(ExecutionStatus.ERROR, "it was closed")
         os.close(self._process)
         _kill(self.group.processes())
-        await self.family.clear(self.group, self.node)
-        await self.family.leave()
+        await self.tree.clear(self.group, self.node)
+        await self.tree.leave()
 
 
 class FrozenSnapshot:
     """A copy of a process that never runs again, and a copy of its files."""
 
-    def __init__(self, origin: Resident, pid: int, group: ControlGroup, place: str) -> None:
-        self.family, self._node = origin.family, origin.node
+    def __init__(self, origin: SessionProcess, pid: int, group: ControlGroup, place: str) -> None:
+        self.tree, self._node = origin.tree, origin.node
         self._pid, self._group, self._place = pid, group, place
         self._closed = False
-        self.family.join()
+        self.tree.join()
 
     @classmethod
-    async def of(cls, origin: Resident, copy: int, memory_bytes: int) -> FrozenSnapshot:
+    async def of(cls, origin: SessionProcess, copy: int, memory_bytes: int) -> FrozenSnapshot:
         """Stop `copy`, a copy of itself `origin` has left behind.
 
         Raises:
             NotSnapshotable: its copies would share something.
         """
-        family = origin.family
-        family.copied = True
-        group = family.make_group("holder", processes=_HOLDER_PROCESSES, memory_bytes=memory_bytes)
-        place = f"{origin.node}/{next(family.numbers)}"
+        tree = origin.tree
+        tree.copied = True
+        group = tree.make_group("holder", processes=_HOLDER_PROCESSES, memory_bytes=memory_bytes)
+        place = f"{origin.node}/{next(tree.numbers)}"
         more = {"holder": copy, "session": origin.pid, "from": origin.place, "to": place}
         try:
-            request = family.request("hold", group, set_apart=not origin.apart, **more)
-            await family.snapshots.ask(request)
+            request = tree.request("hold", group, set_apart=not origin.apart, **more)
+            await tree.snapshots.ask(request)
             origin.apart = True
             copyable(origin)  # still: what it started meanwhile has not been set apart
         except BaseException:
             _kill([copy])
-            await family.clear(group, place, "drop", holder=copy)
+            await tree.clear(group, place, "drop", frozen=copy)
             raise
         return cls(origin, copy, group, place)
 
-    async def branch(self, limits: Limits) -> tuple[BranchResident, list[int]]:
+    async def branch(self, limits: Limits) -> tuple[BranchedSessionProcess, list[int]]:
         """A new branch, and the driver's ends of its line, output and errors.
 
         Raises:
             NotSnapshotable: the holder is gone, or the sandbox failed.
         """
-        family = self.family
-        group = family.make_group(
-            "branch", processes=MAX_PROCESSES, memory_bytes=limits.memory_bytes
-        )
-        place = f"{self._node}/{next(family.numbers)}"
+        tree = self.tree
+        group = tree.make_group("branch", processes=MAX_PROCESSES, memory_bytes=limits.memory_bytes)
+        place = f"{self._node}/{next(tree.numbers)}"
         more = {"holder": self._pid, "from": f"{self._place}/{policy.FILES}", "to": place}
         try:
-            answer, descriptors = await family.snapshots.ask(
-                family.request("branch", group, **more)
-            )
+            answer, descriptors = await tree.snapshots.ask(tree.request("branch", group, **more))
         except BaseException:
-            await family.clear(group, place)
+            await tree.clear(group, place)
             raise
         *ends, process = descriptors
         pid = int(answer["pid"])
-        return BranchResident(family, pid, process, group, place, limits), ends
+        return BranchedSessionProcess(tree, pid, process, group, place, limits), ends
 
     async def close(self) -> None:
         """End it. Idempotent."""
         if self._closed:
             return
         self._closed = True
-        await self.family.clear(self._group, self._place, "drop", holder=self._pid)
-        await self.family.leave()
+        await self.tree.clear(self._group, self._place, "drop", frozen=self._pid)
+        await self.tree.leave()
 
 
-def copyable(resident: Resident) -> None:
+def copyable(session_process: SessionProcess) -> None:
     """See that a process is alone, so that a copy of it is all there is to copy.
 
     Raises:
         NotSnapshotable: it has threads or children, or copies are not to be had here.
     """
-    plan, pid = resident.family.slot.plan, resident.pid
-    if plan.tier != ROOT or resident.group is None or syscalls.landlock_version() < _LANDLOCK:
+    plan, pid = session_process.tree.slot.plan, session_process.pid
+    if (
+        plan.tier != ROOT
+        or session_process.group is None
+        or syscalls.landlock_version() < _LANDLOCK
+    ):
         needed = f"{ROOT} with control groups and Landlock {_LANDLOCK} (Linux 6.12)"
         raise NotSnapshotable("tier", f"copies need {needed}; this is {plan.tier}")
     if threads_of(pid) > 1:
         raise NotSnapshotable("threads", "other threads are running; join them first")
-    if others_in(resident):
+    if others_in(session_process):
         raise NotSnapshotable("children", "other processes are running; wait for them first")
 
 
-def others_in(resident: Resident) -> list[int]:
+def others_in(session_process: SessionProcess) -> list[int]:
     """What a session has started, as this machine counts."""
-    own = {resident.pid, resident.family.slot_pid()}
-    return [pid for pid in resident.group.processes() if pid not in own] if resident.group else []
+    own = {session_process.pid, session_process.tree.slot_pid()}
+    return (
+        [pid for pid in session_process.group.processes() if pid not in own]
+        if session_process.group
+        else []
+    )

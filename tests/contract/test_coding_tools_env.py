@@ -81,7 +81,7 @@ def test_an_endless_run_is_stopped_and_the_names_stay() -> None:
 
 
 def test_long_output_is_cut_in_the_middle() -> None:
-    env = begun(most_letters=100)
+    env = begun(max_letters=100)
     shown = call(env, "run", code="print('a' * 1000 + 'z' * 1000)")
     assert shown.startswith("a" * 50 + "\n[... 1901 letters left out ...]\n")
     assert shown.endswith("z" * 49)
@@ -206,7 +206,7 @@ def test_hidden_tests_are_not_in_the_session() -> None:
         {"submissions": 0},
         {"run_timeout_s": 0},
         {"run_timeout_s": 100},
-        {"most_letters": 9},
+        {"max_letters": 9},
     ],
 )
 def test_settings_that_cannot_be_are_refused(arguments: dict[str, Any]) -> None:

@@ -40,12 +40,12 @@ def processes_of(parent: int) -> list[int]:
     return [int(pid) for pid in text.split()]
 
 
-def provers(sandbox: SlotSandbox) -> list[int]:
+def test_runners(sandbox: SlotSandbox) -> list[int]:
     """The tests' processes that stay, as this process sees them."""
     slots = sandbox.pool(PROVING)._of  # pyright: ignore[reportPrivateUsage]
-    guardians = [slot._guardian.pid for slot in slots if slot.alive]  # pyright: ignore[reportPrivateUsage]
-    inner = [slot for guardian in guardians for slot in processes_of(guardian)]
-    return [prover for slot in inner for prover in processes_of(slot)]
+    supervisors = [slot._supervisor.pid for slot in slots if slot.alive]  # pyright: ignore[reportPrivateUsage]
+    inner = [slot for supervisor in supervisors for slot in processes_of(supervisor)]
+    return [test_runner for slot in inner for test_runner in processes_of(slot)]
 
 
 async def reward(sandbox: SlotSandbox, code: str, tests: list[str]) -> float | None:
@@ -55,11 +55,11 @@ async def reward(sandbox: SlotSandbox, code: str, tests: list[str]) -> float | N
 async def test_the_tests_side_is_used_again(sandbox: SlotSandbox) -> None:
     assert await reward(sandbox, RIGHT, TESTS) == 1.0
     assert await reward(sandbox, RIGHT, TESTS) == 1.0
-    before = provers(sandbox)
+    before = test_runners(sandbox)
     for _ in range(10):
         assert await reward(sandbox, RIGHT, TESTS) == 1.0
         assert await reward(sandbox, WRONG, TESTS) == 0.0
-    assert provers(sandbox) == before
+    assert test_runners(sandbox) == before
 
 
 async def test_names_of_one_grading_are_unknown_to_the_next(sandbox: SlotSandbox) -> None:
@@ -107,7 +107,7 @@ async def test_killed_tests_sides_change_no_verdict(sandbox: SlotSandbox) -> Non
         killed = 0
         while not over.is_set():
             await asyncio.sleep(chance.uniform(0.001, 0.02))
-            for pid in provers(sandbox)[:1]:
+            for pid in test_runners(sandbox)[:1]:
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
         return killed

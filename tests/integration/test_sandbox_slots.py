@@ -288,7 +288,7 @@ async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSa
     going = [slot for slot in sandbox.pool()._of if slot.alive]  # pyright: ignore[reportPrivateUsage]
     assert going
     for slot in going:
-        slot._guardian.kill()  # pyright: ignore[reportPrivateUsage]
+        slot._supervisor.kill()  # pyright: ignore[reportPrivateUsage]
     assert (await running).stdout == "survived\n"
 
 
@@ -317,7 +317,7 @@ async def test_slots_die_with_their_driver_and_leave_nothing_that_stays() -> Non
     pid = int((driver.communicate(timeout=30)[0] or "0").split()[0])
     assert driver.returncode == -signal.SIGKILL
     deadline = time.monotonic() + 5
-    while (left := _guardians_of(pid)) and time.monotonic() < deadline:
+    while (left := _supervisors_of(pid)) and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     assert left == []
     again = await open_sandbox("slots-root", size=1)  # removes the leftovers of dead drivers
@@ -325,7 +325,7 @@ async def test_slots_die_with_their_driver_and_leave_nothing_that_stays() -> Non
     assert list(Path("/sys/fs/cgroup").glob(f"*/**/ludus-{pid}-*")) == []
 
 
-def _guardians_of(pid: int) -> list[str]:
+def _supervisors_of(pid: int) -> list[str]:
     """Processes in the control group of that driver."""
     procs = Path("/sys/fs/cgroup").glob(f"pids/**/ludus-{pid}-*/*/cgroup.procs")
     return [line for path in procs for line in path.read_text().split()]
@@ -338,13 +338,13 @@ async def test_five_hundred_runs_leave_descriptors_and_memory_flat(sandbox: Slot
 
     await sandbox.pool().warm()
     await some(50)
-    before = len(os.listdir("/proc/self/fd")), _resident()
+    before = len(os.listdir("/proc/self/fd")), _session_process()
     await asyncio.gather(some(250), some(250))
     assert len(os.listdir("/proc/self/fd")) <= before[0]
-    assert _resident() - before[1] < 4 << 20
+    assert _session_process() - before[1] < 4 << 20
 
 
-def _resident() -> int:
+def _session_process() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
@@ -358,10 +358,10 @@ async def test_a_slot_whose_guardian_is_killed_while_it_starts_ends_too(tier: st
     slots: list[int] = []
     while not slots:
         await asyncio.sleep(0)
-        for guardian in set(process_tree.children_of(os.getpid())) - others:
-            slots = process_tree.children_of(guardian)
+        for supervisor in set(process_tree.children_of(os.getpid())) - others:
+            slots = process_tree.children_of(supervisor)
             if slots:
-                os.kill(guardian, signal.SIGKILL)
+                os.kill(supervisor, signal.SIGKILL)
     try:
         async with asyncio.timeout(30):
             while _lives(slots[0]):

@@ -187,7 +187,7 @@ async def run_twice(session: Session, code: str) -> None:
 async def test_a_branch_that_is_killed_ends_alone(sandbox: SlotSandbox) -> None:
     async with await Session.open(sandbox) as session, await session.snapshot() as snapshot:
         one, two = await snapshot.restore(), await snapshot.restore()
-        os.kill(one._resident.pid, signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+        os.kill(one._session_process.pid, signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(SessionGone, match="its process ended"):
             await one.run("1")
         assert await said(two, "'alive'") == "'alive'\n"
@@ -199,7 +199,7 @@ async def test_a_session_that_is_killed_leaves_its_branches(sandbox: SlotSandbox
     session = await Session.open(sandbox)
     snapshot = await session.snapshot()
     branch = await snapshot.restore()
-    os.kill(session._resident.pid, signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+    os.kill(session._session_process.pid, signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(SessionGone):
         await session.run("1")
     assert await said(branch, "'alive'") == "'alive'\n"
@@ -233,7 +233,7 @@ async def test_the_slot_s_end_is_everybody_s(sandbox: SlotSandbox) -> None:
     session = await Session.open(sandbox)
     snapshot = await session.snapshot()
     branch = await snapshot.restore()
-    slot = session._resident.family.slot  # pyright: ignore[reportPrivateUsage]
+    slot = session._session_process.tree.slot  # pyright: ignore[reportPrivateUsage]
     os.kill(slot.pid, signal.SIGKILL)
     await asyncio.sleep(0.3)
     for gone in (session, branch):
@@ -250,7 +250,7 @@ async def test_idle_snapshots_and_branches_end(sandbox: SlotSandbox) -> None:
     async with await Session.open(sandbox) as session:
         snapshot = await session.snapshot(idle_ttl_s=0.2)
         branch = await snapshot.restore(idle_ttl_s=0.2)
-        pid = branch._resident.pid  # pyright: ignore[reportPrivateUsage]
+        pid = branch._session_process.pid  # pyright: ignore[reportPrivateUsage]
         await asyncio.sleep(0.5)
         with pytest.raises(SessionGone, match="idle"):
             await snapshot.restore()

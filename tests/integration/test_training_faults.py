@@ -276,7 +276,7 @@ async def test_episodes_that_are_lost_are_left_out_counted_and_told(
 async def test_a_run_in_which_every_episode_is_lost_stops_and_says_why(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "MOST_ASKED_AGAIN", 0)
+    monkeypatch.setattr(scoring, "MAX_ASKED_AGAIN", 0)
     monkeypatch.setattr(NineInTen, "score", _down)
     reward = [RewardConfig("test/nine-in-ten")]
     with pytest.raises(TrainingFailed, match="most often: unavailable: the judge is down"):

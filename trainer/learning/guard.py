@@ -14,7 +14,7 @@ from ludus.errors import UpdateRefused
 
 from .batch import Batch
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Number of rows that a refusal names; more are seldom needed to see what the rows have in common.
 """
 
@@ -40,9 +40,9 @@ class Refusal:
         """
         shown = ", ".join(
             f"task {one.task} (group {one.group}, rollout {one.index})"
-            for one in self.episodes[:MOST_NAMED]
+            for one in self.episodes[:MAX_NAMED]
         )
-        more = len(self.episodes) - MOST_NAMED
+        more = len(self.episodes) - MAX_NAMED
         return f"{self.reason}; from {shown}{f' and {more} more' if more > 0 else ''}; see {where}"
 
 
@@ -78,7 +78,7 @@ def is_finite(parameters: Sequence[torch.nn.Parameter]) -> bool:
 
 
 def broken_units(
-    units: Sequence[list[int]], breaks: Callable[[list[int]], bool], *, most: int = MOST_NAMED
+    units: Sequence[list[int]], breaks: Callable[[list[int]], bool], *, most: int = MAX_NAMED
 ) -> list[int]:
     """Find the rows at fault by halving.
 

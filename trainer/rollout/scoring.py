@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 PART_OF = ":"
 """Between a verifier's name and the name of a part of its verdict, in the metrics of an episode."""
-MOST_ASKED_AGAIN = 2
+MAX_ASKED_AGAIN = 2
 """Number of times that an unavailable verifier is asked again about one answer."""
 BACKOFF_S = 0.5
 """Mean wait in seconds before the second request; the wait before the third is twice as long."""
@@ -76,7 +76,7 @@ class EpisodeScorer:
             for one in self.single:
                 if trajectory.verdict.ok:
                     call = partial(one.verifier.score, as_sample(trajectory))
-                    answer = await _insist(one, call, deadline)
+                    answer = await _retry(one, call, deadline)
                     _count([trajectory], answer)
                     _add(trajectory, one, _one_each(one, answer.said, 1)[0])
 
@@ -90,7 +90,7 @@ class EpisodeScorer:
                 return
             assert isinstance(one.verifier, GroupVerifier)
             samples = [as_sample(trajectory) for trajectory in trajectories]
-            answer = await _insist(one, partial(one.verifier.score_group, samples), deadline)
+            answer = await _retry(one, partial(one.verifier.score_group, samples), deadline)
             _count(trajectories, answer)
             verdicts = _one_each(one, answer.said, len(trajectories))
             for trajectory, verdict in zip(trajectories, verdicts, strict=True):
@@ -127,10 +127,10 @@ class _Answer:
         return any(one.status is Status.UNAVAILABLE and one.retryable for one in said)
 
 
-async def _insist(one: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
+async def _retry(one: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
     """Ask a verifier, and ask again while the verifier is unavailable and there is time."""
     answer = await _ask(one, call, one.timeout_s)
-    for again in range(1, MOST_ASKED_AGAIN + 1):
+    for again in range(1, MAX_ASKED_AGAIN + 1):
         if not answer.unavailable:
             break
         wait_s = max(answer.wait_s, again * BACKOFF_S) * random.uniform(1.0, 1.5)

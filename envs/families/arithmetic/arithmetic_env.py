@@ -30,9 +30,9 @@ MISTAKEN_FOR = {"+": "-", "-": "+", "*": "+", "/": "*"}
 one-to-one: if several operators shared a mistake, the right operator could still be the most
 likely.
 """
-MOST_CHARACTERS = 1000
+MAX_CHARACTERS = 1000
 """The most characters of an answer; a longer answer counts as wrong."""
-MOST_DRAWS = 10_000
+MAX_DRAWS = 10_000
 """How many expressions are drawn before giving up on finding one that belongs to the task's split;
 in the smaller splits one draw in ten does.
 """
@@ -153,7 +153,7 @@ class Arithmetic(TextEnv):
 
     def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
         """Return the first drawn expression that belongs to `split`."""
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             drawn = generate(
                 rng, operations=operations, operators=self.operators, max_number=self.max_number
             )
@@ -205,7 +205,7 @@ def read_answer(text: str) -> Fraction | None:
     Fraction(-7, 3)
     """
     stripped = text.strip()
-    if len(stripped) > MOST_CHARACTERS or "e" in stripped.lower() or "_" in stripped:
+    if len(stripped) > MAX_CHARACTERS or "e" in stripped.lower() or "_" in stripped:
         return None
     try:
         return Fraction(stripped)

@@ -17,7 +17,7 @@ from .catalogue import FUNCTIONS, CatalogueFunction
 from .matching import OMITTED, Expected
 from .rows import CallProblem
 
-MOST_DRAWS = 5_000
+MAX_DRAWS = 5_000
 OPTION_RATE = 0.4
 """The probability that a request asks for an optional argument."""
 _JOINED = ("Then: ", "Also: ", "And: ", "Besides: ")
@@ -51,7 +51,7 @@ class GeneratedCallProblems:
     def problem(self, task: Task) -> CallProblem:
         """Return the first problem drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"calls/{task.seed}")
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             drawn = self._draw(rng, task.id)
             if split_of(drawn.messages[0].text) == task.split:
                 return drawn

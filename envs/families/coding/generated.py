@@ -25,12 +25,12 @@ from .steps import LIST, NUMBERS, RESULTS, STEPS, WORDS, Edit
 FUNCTION, PROGRAM = "function", "program"
 FORMS = (FUNCTION, PROGRAM)
 NAME = "solve"
-MOST_STEPS = 12
+MAX_STEPS = 12
 
 _SHOWN, _TESTS = 2, 10
 _FEWEST_RESULTS = 5
 """How many different results the tests must have, so that no constant answer passes."""
-_MOST_DRAWS = 10_000
+_MAX_DRAWS = 10_000
 _SYLLABLES = (
     "a",
     "ba",
@@ -64,9 +64,9 @@ class GeneratedCodingProblems:
     def __init__(
         self, *, min_steps: int = 1, max_steps: int = 3, forms: str = "function,program"
     ) -> None:
-        if not 1 <= min_steps <= max_steps <= MOST_STEPS:
+        if not 1 <= min_steps <= max_steps <= MAX_STEPS:
             raise ConfigError(
-                f"need 1 <= min_steps <= max_steps <= {MOST_STEPS}, got {min_steps}, {max_steps}"
+                f"need 1 <= min_steps <= max_steps <= {MAX_STEPS}, got {min_steps}, {max_steps}"
             )
         chosen = [form.strip() for form in forms.split(",")]
         if not set(chosen) <= set(FORMS):
@@ -82,7 +82,7 @@ class GeneratedCodingProblems:
         """Return the first problem drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"coding/{task.seed}")
         count = _steps_of(task, self.steps)
-        for _ in range(_MOST_DRAWS):
+        for _ in range(_MAX_DRAWS):
             drawn = draw(rng, task, count, rng.choice(self.forms))
             if drawn is not None:
                 return drawn

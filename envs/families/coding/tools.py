@@ -24,7 +24,7 @@ from ludus.verdict import Verdict
 from ...protocol import Info
 from ...tools import ToolResult, tool
 from .coding_env import Coding, text_of
-from .workbench import MOST_RUN_S, TOOL_TIMEOUT_S, Workbench, shown
+from .workbench import MAX_RUN_S, TOOL_TIMEOUT_S, Workbench, shown
 
 
 class ProblemSettings(TypedDict, total=False):
@@ -52,7 +52,7 @@ class CodingTools(Coding):
         submissions: how many submissions are allowed. After a wrong one that is not the last, the
             policy is told how many tests passed.
         run_timeout_s: the time limit of a single run, in seconds.
-        most_letters: how many characters of a run's output are shown, about.
+        max_letters: how many characters of a run's output are shown, about.
     """
 
     system_prompt = (
@@ -69,23 +69,23 @@ class CodingTools(Coding):
         turns: int = 8,
         submissions: int = 1,
         run_timeout_s: float = 10.0,
-        most_letters: int = 4000,
+        max_letters: int = 4000,
         **problems: Unpack[ProblemSettings],
     ) -> None:
         super().__init__(source, **problems)
-        if turns < 1 or submissions < 1 or most_letters < 100:
+        if turns < 1 or submissions < 1 or max_letters < 100:
             raise ConfigError(
-                "need turns >= 1, submissions >= 1 and most_letters >= 100, got "
-                f"{turns}, {submissions}, {most_letters}"
+                "need turns >= 1, submissions >= 1 and max_letters >= 100, got "
+                f"{turns}, {submissions}, {max_letters}"
             )
-        if not 0 < run_timeout_s <= MOST_RUN_S:
+        if not 0 < run_timeout_s <= MAX_RUN_S:
             raise ConfigError(
-                f"run_timeout_s must be above 0, at most {MOST_RUN_S:g}, got {run_timeout_s}"
+                f"run_timeout_s must be above 0, at most {MAX_RUN_S:g}, got {run_timeout_s}"
             )
         self.turns = turns
         self.submissions = submissions
         self.run_timeout_s = run_timeout_s
-        self.most_letters = most_letters
+        self.max_letters = max_letters
         self.bench = Workbench()
         self.submitted = 0
         self.has_run = False
@@ -113,7 +113,7 @@ class CodingTools(Coding):
         if stdin:
             await self.bench.run(_standard_input(stdin), timeout_s=self.run_timeout_s)
         done = await self.bench.run(code, timeout_s=self.run_timeout_s)
-        return shown(done, timeout_s=self.run_timeout_s, most_letters=self.most_letters)
+        return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S)
     async def submit(self, code: str) -> ToolResult:

@@ -36,7 +36,7 @@ TOOL_TIMEOUT_S = 180.0
 """A limit above the time to open a session plus the longest run. The limits that matter are inside
 the tool, where it is known whose fault a delay is.
 """
-MOST_RUN_S = 60.0
+MAX_RUN_S = 60.0
 """The longest `run_timeout_s` an environment may offer."""
 
 _LIMITS = Limits(timeout_s=6 * 3600, cpu_s=600, memory_bytes=512 * MIB, output_bytes=MIB)
@@ -176,11 +176,11 @@ async def _on_background(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 
-def shown(execution: Execution, *, timeout_s: float, most_letters: int) -> str:
+def shown(execution: Execution, *, timeout_s: float, max_letters: int) -> str:
     """Return what a policy is shown of a run: the output, and how the run ended if not normally."""
     parts = [execution.stdout, execution.stderr]
     text = "".join(f"{part.rstrip()}\n" for part in parts if part.strip())
-    said = shortened(text, most_letters)
+    said = shortened(text, max_letters)
     ending = _ENDINGS.get(execution.status, "").format(timeout_s=timeout_s)
     return (said + ending).rstrip() or "(no output)"
 
@@ -192,14 +192,14 @@ _ENDINGS = {
 }
 
 
-def shortened(text: str, most_letters: int) -> str:
-    r"""Shorten a text to about `most_letters` characters: the beginning and the end are kept.
+def shortened(text: str, max_letters: int) -> str:
+    r"""Shorten a text to about `max_letters` characters: the beginning and the end are kept.
 
     >>> shortened("abcdefgh", 4)
     'ab\n[... 4 letters left out ...]\ngh'
     """
-    if len(text) <= most_letters:
+    if len(text) <= max_letters:
         return text
-    half = most_letters // 2
+    half = max_letters // 2
     left_out = len(text) - 2 * half
     return f"{text[:half]}\n[... {left_out} letters left out ...]\n{text[-half:]}"

@@ -25,7 +25,7 @@ _TRAITS = ("Silent", "Crooked", "Amber", "Hollow", "Winter", "Scarlet", "Drowned
 _THINGS = ("Harbour", "Orchard", "Lantern", "Ledger", "Bridge", "Compass", "Garden", "Almanac",
            "Quarry", "Window", "Violin", "Stair")  # fmt: skip
 _TOWN_PREFIXES = ("", "Old ", "New ")
-_MOST_DRAWS = 100_000
+_MAX_DRAWS = 100_000
 
 
 class NameSampler:
@@ -83,7 +83,7 @@ class NameSampler:
         return self._rng.choice(choices)
 
     def _fresh(self, draw: Callable[[], str]) -> str:
-        for _ in range(_MOST_DRAWS):
+        for _ in range(_MAX_DRAWS):
             name = draw()
             if name not in self._used:
                 self._used.add(name)

@@ -18,7 +18,7 @@ _LISTS = {
     EntityKind.COMPANY: "People at {}: {}.",
     EntityKind.SCHOOL: "Alumni of {}: {}.",
 }
-MOST_LISTED = 4
+MAX_LISTED = 4
 """The most names listed on the page of a town, company or school. Through these lists, such pages
 share words with the pages of people, which makes search harder.
 """
@@ -69,6 +69,6 @@ def _lists(world: World) -> dict[str, list[str]]:
         for relation, target in entity.links.items():
             if _LISTED.get(world.entities[target].kind) == relation:
                 members = found.setdefault(target, [])
-                if len(members) < MOST_LISTED:
+                if len(members) < MAX_LISTED:
                     members.append(entity.name)
     return found

@@ -18,7 +18,7 @@ from .facts import NUMBERS, OUTGOING, EntityKind, Relation
 from .names import NameSampler
 
 FEWEST_PEOPLE = 60
-MOST_PEOPLE = 20_000
+MAX_PEOPLE = 20_000
 _SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
 _MARRIED = 0.5
 
@@ -69,8 +69,8 @@ def build_world(seed: int = 0, people: int = 240) -> World:
     Raises:
         ConfigError: too few people for every kind of question to be possible, or too many.
     """
-    if not FEWEST_PEOPLE <= people <= MOST_PEOPLE:
-        raise ConfigError(f"people must be from {FEWEST_PEOPLE} to {MOST_PEOPLE}, got {people}")
+    if not FEWEST_PEOPLE <= people <= MAX_PEOPLE:
+        raise ConfigError(f"people must be from {FEWEST_PEOPLE} to {MAX_PEOPLE}, got {people}")
     rng = random.Random(f"world/{seed}/{people}")
     names = NameSampler(rng, people)
     entities: dict[str, Entity] = {}

@@ -30,12 +30,12 @@ from .chores import CHORES, Chore
 from .shell import Shell
 from .trees import Tree, draw_tree, same
 
-MOST_DRAWS = 10_000
+MAX_DRAWS = 10_000
 TOOL_TIMEOUT_S = 180.0
 """A limit above the time to open a session plus the longest command. The limits that matter are
 inside the tool, where it is known whose fault a delay is.
 """
-MOST_COMMAND_S = 60.0
+MAX_COMMAND_S = 60.0
 NO_CALL = "Use the shell; call done when the files are as they should be."
 
 
@@ -74,7 +74,7 @@ class Jobs(GeneratedTasks):
     def job(self, task: Task) -> Job:
         """Return the first job drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"files/{task.seed}")
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             drawn = self._draw(rng)
             if drawn is not None and split_of(f"{drawn.text}{sorted(drawn.tree)}") == task.split:
                 return drawn
@@ -109,7 +109,7 @@ class Files(TextEnv):
             tidy, file_by_year, drop. Empty means all.
         turns: the most turns.
         command_timeout_s: the time limit of a single command, in seconds.
-        most_letters: how many characters of a command's output are shown, about.
+        max_letters: how many characters of a command's output are shown, about.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -131,7 +131,7 @@ class Files(TextEnv):
         kinds: Sequence[str] = (),
         turns: int = 16,
         command_timeout_s: float = 10.0,
-        most_letters: int = 4000,
+        max_letters: int = 4000,
     ) -> None:
         unknown = [name for name in kinds if name not in CHORES]
         if unknown:
@@ -144,14 +144,14 @@ class Files(TextEnv):
             raise ConfigError(
                 f"need 4 <= min_files <= max_files <= 200, got {min_files}, {max_files}"
             )
-        if turns < 1 or most_letters < 100 or not 0 < command_timeout_s <= MOST_COMMAND_S:
+        if turns < 1 or max_letters < 100 or not 0 < command_timeout_s <= MAX_COMMAND_S:
             raise ConfigError(
-                "need turns >= 1, most_letters >= 100 and command_timeout_s above 0, at most "
-                f"{MOST_COMMAND_S:g}, got {turns}, {most_letters}, {command_timeout_s}"
+                "need turns >= 1, max_letters >= 100 and command_timeout_s above 0, at most "
+                f"{MAX_COMMAND_S:g}, got {turns}, {max_letters}, {command_timeout_s}"
             )
         self._jobs = ((min_chores, max_chores), (min_files, max_files), tuple(kinds or CHORES))
         self.turns = turns
-        self.command_timeout_s, self.most_letters = command_timeout_s, most_letters
+        self.command_timeout_s, self.max_letters = command_timeout_s, max_letters
         self.job = Job(tree={}, chores=[])
         self.shell_: Shell | None = None
         self._done = 0
@@ -169,7 +169,7 @@ class Files(TextEnv):
         await self.close()
         self.job, self._done = self.tasks(self.task.split).job(self.task), 0
         self.shell_ = Shell(
-            self.job.tree, timeout_s=self.command_timeout_s, most_letters=self.most_letters
+            self.job.tree, timeout_s=self.command_timeout_s, max_letters=self.max_letters
         )
         briefing: Briefing = msgspec.structs.replace(self.briefing(), max_turns=self.turns)
         return self.job.text, {"briefing": briefing}

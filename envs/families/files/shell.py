@@ -18,7 +18,7 @@ from ..coding.workbench import Workbench, shortened
 from .trees import Tree
 
 TOP = "top"
-MOST_FILES, MOST_BYTES = 2_000, 512 * 1024
+MAX_FILES, MAX_BYTES = 2_000, 512 * 1024
 """Limits of a tree that is read back, in files and bytes; no chore leads to a larger tree."""
 
 _GUEST = f"""
@@ -44,7 +44,7 @@ def _ludus_shell(command, timeout_s, most_bytes):
         _os.killpg(process.pid, _signal.SIGKILL)
     code = process.wait()
     process.stdout.close()
-    told = {{"said": _b64.b64encode(said[:most_bytes]).decode(), "over": over, "code": code}}
+    told = {{"said": _b64.b64encode(said[:max_bytes]).decode(), "over": over, "code": code}}
     print(_json.dumps(told))
 
 def _ludus_tree(most_files, most_bytes):
@@ -85,14 +85,14 @@ class Shell:
     Args:
         tree: the files at the start of each new session.
         timeout_s: the time limit of a single command, in seconds.
-        most_letters: how many characters of a command's output are shown, about.
+        max_letters: how many characters of a command's output are shown, about.
     """
 
-    def __init__(self, tree: Tree, *, timeout_s: float, most_letters: int) -> None:
+    def __init__(self, tree: Tree, *, timeout_s: float, max_letters: int) -> None:
         files = {f"{TOP}/{path}": content for path, content in tree.items()}
         self._bench = Workbench(files, prepare=_GUEST)
         self._timeout_s = timeout_s
-        self._most_letters = most_letters
+        self._max_letters = max_letters
 
     async def run(self, command: str) -> str:
         """Run a command; return the output, and how the command ended if not normally.
@@ -105,13 +105,13 @@ class Shell:
         data = base64.b64encode(command.encode("utf-8", "replace")).decode()
         code = (
             f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
-            f"{8 * self._most_letters})"
+            f"{8 * self._max_letters})"
         )
         made = await self._asked(code, _Said)
         text = base64.b64decode(made.said).decode("utf-8", "replace").rstrip("\n")
         endings = [f"[stopped: {made.over}]"] if made.over else []
         endings += [f"[exit code {made.code}]"] if made.code and not made.over else []
-        shown = [shortened(text, self._most_letters), *endings]
+        shown = [shortened(text, self._max_letters), *endings]
         return "\n".join(part for part in shown if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
@@ -121,7 +121,7 @@ class Shell:
             ToolError: an earlier command ended the session.
             RewardUnavailable: there is no sandbox, or it broke.
         """
-        made = await self._asked(f"_ludus_tree({MOST_FILES}, {MOST_BYTES})", _Listed)
+        made = await self._asked(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _Listed)
         if made.over or None in made.files.values():
             return None
         try:

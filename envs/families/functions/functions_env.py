@@ -37,7 +37,7 @@ GAMES: dict[str, type[FunctionGame]] = {
     game.name: game
     for game in (LargestRun, Pair, Rising, Islands, Roads, Loop, Merge, Sort, Shorten)
 }
-MOST_DRAWS, MOST_SIZES = 100, 200
+MAX_DRAWS, MAX_SIZES = 100, 200
 """How many problems of a kind and size are drawn until the split and the number of calls fit, and
 how many kinds and sizes are tried.
 """
@@ -64,9 +64,9 @@ class Problems(GeneratedTasks):
             ConfigError: no problem of the task's split takes as many calls as asked for.
         """
         rng, (low, high) = random.Random(f"functions/{task.seed}"), self.calls
-        for _ in range(MOST_SIZES):
+        for _ in range(MAX_SIZES):
             kind, wanted = GAMES[rng.choice(self.games)], rng.randint(low, high)
-            for _ in range(MOST_DRAWS):
+            for _ in range(MAX_DRAWS):
                 drawn = kind.draw(rng, wanted)
                 if split_of(drawn.text()) == task.split and low <= calls_of(drawn) <= high:
                     return drawn
@@ -124,7 +124,7 @@ class Functions(TextEnv):
         self.calls = (min_calls, max_calls)
         self.games = tuple(games) or tuple(GAMES)
         self.slack = slack
-        self.most_calls = calls_per_turn
+        self.max_calls = calls_per_turn
         self.game: FunctionGame | None = None
         self._expert: Iterator[ToolCall] = iter(())
         for split in SPLITS:

@@ -13,7 +13,7 @@ from ludus.messages import ToolCall
 from ...tools import ToolResult, tool
 from .game import FunctionGame, call, in_range, judged
 
-MOST_WRITTEN = 10_000
+MAX_WRITTEN = 10_000
 Side = Literal["left", "right"]
 
 
@@ -211,8 +211,8 @@ class Shorten(FunctionGame):
         Args:
             text: what to add
         """
-        if len(self.written) + len(text) > MOST_WRITTEN:
-            raise ToolError(f"there is room for {MOST_WRITTEN} letters in all")
+        if len(self.written) + len(text) > MAX_WRITTEN:
+            raise ToolError(f"there is room for {MAX_WRITTEN} letters in all")
         self.written += text
         return f"written so far: {len(self.written)} letters"
 

@@ -11,7 +11,7 @@ from .words import COLOURS, PLACES, SAID_COLOURS, SAID_COUNTS, SAID_PLACES, SAID
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Thing:
+class SceneObject:
     """One object of a picture."""
 
     shape: str
@@ -38,9 +38,9 @@ class Cluster:
         return f"{self.count} {self.colour} {self.shape} {self.place}"
 
     @property
-    def things(self) -> list[Thing]:
+    def things(self) -> list[SceneObject]:
         """The objects, one by one."""
-        return [Thing(self.shape, self.colour, self.place)] * self.count
+        return [SceneObject(self.shape, self.colour, self.place)] * self.count
 
 
 def draw_scene(rng: random.Random, clusters: int, max_count: int) -> tuple[Cluster, ...]:
@@ -81,7 +81,7 @@ def request_of(rng: random.Random, words: Iterable[Cluster]) -> str:
     )
 
 
-def likeness(wanted: Iterable[Thing], shown: Iterable[Thing]) -> float:
+def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> float:
     """How much two collections of objects have in common: the share that is in both of what is in
     either, each object counted as often as it is there (Jaccard's index of multisets).
 
@@ -96,7 +96,7 @@ def likeness(wanted: Iterable[Thing], shown: Iterable[Thing]) -> float:
     return (first & second).total() / either if either else 1.0
 
 
-def told(things: Iterable[Thing]) -> str:
+def told(things: Iterable[SceneObject]) -> str:
     """Objects in words, for who cannot see the picture.
 
     >>> told([Thing("circle", "red", "center")] * 2)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .generator import Pixels
-from .scenes import Thing
+from .scenes import SceneObject
 from .words import BACKGROUND, COLOURS, PLACES, UNNAMED_COLOUR
 
 FILLED = {"square": 1.0, "circle": math.pi / 4, "triangle": 0.5}
@@ -45,7 +45,7 @@ class Patch:
         self.bottom, self.right = max(self.bottom, other.bottom), max(self.right, other.right)
 
 
-def seen(pixels: Pixels) -> list[Thing]:
+def seen(pixels: Pixels) -> list[SceneObject]:
     """The objects of a picture: every patch of one colour, with its shape and its place.
 
     Colours that are no `COLOURS` are "grey", places that are no `PLACES` "elsewhere"; at most 128
@@ -68,14 +68,14 @@ def _nearest(pixels: Pixels) -> NDArray[np.int64]:
     return nearest
 
 
-def _thing(patch: Patch, colour: str, height: int, width: int) -> Thing:
+def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
     """The object that a patch is."""
     box = (patch.bottom - patch.top) * (patch.right - patch.left)
     shape = min(FILLED, key=lambda name: abs(FILLED[name] - patch.pixels / box))
     row = (patch.top + patch.bottom) * 3 // (2 * height)
     column = (patch.left + patch.right) * 3 // (2 * width)
     place = next((name for name, at in PLACES.items() if at == (row, column)), ELSEWHERE)
-    return Thing(shape, colour, place)
+    return SceneObject(shape, colour, place)
 
 
 def _patches(nearest: NDArray[np.int64]) -> list[Patch]:

@@ -29,7 +29,7 @@ from ludus.verdict import Verdict
 from ...protocol import Info, TextEnv
 from ...tasks import GeneratedTasks, Task, TaskSet
 from ...tools import ToolResult, tool
-from ..coding.workbench import MOST_RUN_S, TOOL_TIMEOUT_S, Workbench, shortened, shown
+from ..coding.workbench import MAX_RUN_S, TOOL_TIMEOUT_S, Workbench, shortened, shown
 from .cases import library
 from .faults import Repair, draw, faults_of
 from .shell import LIST, PREPARE, shell_cell
@@ -77,7 +77,7 @@ class CodeRepair(TextEnv):
         partial: reward the share of failing tests that pass in the end, less those that newly fail.
         run_timeout_s: the time limit of a single command, in seconds.
         timeout_s: the time limit for grading a single file, in seconds.
-        most_letters: how many characters of a command's output are shown, about.
+        max_letters: how many characters of a command's output are shown, about.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -100,7 +100,7 @@ class CodeRepair(TextEnv):
         partial: bool = False,
         run_timeout_s: float = 10.0,
         timeout_s: float = 10.0,
-        most_letters: int = 4000,
+        max_letters: int = 4000,
     ) -> None:
         most = len(library())
         if not 1 <= faults <= min_functions <= max_functions <= most:
@@ -112,13 +112,11 @@ class CodeRepair(TextEnv):
             raise ConfigError(f"faults must be at most {possible}, got {faults}")
         if report not in list(MistakeReport):
             raise ConfigError(f"report must be one of {', '.join(MistakeReport)}, got {report!r}")
-        if turns < 1 or most_letters < 100:
+        if turns < 1 or max_letters < 100:
+            raise ConfigError(f"need turns >= 1 and max_letters >= 100, got {turns}, {max_letters}")
+        if not 0 < run_timeout_s <= MAX_RUN_S:
             raise ConfigError(
-                f"need turns >= 1 and most_letters >= 100, got {turns}, {most_letters}"
-            )
-        if not 0 < run_timeout_s <= MOST_RUN_S:
-            raise ConfigError(
-                f"run_timeout_s must be above 0, at most {MOST_RUN_S:g}, got {run_timeout_s}"
+                f"run_timeout_s must be above 0, at most {MAX_RUN_S:g}, got {run_timeout_s}"
             )
         self.functions = (min_functions, max_functions)
         self.faults = faults
@@ -126,7 +124,7 @@ class CodeRepair(TextEnv):
         self.turns = turns
         self.partial = partial
         self.run_timeout_s = run_timeout_s
-        self.most_letters = most_letters
+        self.max_letters = max_letters
         self.options = GradeOptions(timeout_s=timeout_s, partial=partial)
         self.repair = Repair({}, {}, {}, ())
         self.bench = Workbench()
@@ -153,7 +151,7 @@ class CodeRepair(TextEnv):
         """The files there are, with their sizes in bytes."""
         self.calls += 1
         done = await self.bench.run(LIST, timeout_s=self.run_timeout_s)
-        return shown(done, timeout_s=self.run_timeout_s, most_letters=self.most_letters)
+        return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S)
     async def read_file(self, path: str) -> str:
@@ -163,7 +161,7 @@ class CodeRepair(TextEnv):
             path: such as text.py
         """
         self.calls += 1
-        return shortened(await self.bench.read(path), 4 * self.most_letters)
+        return shortened(await self.bench.read(path), 4 * self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S)
     async def write_file(self, path: str, content: str) -> str:
@@ -187,7 +185,7 @@ class CodeRepair(TextEnv):
         self.calls += 1
         cell = shell_cell(command, self.run_timeout_s)
         done = await self.bench.run(cell, timeout_s=self.run_timeout_s + 5.0)
-        return shown(done, timeout_s=self.run_timeout_s, most_letters=self.most_letters)
+        return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S)
     async def submit(self) -> ToolResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_MOST_FILES = 200
+_MAX_FILES = 200
 
 PREPARE = f"""
 def _ludus_shell(command, timeout_s):
@@ -32,7 +32,7 @@ def _ludus_list():
         folders.sort()
         for name in sorted(names):
             path = os.path.relpath(os.path.join(folder, name))
-            if count == {_MOST_FILES}:
+            if count == {_MAX_FILES}:
                 print("...")
                 return
             print(path, os.lstat(path).st_size)

@@ -11,7 +11,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _OPENING, _CLOSING = "<answer>", "</answer>"
 END_OF_THOUGHTS = "</think>"
-MOST_ANSWER_CHARS = 1_000
+MAX_ANSWER_CHARS = 1_000
 """The most characters of an answer; a longer answer counts as wrong, without a comparison."""
 
 

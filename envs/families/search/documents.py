@@ -132,19 +132,19 @@ def fictional_corpus(world: int, people: int) -> tuple[Document, ...]:
     return tuple(document(str(i), name, pages.text(name)) for i, name in enumerate(names))
 
 
-def shown(hits: Iterable[Hit], most_chars: int) -> str:
+def shown(hits: Iterable[Hit], max_chars: int) -> str:
     """Format documents as Search-R1 shows search results to a policy.
 
     Args:
         hits: the documents, best first.
-        most_chars: the most characters of a title or a text; the rest is cut off.
+        max_chars: the most characters of a title or a text; the rest is cut off.
 
     >>> shown([Hit(document=document("7", "Thebes", "A town."), score=1.0)], 100)
     'Doc 1(Title: "Thebes") A town.'
     """
     return "\n".join(
-        f'Doc {number}(Title: "{_cut(hit.document.title, most_chars)}") '
-        f"{_cut(hit.document.text, most_chars)}"
+        f'Doc {number}(Title: "{_cut(hit.document.title, max_chars)}") '
+        f"{_cut(hit.document.text, max_chars)}"
         for number, hit in enumerate(hits, 1)
     )
 

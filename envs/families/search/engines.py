@@ -14,7 +14,7 @@ from ludus.wire.client import RetryPolicy
 
 from .answers import normalize
 from .documents import Document, Hit, document
-from .protocol import MOST_DOCUMENTS, Retriever
+from .protocol import MAX_DOCUMENTS, Retriever
 from .questions import SearchQuestion
 
 SPARE = 20
@@ -66,7 +66,7 @@ class RetrievingEngine:
         if not search.noisy:
             (found,) = await self._retriever.retrieve([search.query], search.topk)
             return found
-        wanted = min(search.topk + SPARE, MOST_DOCUMENTS)
+        wanted = min(search.topk + SPARE, MAX_DOCUMENTS)
         (found,) = await self._retriever.retrieve([search.query], wanted)
         kept = [hit for hit in found if not _helps(hit.document, search.question)]
         return kept[: search.topk]

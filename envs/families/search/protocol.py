@@ -22,15 +22,15 @@ from ludus.wire.faults import Refused
 from .documents import Hit
 
 RETRIEVE_PATH = "/retrieve"
-MOST_QUERIES = 16_384
+MAX_QUERIES = 16_384
 """The most queries of a request. Search-R1 sends all searches of a step at once: 512 questions with
 5 rollouts each.
 """
-MOST_DOCUMENTS = 100
+MAX_DOCUMENTS = 100
 """The most documents for a single query."""
-MOST_RESULTS = 100_000
+MAX_RESULTS = 100_000
 """The most documents for all queries of a request."""
-MOST_QUERY_CHARS = 10_000
+MAX_QUERY_CHARS = 10_000
 """How many characters of a query are searched for.
 
 The rest is ignored, so that a rollout that babbles does not cost the whole batch.
@@ -76,14 +76,14 @@ def read_request(body: RetrieveBody, own_topk: int) -> RetrievalRequest:
     queries = [body.query] if body.queries is None and body.query is not None else body.queries
     if queries is None:
         raise Refused('no queries: send {"queries": ["..."]}, or {"query": "..."}', "invalid")
-    if not 0 <= (body.topk or 0) <= MOST_DOCUMENTS:
+    if not 0 <= (body.topk or 0) <= MAX_DOCUMENTS:
         raise Refused(
-            f"topk is {body.topk}; it must be from 1 to {MOST_DOCUMENTS}, or 0 or null for this "
+            f"topk is {body.topk}; it must be from 1 to {MAX_DOCUMENTS}, or 0 or null for this "
             f"server's own, {own_topk}",
             "invalid",
         )
     topk = body.topk or own_topk
-    most = min(MOST_QUERIES, MOST_RESULTS // topk)
+    most = min(MAX_QUERIES, MAX_RESULTS // topk)
     if len(queries) > most:
         raise Refused(
             f"{len(queries)} queries with topk {topk}; at most {most} at once, send several "
@@ -91,7 +91,7 @@ def read_request(body: RetrieveBody, own_topk: int) -> RetrievalRequest:
             "invalid",
         )
     return RetrievalRequest(
-        [one[:MOST_QUERY_CHARS] for one in queries], topk, bool(body.return_scores)
+        [one[:MAX_QUERY_CHARS] for one in queries], topk, bool(body.return_scores)
     )
 
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from ..fiction import NUMBERS, OUTGOING, Entity, EntityKind, Pages, Relation, World
 from .answers import normalize
 
-MOST_DRAWS = 2_000
+MAX_DRAWS = 2_000
 _CLAUSES = {
     "employer": "works for {}",
     "born_in": "was born in {}",
@@ -112,7 +112,7 @@ class QuestionMaker:
         Raises:
             NoQuestion: no question was found.
         """
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             path = self._begin[shape](rng)
             while path is not None and path.hops < hops:
                 path = self._follow(path, rng)

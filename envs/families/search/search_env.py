@@ -25,7 +25,7 @@ from ludus.verdict import Verdict
 from ...protocol import Briefing, Info, TextEnv
 from ...tasks import TaskSet
 from ...tools import Tool, tool
-from .answers import MOST_ANSWER_CHARS, exact_match, f1, read_answer
+from .answers import MAX_ANSWER_CHARS, exact_match, f1, read_answer
 from .documents import Hit, shown
 from .engines import SearchSession
 from .questions import QuestionShape, SearchQuestion
@@ -39,8 +39,8 @@ from .settings import (
 )
 from .tags import RETRY, as_information, is_well_formed, read_action
 
-MOST_QUERY_CHARS = 1_000
-MOST_TEXT_CHARS = 2_000
+MAX_QUERY_CHARS = 1_000
+MAX_TEXT_CHARS = 2_000
 """The most characters of a title or a text that a search shows."""
 NOTHING_FOUND = "Nothing was found."
 NO_ANSWER = "Give the final answer between <answer> and </answer>, or search for more."
@@ -174,7 +174,7 @@ class Search(TextEnv):
         Args:
             query: what to look for; a name works best
         """
-        return shown(await self._find(query), MOST_TEXT_CHARS) or NOTHING_FOUND
+        return shown(await self._find(query), MAX_TEXT_CHARS) or NOTHING_FOUND
 
     async def step(self, action: str | Message) -> Stepped:
         """Score an answer, which ends the episode; in the style `tags`, also run a search."""
@@ -206,9 +206,9 @@ class Search(TextEnv):
     async def _find(self, query: str) -> list[Hit]:
         if not query.strip():
             raise ToolError("the query is empty")
-        if len(query) > MOST_QUERY_CHARS:
+        if len(query) > MAX_QUERY_CHARS:
             raise ToolError(
-                f"the query has {len(query)} characters; at most {MOST_QUERY_CHARS} are read"
+                f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read"
             )
         if self.engine is None:
             raise RewardUnavailable(Verdict.error("this episode has no search engine"))
@@ -224,10 +224,10 @@ class Search(TextEnv):
 
     def _verdict(self, answer: str) -> Verdict:
         """Weigh the outcome and the format: (1 - w) outcome + w format."""
-        said = answer[: MOST_ANSWER_CHARS + 1]
+        said = answer[: MAX_ANSWER_CHARS + 1]
         golds = self.question.golds
         scores = {"em": exact_match(said, golds), "f1": f1(said, golds)}
-        if len(said) > MOST_ANSWER_CHARS:
+        if len(said) > MAX_ANSWER_CHARS:
             scores = dict.fromkeys(scores, 0.0)
         outcome, weight = scores[self.settings.reward], self.settings.format_weight
         parts = {self.settings.reward: (outcome, 1 - weight)}

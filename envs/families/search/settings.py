@@ -15,11 +15,11 @@ from .questions import QuestionShape
 from .retrievers import LocalRetriever, RemoteRetriever
 from .sources import FiledQuestions, GeneratedQuestions, Questions
 
-MOST_TIMEOUT_S = 25.0
+MAX_TIMEOUT_S = 25.0
 """The longest `timeout_s`, in seconds. It is below the limit of a tool call: otherwise the policy
 would see a late search as a failed call.
 """
-MOST_HOPS = 8
+MAX_HOPS = 8
 TOKEN_VARIABLE = "LUDUS_RETRIEVER_TOKEN"
 """The environment variable with the bearer token of a retriever's server."""
 
@@ -74,16 +74,14 @@ class SearchSettings:
         _within("max_turns", self.max_turns, 1, 1000)
         check_noise(self.noise)
         _within("format_weight", self.format_weight, 0, 1)
-        _within("timeout_s", self.timeout_s, 0.01, MOST_TIMEOUT_S)
+        _within("timeout_s", self.timeout_s, 0.01, MAX_TIMEOUT_S)
         self._check_hops()
         self._check_retriever()
 
     def _check_hops(self) -> None:
         fewest, most = self.hops
-        if not 1 <= fewest <= most <= MOST_HOPS:
-            raise ConfigError(
-                f"need 1 <= min_hops <= max_hops <= {MOST_HOPS}, got {fewest}, {most}"
-            )
+        if not 1 <= fewest <= most <= MAX_HOPS:
+            raise ConfigError(f"need 1 <= min_hops <= max_hops <= {MAX_HOPS}, got {fewest}, {most}")
         if not self.shapes or (fewest == 1 and QuestionShape.CHAIN not in self.shapes):
             raise ConfigError(
                 f"questions with {fewest} hops are chains; shapes is {self.shapes!r}: add "

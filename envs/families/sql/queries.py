@@ -25,7 +25,7 @@ class SqlQuestion:
 
 
 Maker = Callable[[Theme, random.Random], SqlQuestion]
-MOST_LEVEL = 4
+MAX_LEVEL = 4
 
 
 def draw_question(theme: Theme, rng: random.Random, level: int) -> SqlQuestion:

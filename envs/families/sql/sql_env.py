@@ -26,14 +26,14 @@ from ...tasks import SPLITS, GeneratedTasks, Task, TaskSet, digest_of
 from ...tools import tool
 from ..arithmetic import split_of
 from .databases import Database, Value, draw_database, schema_of
-from .queries import MOST_LEVEL, SqlQuestion, draw_question
+from .queries import MAX_LEVEL, SqlQuestion, draw_question
 from .runner import TooCostly, run_untrusted
 from .suite import Suite, build_suite
 from .themes import THEMES, Theme
 from .worker import QueryResult
 
-MOST_DRAWS = 2_000
-MOST_VALUE_CHARS = 100
+MAX_DRAWS = 2_000
+MAX_VALUE_CHARS = 100
 NO_ANSWER = "Give the final query between <answer> and </answer>, or run one with run_sql."
 
 Stepped = tuple[str, float | Verdict, bool, bool, Info]
@@ -86,14 +86,14 @@ class Sql(TextEnv):
         self,
         *,
         min_level: int = 1,
-        max_level: int = MOST_LEVEL,
+        max_level: int = MAX_LEVEL,
         databases: int = 5,
         shown_rows: int = 20,
         max_turns: int = 8,
     ) -> None:
-        if not 1 <= min_level <= max_level <= MOST_LEVEL:
+        if not 1 <= min_level <= max_level <= MAX_LEVEL:
             raise ConfigError(
-                f"need 1 <= min_level <= max_level <= {MOST_LEVEL}, got {min_level}, {max_level}"
+                f"need 1 <= min_level <= max_level <= {MAX_LEVEL}, got {min_level}, {max_level}"
             )
         for name, value, most in (
             ("databases", databases, 50), ("shown_rows", shown_rows, 200),
@@ -177,7 +177,7 @@ class Sql(TextEnv):
 def draw_for_split(rng: random.Random, level: int, split: str) -> tuple[Theme, SqlQuestion]:
     """Return the first drawn question of `split`; a digest of the text decides the split."""
     assert split in SPLITS
-    for _ in range(MOST_DRAWS):
+    for _ in range(MAX_DRAWS):
         theme = rng.choice(THEMES)
         question = draw_question(theme, rng, level)
         if split_of(question.text) == split:
@@ -213,4 +213,4 @@ def as_table(result: QueryResult, most: int) -> str:
 
 def _shown(value: Value) -> str:
     text = "NULL" if value is None else str(value)
-    return text if len(text) <= MOST_VALUE_CHARS else f"{text[:MOST_VALUE_CHARS]}..."
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}..."

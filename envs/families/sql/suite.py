@@ -15,7 +15,7 @@ from .databases import Database, Row, draw_database, opened
 from .queries import SqlQuestion
 from .themes import Theme
 
-MOST_CANDIDATES = 150
+MAX_CANDIDATES = 150
 """The most databases that are drawn in the search for one that exposes a mistake. A query that none
 exposes does not count as a mistake.
 """
@@ -58,7 +58,7 @@ def build_suite(
     must_vary = True
     chosen: list[tuple[Database, list[Row]]] = []
     spare: list[tuple[Database, list[Row]]] = []
-    for _ in range(MOST_CANDIDATES):
+    for _ in range(MAX_CANDIDATES):
         if not alive and not must_vary and len(chosen) + len(spare) >= size:
             break
         database = draw_database(theme, rng)

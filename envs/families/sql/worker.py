@@ -21,18 +21,18 @@ import msgspec
 
 from .databases import Database, Row, fill
 
-MOST_STEPS = 2_000_000
+MAX_STEPS = 2_000_000
 STEPS_AT_ONCE = 1_000
-MOST_ROWS = 2_000
-MOST_RESULT_CHARS = 1_000_000
-MOST_TEXT_BYTES = 200_000
+MAX_ROWS = 2_000
+MAX_RESULT_CHARS = 1_000_000
+MAX_TEXT_BYTES = 200_000
 """The most bytes of a single text or blob."""
-MOST_SQL_CHARS = 20_000
-MOST_MEMORY_BYTES = 64 << 20
+MAX_SQL_CHARS = 20_000
+MAX_MEMORY_BYTES = 64 << 20
 
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: MOST_TEXT_BYTES,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MOST_SQL_CHARS,
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_TEXT_BYTES,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MAX_SQL_CHARS,
     sqlite3.SQLITE_LIMIT_COLUMN: 200,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
@@ -68,7 +68,7 @@ class QueryResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     columns: list[str] = []
     rows: list[Row] = []
-    """At most `MOST_ROWS` rows."""
+    """At most `MAX_ROWS` rows."""
     more: bool = False
     """Whether there are more rows than `rows` holds."""
     error: str = ""
@@ -94,8 +94,8 @@ def run(request: object) -> object:
 
 def run_query(database: Database, sql: str) -> QueryResult:
     """Run a query. Call this only in a process that may be killed."""
-    if len(sql) > MOST_SQL_CHARS:
-        return QueryResult(error=f"the query has {len(sql)} characters; at most {MOST_SQL_CHARS}")
+    if len(sql) > MAX_SQL_CHARS:
+        return QueryResult(error=f"the query has {len(sql)} characters; at most {MAX_SQL_CHARS}")
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         fill(connection, database)
         fence = _Fence()
@@ -104,7 +104,7 @@ def run_query(database: Database, sql: str) -> QueryResult:
             return _fetched(connection.execute(sql))
         except MemoryError:
             return QueryResult(
-                error=f"the query takes more than {MOST_MEMORY_BYTES >> 20} MiB of memory"
+                error=f"the query takes more than {MAX_MEMORY_BYTES >> 20} MiB of memory"
             )
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
             return QueryResult(error=fence.reason or _plain(error))
@@ -121,7 +121,7 @@ class _Fence:
     def put_around(self, connection: sqlite3.Connection) -> None:
         """Restrict `connection` to what an untrusted query may do."""
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(f"PRAGMA hard_heap_limit = {MOST_MEMORY_BYTES}")
+        connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY_BYTES}")
         connection.execute("PRAGMA trusted_schema = OFF")
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, value)
@@ -144,9 +144,9 @@ class _Fence:
 
     def _over_budget(self) -> bool:
         self._calls += 1
-        over = self._calls * STEPS_AT_ONCE > MOST_STEPS
+        over = self._calls * STEPS_AT_ONCE > MAX_STEPS
         if over:
-            self.reason = f"the query takes more than {MOST_STEPS:,} steps"
+            self.reason = f"the query takes more than {MAX_STEPS:,} steps"
         return over
 
 
@@ -157,11 +157,11 @@ def _fetched(cursor: sqlite3.Cursor) -> QueryResult:
     rows: list[Row] = []
     chars = 0
     for row in cursor:
-        if len(rows) == MOST_ROWS:
+        if len(rows) == MAX_ROWS:
             return QueryResult(columns=columns, rows=rows, more=True)
         chars += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
-        if chars > MOST_RESULT_CHARS:
-            return QueryResult(error=f"the rows have more than {MOST_RESULT_CHARS:,} characters")
+        if chars > MAX_RESULT_CHARS:
+            return QueryResult(error=f"the rows have more than {MAX_RESULT_CHARS:,} characters")
         rows.append([f"X'{value.hex()}'" if isinstance(value, bytes) else value for value in row])
     return QueryResult(columns=columns, rows=rows)
 

@@ -27,7 +27,7 @@ from ...tasks import SPLITS, GeneratedTasks, Task, TaskSet
 from ..arithmetic.expressions import split_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-MOST_DRAWS = 10_000
+MAX_DRAWS = 10_000
 """How many tasks are drawn before giving up on the split; in small splits one in ten fits."""
 
 
@@ -147,7 +147,7 @@ class Tally(TextEnv):
 
     def _draw(self, rng: random.Random, count: int, split: str) -> tuple[int, ...]:
         """Return the first drawn digits that belong to `split`."""
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             digits = tuple(rng.randrange(self.base) for _ in range(count))
             if split_of(labelled(digits)) == split:
                 return digits

@@ -27,7 +27,7 @@ from .engine import TextworldGame
 from .games import GameFolder, Games, MadeGames
 from .view import Situation, View, answer
 
-MOST_COMMAND_CHARS = 200
+MAX_COMMAND_CHARS = 200
 
 Stepped = tuple[str, float, bool, bool, Info]
 
@@ -125,7 +125,7 @@ class TextWorld(TextEnv):
 
     def _possible(self, said: str) -> str | None:
         """Return the possible command that was meant, ignoring case and extra spaces, or None."""
-        if len(said) > MOST_COMMAND_CHARS:
+        if len(said) > MAX_COMMAND_CHARS:
             return None
         wanted = " ".join(said.split()).casefold()
         return next((one for one in self.situation.commands if one.casefold() == wanted), None)

@@ -16,7 +16,7 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 """Property -> its values; sizes are in order."""
 ORDERED = "size"
-MOST_THINGS = 96
+MAX_THINGS = 96
 
 _ONSETS = (
     "b",

@@ -26,10 +26,10 @@ from ludus.messages import Message
 from ...protocol import Info, TextEnv
 from ...tasks import GeneratedTasks, Task, TaskSet
 from .expert import ask
-from .things import MOST_THINGS, Thing, as_table, draw_things, questions_needed
+from .things import MAX_THINGS, Thing, as_table, draw_things, questions_needed
 from .user import NotUnderstood, understand
 
-MOST_QUESTIONS = 20
+MAX_QUESTIONS = 20
 
 Stepped = tuple[str, float, bool, bool, Info]
 
@@ -69,13 +69,13 @@ class TwentyQuestions(TextEnv):
     answer_format = "Say nothing but the question."
 
     def __init__(self, *, min_things: int = 20, max_things: int = 48, slack: int = 2) -> None:
-        if not 2 <= min_things <= max_things <= MOST_THINGS:
+        if not 2 <= min_things <= max_things <= MAX_THINGS:
             raise ConfigError(
-                f"need 2 <= min_things <= max_things <= {MOST_THINGS}, got {min_things}, "
+                f"need 2 <= min_things <= max_things <= {MAX_THINGS}, got {min_things}, "
                 f"{max_things}"
             )
-        if not 0 <= slack <= MOST_QUESTIONS:
-            raise ConfigError(f"slack must be from 0 to {MOST_QUESTIONS}, got {slack}")
+        if not 0 <= slack <= MAX_QUESTIONS:
+            raise ConfigError(f"slack must be from 0 to {MAX_QUESTIONS}, got {slack}")
         self.counts = (min_things, max_things)
         self.slack = slack
         self.things: list[Thing] = []
@@ -97,7 +97,7 @@ class TwentyQuestions(TextEnv):
         self.things = draw_things(rng, count)
         self.secret = rng.choice(self.things)
         self.candidates = list(self.things)
-        self.left = min(MOST_QUESTIONS, questions_needed(count) + self.slack)
+        self.left = min(MAX_QUESTIONS, questions_needed(count) + self.slack)
         briefing = msgspec.structs.replace(self.briefing(), max_turns=self.left)
         said = f"I am thinking of one of these {count} things. You have {self.left} questions."
         return f"{as_table(self.things)}\n\n{said}", {"briefing": briefing}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .things import ORDERED, PROPERTIES, Thing
 
-MOST_QUESTION_CHARS = 1_000
+MAX_QUESTION_CHARS = 1_000
 SYNONYMS = {
     "wooden": "wood", "woollen": "wool", "woolen": "wool", "metal": "iron", "middling": "medium",
     "hums": "humming", "hum": "humming", "rings": "ringing", "ring": "ringing",
@@ -58,7 +58,7 @@ def understand(question: str, names: Iterable[str]) -> AskedProperty:
     Raises:
         NotUnderstood: the question cannot be answered with yes or no.
     """
-    if len(question) > MOST_QUESTION_CHARS:
+    if len(question) > MAX_QUESTION_CHARS:
         raise NotUnderstood("that is too long to follow")
     if question.count("?") > 1:
         raise NotUnderstood("one question at a time, please")

@@ -14,11 +14,11 @@ from .clocked import CLOCKED
 
 NAME = "top_module"
 KINDS = ("combinational", "clocked")
-MOST_OUTPUTS = 6
-MOST_WIDTH = 8
+MAX_OUTPUTS = 6
+MAX_WIDTH = 8
 """The most bits of an input; with so many bits all values of an input can be tried."""
 
-_MOST_DRAWS = 1_000
+_MAX_DRAWS = 1_000
 _EDGES = 480
 _PHASE = 120
 """The length of a phase: edges without a reset, for long counts, alternate with resets."""
@@ -132,7 +132,7 @@ def draw(task: Task, outputs: int, kinds: list[str], widths: tuple[int, int]) ->
         *(COMBINATIONAL if "combinational" in kinds else ()),
         *(CLOCKED if "clocked" in kinds else ()),
     ]
-    for _ in range(_MOST_DRAWS):
+    for _ in range(_MAX_DRAWS):
         width = rng.randint(*widths)
         clauses = [make(rng, width) for make in rng.sample(makers, outputs)]
         module = Module(width, {f"y{n}": clause for n, clause in enumerate(clauses)})

@@ -25,7 +25,7 @@ from ludus.verdict import Verdict
 
 from ...protocol import Info, TextEnv
 from ...tasks import TaskSet
-from .modules import KINDS, MOST_OUTPUTS, MOST_WIDTH, Module, ModuleTasks, draw, draw_stimuli
+from .modules import KINDS, MAX_OUTPUTS, MAX_WIDTH, Module, ModuleTasks, draw, draw_stimuli
 from .simulation import PACKAGE, graded
 
 _LANGUAGES = ("verilog", "systemverilog", "sv", "v", "")
@@ -63,21 +63,21 @@ class Verilog(TextEnv):
         max_outputs: int = 3,
         kinds: str = ",".join(KINDS),
         min_width: int = 4,
-        max_width: int = MOST_WIDTH,
+        max_width: int = MAX_WIDTH,
         partial: bool = False,
         timeout_s: float = 10.0,
     ) -> None:
         chosen = [kind.strip() for kind in kinds.split(",")]
-        if not 1 <= min_outputs <= max_outputs <= MOST_OUTPUTS:
+        if not 1 <= min_outputs <= max_outputs <= MAX_OUTPUTS:
             raise ConfigError(
-                f"need 1 <= min_outputs <= max_outputs <= {MOST_OUTPUTS}, got "
+                f"need 1 <= min_outputs <= max_outputs <= {MAX_OUTPUTS}, got "
                 f"{min_outputs}, {max_outputs}"
             )
         if not set(chosen) <= set(KINDS):
             raise ConfigError(f"kinds are some of {','.join(KINDS)}, got {kinds!r}")
-        if not _FEWEST_BITS <= min_width <= max_width <= MOST_WIDTH:
+        if not _FEWEST_BITS <= min_width <= max_width <= MAX_WIDTH:
             raise ConfigError(
-                f"need {_FEWEST_BITS} <= min_width <= max_width <= {MOST_WIDTH}, got "
+                f"need {_FEWEST_BITS} <= min_width <= max_width <= {MAX_WIDTH}, got "
                 f"{min_width}, {max_width}"
             )
         if not timeout_s > 0:

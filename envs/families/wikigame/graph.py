@@ -10,7 +10,7 @@ from ludus.errors import ConfigError
 
 from ..fiction import Pages, build_world
 
-MOST_DRAWS = 500
+MAX_DRAWS = 500
 
 
 class PageGraph:
@@ -69,7 +69,7 @@ class PageGraph:
             ConfigError: no two pages are so far apart.
         """
         distance = rng.randint(least, most)
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             start = rng.choice(self.names)
             away = self.distances(start)
             targets = [name for name in self.names if away.get(name) == distance]

@@ -25,8 +25,8 @@ from ...tools import ToolResult, tool
 from ..fiction import build_world
 from .graph import page_graph
 
-MOST_DISTANCE = 12
-MOST_NAME_CHARS = 200
+MAX_DISTANCE = 12
+MAX_NAME_CHARS = 200
 TURNS_A_CLICK = 3
 """How many turns there are for each click, so that a policy that does not click comes to an end."""
 
@@ -64,9 +64,9 @@ class WikiGame(TextEnv):
         world: int = 0,
         people: int = 240,
     ) -> None:
-        if not 1 <= min_distance <= max_distance <= MOST_DISTANCE:
+        if not 1 <= min_distance <= max_distance <= MAX_DISTANCE:
             raise ConfigError(
-                f"need 1 <= min_distance <= max_distance <= {MOST_DISTANCE}, got {min_distance}, "
+                f"need 1 <= min_distance <= max_distance <= {MAX_DISTANCE}, got {min_distance}, "
                 f"{max_distance}"
             )
         if not 1 <= slack <= 100:
@@ -138,7 +138,7 @@ class WikiGame(TextEnv):
         Raises:
             ToolError: the current page has no such link; the text lists its links.
         """
-        if len(name) > MOST_NAME_CHARS:
+        if len(name) > MAX_NAME_CHARS:
             raise ToolError(f"no page has a name of {len(name)} characters")
         wanted = " ".join(name.split()).casefold()
         for link in self.graph.links(self.page):

@@ -114,7 +114,7 @@ class GenerativeReward:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the weights held here."""
+        """Memory of the weights held here."""
         return 0 if isinstance(self.asker, JudgeCaller) else _bytes_of(self.asker.policy)
 
     def card(self) -> dict[str, Any]:

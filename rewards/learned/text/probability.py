@@ -51,7 +51,7 @@ class _OfPolicy:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the weights held here; those of the policy are its engine's."""
+        """Memory of the weights held here; the policy's weights belong to its engine."""
         return self._folder.memory_bytes if self._folder is not None else 0
 
     def card(self) -> dict[str, Any]:

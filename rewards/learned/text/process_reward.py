@@ -35,7 +35,7 @@ class Steps:
     turns: list[int] = field(default_factory=list[int])
     """The turn of each step."""
     count: int = 0
-    """Of turns."""
+    """Number of turns."""
     why: str = ""
     """Why the response is not worth the model's time."""
 

@@ -109,7 +109,7 @@ class SelfGrading:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the weights held here; those of the policy are its engine's."""
+        """Memory of the weights held here; the policy's weights belong to its engine."""
         if self._named and isinstance(self.asker, TextAsker):
             return int(getattr(self.asker.policy, "memory_bytes", 0))
         return 0

@@ -20,7 +20,7 @@ TAG = "V"
 MODULE = "solution"
 """The module of the solution's classes, and of their stand-ins in the tests' process."""
 
-_MOST_ITEMS = 10_000
+_MAX_ITEMS = 10_000
 """The longest collection that is copied to find out what a method would answer."""
 
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
@@ -152,10 +152,10 @@ def as_plain(item: object, used: str, *, anew: bool) -> object | None:
     if isinstance(item, UserString):
         return str(item.data)
     if isinstance(item, Mapping):
-        pairs = [(key, item[key]) for key in islice(item, _MOST_ITEMS + 1)]
-        return dict(pairs) if len(pairs) <= _MOST_ITEMS else None
+        pairs = [(key, item[key]) for key in islice(item, _MAX_ITEMS + 1)]
+        return dict(pairs) if len(pairs) <= _MAX_ITEMS else None
     for kind, copied in ((AbstractSet, set), (Sequence, list)):
         if isinstance(item, kind):
-            items: list[object] = list(islice(item, _MOST_ITEMS + 1))
-            return copied(items) if len(items) <= _MOST_ITEMS else None
+            items: list[object] = list(islice(item, _MAX_ITEMS + 1))
+            return copied(items) if len(items) <= _MAX_ITEMS else None
     return None

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import failures
 
-_MOST_FIELDS = 64
+_MAX_FIELDS = 64
 _LACKS = "_ludus_lacks"
 
 own_names: Mapping[str, object] = {}
@@ -123,7 +123,7 @@ def _by_name(item: Any) -> tuple[str, list[object]] | None:
 def fields_of(item: object) -> list[str] | None:
     """Return the fields of a named tuple; None for other values."""
     fields = getattr(type(item), "_fields", None)
-    if type(fields) is not tuple or not 0 < len(fields) <= _MOST_FIELDS:
+    if type(fields) is not tuple or not 0 < len(fields) <= _MAX_FIELDS:
         return None
     names: list[str] = [name for name in fields if type(name) is str and name.isidentifier()]
     plain = len(names) == len(fields) == tuple.__len__(item)  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def titled(item: object) -> str:
         for name, held in vars(kind).items()
         if callable(held) and name[0] != "_" and name not in dir(tuple)
     ]
-    return " ".join([kind.__name__, *own[:_MOST_FIELDS]])
+    return " ".join([kind.__name__, *own[:_MAX_FIELDS]])
 
 
 def left_behind(item: object) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from .traceless import leave_no_trace
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
 """The words to the driver: the tests run here; they need a fresh process; they are over."""
 
-MOST_JOBS = 1000
-_MOST_GROWN_KIB = 128 << 10
-"""After `MOST_JOBS` jobs, or when memory has grown by so many KiB, the process ends: a new process
+MAX_JOBS = 1000
+_MAX_GROWN_KIB = 128 << 10
+"""After `MAX_JOBS` jobs, or when memory has grown by so many KiB, the process ends: a new process
 is cheap.
 """
 
@@ -33,10 +33,10 @@ def run(request: Request) -> int:
     line = socket.socket(fileno=PEER)
     gc.enable()
     before = _peak_kib()
-    for number in range(MOST_JOBS):
+    for number in range(MAX_JOBS):
         job, streams = receive(line, number)
         _do(job.options, streams, line)
-        if _peak_kib() - before > _MOST_GROWN_KIB:
+        if _peak_kib() - before > _MAX_GROWN_KIB:
             break
     return 0
 

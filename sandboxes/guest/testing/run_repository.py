@@ -23,7 +23,7 @@ from ..run.request import Request
 REPORT = 3
 """The descriptor of the report, which only the supervisor has."""
 
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 _DETAIL_LETTERS = 300
 
 
@@ -62,7 +62,7 @@ def _hidden(descriptor: int) -> int:
 
 def _supervise(reader: int, worker: int) -> None:
     with os.fdopen(reader, "rb") as source:
-        rows = _rows(source.read(MOST_BYTES))
+        rows = _rows(source.read(MAX_BYTES))
     ended = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     with os.fdopen(REPORT, "w") as report:
         for row in rows:

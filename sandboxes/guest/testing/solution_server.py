@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PEER = 3
 """The descriptor of the line to the tests."""
 
-_MOST_ITEMS = 64
+_MAX_ITEMS = 64
 """The most items of an iterator in a single answer."""
 
 
@@ -268,7 +268,7 @@ class SolutionServer:
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
         # A group of `groupby` is empty once the next group is drawn.
-        most = 1 if type(iterator) is itertools.groupby else min(count, _MOST_ITEMS)
+        most = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
         for item in iterator:
             items.append(item)
             if len(items) >= most:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .idioms import Needs
 
-MOST_LETTERS = 1 << 20
+MAX_LETTERS = 1 << 20
 """The most characters that the solution may print between two answers; the rest is dropped."""
 
 # --- the tests' side ------------------------------------------------------------
@@ -91,7 +91,7 @@ class Printed:
 
     def take(self) -> tuple[str, ...]:
         """Return the text of both streams, which are empty afterwards."""
-        found = tuple(stream.getvalue()[:MOST_LETTERS] for stream in self.streams)
+        found = tuple(stream.getvalue()[:MAX_LETTERS] for stream in self.streams)
         for stream in self.streams:
             stream.seek(0)
             stream.truncate()

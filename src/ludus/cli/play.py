@@ -63,13 +63,13 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _play(options: PlayOptions, name: str) -> int:
     console = Console(highlight=False)
-    seat = PlayerPrompt(console)
+    place = PlayerPrompt(console)
     async with opener(name) as open_session:
         session = open_session()
         try:
             episode = await play(
                 session,
-                HumanPolicy(seat.ask),
+                HumanPolicy(place.ask),
                 task=options.task or None,
                 split=options.split,
                 seed=options.seed,
@@ -77,7 +77,7 @@ async def _play(options: PlayOptions, name: str) -> int:
                     max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S
                 ),
             )
-            return _show_end(console, session, episode, left=seat.left)
+            return _show_end(console, session, episode, left=place.left)
         finally:
             await session.close()
 

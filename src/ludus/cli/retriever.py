@@ -13,7 +13,7 @@ from typing import Annotated
 import tyro
 
 from ludus.envs.families.search import Bm25Index, RetrieverService, corpus_index, fictional_index
-from ludus.envs.families.search.protocol import MOST_DOCUMENTS
+from ludus.envs.families.search.protocol import MAX_DOCUMENTS
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer
@@ -109,8 +109,8 @@ def build_server(options: RetrieverOptions, index: Bm25Index) -> HttpServer:
 
 
 def _check(options: RetrieverOptions) -> None:
-    if not 1 <= options.topk <= MOST_DOCUMENTS:
-        raise ConfigError(f"--topk must be from 1 to {MOST_DOCUMENTS}, got {options.topk}")
+    if not 1 <= options.topk <= MAX_DOCUMENTS:
+        raise ConfigError(f"--topk must be from 1 to {MAX_DOCUMENTS}, got {options.topk}")
     for name in ("threads", "max_queue"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")

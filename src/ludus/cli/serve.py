@@ -18,9 +18,9 @@ import tyro
 from ludus.envs.registry import env_ids
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
-from ludus.envs.serving.worker_seats import THREADS
+from ludus.envs.serving.worker_placement import THREADS
 from ludus.errors import ConfigError
-from ludus.isolation import CrewLimits
+from ludus.isolation import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.secret import NO_SECRET
@@ -74,14 +74,14 @@ class ServeOptions:
     """A session nobody uses for so long is released."""
     lifetime_s: float = SessionLimits().lifetime_s
     """No session lives longer."""
-    processes_per_env: int = CrewLimits().processes
+    processes_per_env: int = WorkerLimits().processes
     """Worker processes, at most, of each environment that does not declare `never_blocks`. Sessions
     spread over them; those of one process are lost together if it dies or a step in it hangs."""
     threads: int = THREADS
     """Threads of one such process, for plain `def` methods; a session always runs on the same."""
-    processes_per_verifier: int = CrewLimits().processes
+    processes_per_verifier: int = WorkerLimits().processes
     """Worker processes, at most, of each verifier that does not declare `never_blocks`."""
-    worker_memory_mb: int = CrewLimits().memory_bytes >> 20
+    worker_memory_mb: int = WorkerLimits().memory_bytes >> 20
     """Private writable memory of one worker process; an allocation past it fails there."""
     model_memory_mb: int = 0
     """For the weights of all reward models together; 0 takes 80 % of the machine's memory. Models
@@ -180,8 +180,8 @@ def build_server(options: ServeOptions) -> HttpServer:
     )
 
 
-def _workers(options: ServeOptions, processes: int) -> CrewLimits:
-    return CrewLimits(
+def _workers(options: ServeOptions, processes: int) -> WorkerLimits:
+    return WorkerLimits(
         processes=processes,
         memory_bytes=options.worker_memory_mb << 20,
         max_reply_bytes=int(options.max_reply_mb * (1 << 20)),

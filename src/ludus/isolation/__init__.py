@@ -6,19 +6,19 @@ tells every caller by type what became of the call.
 """
 
 from .calls import AnyWorker, NoFreeWorker
-from .crew import Crew, CrewLimits
 from .part import Answer, WorkerPart
 from .process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
+from .worker_group import WorkerGroup, WorkerLimits
 
 __all__ = [
     "Answer",
     "AnyWorker",
     "CallFailed",
     "CallLate",
-    "Crew",
-    "CrewLimits",
     "NoFreeWorker",
     "WorkerEnd",
+    "WorkerGroup",
+    "WorkerLimits",
     "WorkerLost",
     "WorkerPart",
     "WorkerProcess",

@@ -10,9 +10,9 @@ from functools import partial
 
 from ludus.wire.metrics import ServerMetrics
 
-from .crew import Crew, CrewLimits
 from .part import Answer, WorkerPart
 from .process import WorkerEnd, WorkerLost, WorkerProcess
+from .worker_group import WorkerGroup, WorkerLimits
 
 MAX_LOSSES = 2
 """A call that has lost so many workers is not tried again."""
@@ -47,10 +47,12 @@ class AnyWorker:
         label: str,
         make: Callable[[], WorkerPart],
         *,
-        limits: CrewLimits,
+        limits: WorkerLimits,
         metrics: ServerMetrics,
     ) -> None:
-        self.crew = Crew(label, make, limits=limits, metrics=metrics, on_change=self._changed)
+        self.group = WorkerGroup(
+            label, make, limits=limits, metrics=metrics, on_change=self._changed
+        )
         self._waiting: deque[_Job] = deque()
         self._alone: set[WorkerProcess] = set()
         """Workers that carry out a call whose worker was lost, and nothing else."""
@@ -58,12 +60,12 @@ class AnyWorker:
 
     async def start(self) -> bytes:
         """Load the part and return what the part says about itself."""
-        return await self.crew.start()
+        return await self.group.start()
 
     async def stop(self) -> None:
         """End every worker and fail the waiting calls."""
         self._stopping = True
-        await self.crew.stop()
+        await self.group.stop()
         while self._waiting:
             _fail(self._waiting.popleft(), WorkerLost(WorkerEnd.STOPPED, "the server stops"))
 
@@ -134,18 +136,18 @@ class AnyWorker:
 
     def _free_worker(self, *, alone: bool) -> WorkerProcess | None:
         """Return a worker with room, or a new worker; None where neither can be had now."""
-        can_spawn = len(self.crew.workers) < self.crew.limits.processes
+        can_spawn = len(self.group.workers) < self.group.limits.processes
         if alone and can_spawn:
-            return self.crew.spawn()
-        most = SIDE_BY_SIDE if self.crew.is_async and not alone else 1
+            return self.group.spawn()
+        most = SIDE_BY_SIDE if self.group.is_async and not alone else 1
         free = [
             one
-            for one in self.crew.workers
-            if one.busy < most and one not in self._alone and self.crew.takes_more(one)
+            for one in self.group.workers
+            if one.busy < most and one not in self._alone and self.group.takes_more(one)
         ]
         if free:
             return min(free, key=lambda one: one.busy)
-        return self.crew.spawn() if can_spawn else None
+        return self.group.spawn() if can_spawn else None
 
 
 def _fail(job: _Job, error: Exception) -> None:

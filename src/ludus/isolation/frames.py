@@ -31,7 +31,7 @@ class Frame(NamedTuple):
     """The number of the call; an answer has the number of its call."""
     tag: int
     """What is asked, or the kind of answer; the two sides agree on the numbers."""
-    lane: int
+    thread_number: int
     """The number of the worker thread on which a call runs."""
     body: bytes
 
@@ -40,9 +40,9 @@ class BadFrame(ValueError):
     """The received bytes are not a frame."""
 
 
-def pack(call: int, tag: int, lane: int, body: bytes) -> bytes:
+def pack(call: int, tag: int, thread_number: int, body: bytes) -> bytes:
     """Encode a frame."""
-    return _HEADER.pack(MARK, call, tag, lane, len(body), zlib.crc32(body)) + body
+    return _HEADER.pack(MARK, call, tag, thread_number, len(body), zlib.crc32(body)) + body
 
 
 class FrameReader(asyncio.Protocol):
@@ -92,11 +92,11 @@ class FrameReader(asyncio.Protocol):
         taken = _HEADER.size - len(self._head)
         self._head += bytes(data[:taken])
         if len(self._head) == _HEADER.size:
-            mark, call, tag, lane, size, checksum = _HEADER.unpack(self._head)
+            mark, call, tag, thread_number, size, checksum = _HEADER.unpack(self._head)
             if mark != MARK or size > self._max_body:
                 raise BadFrame(f"{self._head!r} is no header of at most {self._max_body} bytes")
             self._head, self._missing, self._checksum = b"", size, 0
-            self._expected = (call, tag, lane, checksum)
+            self._expected = (call, tag, thread_number, checksum)
             if not size:
                 self._finish()
         return data[taken:]
@@ -112,12 +112,12 @@ class FrameReader(asyncio.Protocol):
 
     def _finish(self) -> None:
         assert self._expected is not None
-        call, tag, lane, checksum = self._expected
+        call, tag, thread_number, checksum = self._expected
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts, self._expected = [], None
         if checksum != self._checksum:
             raise BadFrame(f"the checksum of a body of {len(body)} bytes is wrong")
-        self._on_frame(Frame(call, tag, lane, body))
+        self._on_frame(Frame(call, tag, thread_number, body))
 
     def _end(self, error: BaseException | None) -> None:
         if not self._ended:

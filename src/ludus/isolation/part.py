@@ -20,7 +20,7 @@ class WorkerPart(Protocol):
     @property
     def is_async(self) -> bool:
         """Whether calls run side by side on the event loop of the worker; otherwise each call runs
-        on a worker thread, which the call names by its `lane`.
+        on a worker thread, which the call names by its `thread_number`.
         """
         ...
 
@@ -32,6 +32,6 @@ class WorkerPart(Protocol):
         """Get ready in a fresh worker; `thread_of` returns the thread with a number."""
         ...
 
-    def handle(self, tag: int, lane: int, body: bytes) -> Answer | Awaitable[Answer]:
+    def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Carry out a call and return the answer."""
         ...

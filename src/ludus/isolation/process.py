@@ -150,7 +150,9 @@ class WorkerProcess:
         """Whether the process has ended and every waiting caller was told."""
         return self._ended.is_set()
 
-    def call(self, tag: int, lane: int, body: bytes, *, timeout_s: float) -> asyncio.Future[Answer]:
+    def call(
+        self, tag: int, thread_number: int, body: bytes, *, timeout_s: float
+    ) -> asyncio.Future[Answer]:
         """Send a call.
 
         Args:
@@ -168,7 +170,7 @@ class WorkerProcess:
             future.set_exception(WorkerLost(self.end, self.why))
             return future
         number = next(self._numbers)
-        call = _Call(future, timeout_s, pack(number, tag, lane, body))
+        call = _Call(future, timeout_s, pack(number, tag, thread_number, body))
         self._open[number] = call
         self.calls += 1
         if self._transport is not None:

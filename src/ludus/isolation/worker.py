@@ -86,11 +86,11 @@ class _Worker:
             self._tasks[frame.call] = task
             task.add_done_callback(lambda _: self._tasks.pop(frame.call, None))
         else:
-            self._thread_of(frame.lane).submit(self._carry_out, frame)
+            self._thread_of(frame.thread_number).submit(self._carry_out, frame)
 
     async def _attend(self, frame: Frame) -> None:
         try:
-            made = self._part.handle(frame.tag, frame.lane, frame.body)
+            made = self._part.handle(frame.tag, frame.thread_number, frame.body)
             answer = await made if isinstance(made, Awaitable) else made
         except BaseException as error:
             answer = _failed(error)
@@ -98,7 +98,7 @@ class _Worker:
 
     def _carry_out(self, frame: Frame) -> None:
         try:
-            answer = self._part.handle(frame.tag, frame.lane, frame.body)
+            answer = self._part.handle(frame.tag, frame.thread_number, frame.body)
             assert isinstance(answer, tuple), "a plain part answers at once"
         except BaseException as error:
             answer = _failed(error)
@@ -114,10 +114,12 @@ class _Worker:
         except OSError:
             os._exit(0)
 
-    def _thread_of(self, lane: int) -> Executor:
-        if lane not in self._threads:
-            self._threads[lane] = ThreadPoolExecutor(1, thread_name_prefix=f"ludus-{lane}")
-        return self._threads[lane]
+    def _thread_of(self, thread_number: int) -> Executor:
+        if thread_number not in self._threads:
+            self._threads[thread_number] = ThreadPoolExecutor(
+                1, thread_name_prefix=f"ludus-{thread_number}"
+            )
+        return self._threads[thread_number]
 
 
 def _leave(error: BaseException | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 CUT = "the call was cut by the token limit"
 """Reason why the last call of a turn that was cut is never executed."""
-MOST_NESTED = 100
+MAX_NESTED = 100
 """Largest number of lists and objects inside each other."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -44,13 +44,13 @@ decoder = json.JSONDecoder(
 def fault_of(decoded: object) -> str:
     """Return why a decoded value cannot be sent on; empty if it can."""
     level: list[object] = [decoded]
-    for _ in range(MOST_NESTED + 1):
+    for _ in range(MAX_NESTED + 1):
         if any(isinstance(value, str) and _SURROGATE.search(value) for value in level):
             return "half of a surrogate pair is not text"
         level = [inner for value in level for inner in _inside(value)]
         if not level:
             return ""
-    return f"values are nested more than {MOST_NESTED} deep"
+    return f"values are nested more than {MAX_NESTED} deep"
 
 
 def _inside(value: object) -> list[object]:

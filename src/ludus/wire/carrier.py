@@ -72,7 +72,7 @@ class Carrier(Generic[Asked, Answer]):
         except LudusError as error:
             patient = self.client.within(timeout_s)
             again = partial(self._attempt, operation)
-            return await patient.insist(again, failed=error, started=started)
+            return await patient.keep_trying(again, failed=error, started=started)
 
     async def close(self) -> None:
         """Give up on batches that are out. The stream is closed by whoever opened it."""

@@ -216,7 +216,7 @@ class Client:
         async def attempt(timeout_s: float) -> T:
             return await self.attempt(request, as_type, timeout_s)
 
-        return await self.insist(attempt, on=on)
+        return await self.keep_trying(attempt, on=on)
 
     async def attempt(self, request: HttpRequest, as_type: type[T], timeout_s: float) -> T:
         """Send once.
@@ -226,7 +226,7 @@ class Client:
         """
         return read(await self._exchange(request, timeout_s), as_type)
 
-    async def insist(
+    async def keep_trying(
         self,
         attempt: Callable[[float], Awaitable[T]],
         *,
@@ -298,7 +298,7 @@ def read(response: HttpResponse, as_type: type[T]) -> T:
     try:
         return decode(response.body, as_type, format)
     except RequestRejected as error:
-        raise nonsense(f"cannot read the server's reply: {error}") from error
+        raise protocol_error(f"cannot read the server's reply: {error}") from error
 
 
 def _error(response: HttpResponse, format: Format) -> LudusError:
@@ -323,7 +323,7 @@ def _seconds(text: str) -> float | None:
         return None
 
 
-def nonsense(what: str) -> ServerFault:
+def protocol_error(what: str) -> ServerFault:
     """The server does not speak the protocol; asking again would not help."""
     error = ServerFault(f"{what}; is it a ludus server of the same version?")
     error.retryable = False

@@ -23,7 +23,7 @@ from ludus.errors import (
 )
 
 from .async_transport import AsyncTransport, other_loop
-from .client import Client, nonsense, unreachable
+from .client import Client, protocol_error, unreachable
 from .codec import Format, decode, encode
 from .faults import Fault, error_of
 from .stream import MAX_ITEMS, PATH, SEE_OTHER, Hello
@@ -260,7 +260,7 @@ class ClientStream:
         try:
             answers = decode(data, list[tuple[int, int, msgspec.Raw]], format)
         except RequestRejected as error:
-            raise nonsense(f"cannot read the server's answers: {error}") from error
+            raise protocol_error(f"cannot read the server's answers: {error}") from error
         for number, status, body in answers:
             asked = self._asked.pop(number, None)
             if asked is None or asked.future.done():  # nobody waits any more
@@ -273,7 +273,7 @@ class ClientStream:
                 else:
                     asked.future.set_exception(error_of(decode(body, Fault, format), status))
             except RequestRejected as error:
-                told = nonsense(f"cannot read the server's reply: {error}")
+                told = protocol_error(f"cannot read the server's reply: {error}")
                 asked.future.set_exception(told)
 
     def _plan_sweep(self, when: float) -> None:

@@ -37,7 +37,7 @@ class _Job(Generic[T]):
 
 
 @dataclass(eq=False)
-class _Lane:
+class _WorkerThread:
     """One thread and its inbox."""
 
     name: str
@@ -48,13 +48,13 @@ class _Lane:
     generation: int = 0
 
 
-class Lanes:
+class WorkerThreads:
     """A fixed number of lanes; threads start when first needed."""
 
     def __init__(self, count: int = 32, *, name: str = "ludus-lane") -> None:
         self.abandoned = 0
         """Threads given up on because their work exceeded its time."""
-        self._lanes = [_Lane(f"{name}-{index}") for index in range(count)]
+        self._worker_threads = [_WorkerThread(f"{name}-{index}") for index in range(count)]
         self._done: deque[tuple[_Job[Any], Any, BaseException | None]] = deque()
         self._flushing = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,8 +68,8 @@ class Lanes:
     async def stop(self) -> None:
         """Let every thread end after the work it has."""
         await end_task(self._watcher)
-        for lane in self._lanes:
-            lane.inbox.put(None)
+        for worker_thread in self._worker_threads:
+            worker_thread.inbox.put(None)
 
     def submit(
         self, key: str | int, work: Callable[[], T], *, timeout_s: float, late: Callable[[], T]
@@ -84,25 +84,28 @@ class Lanes:
         """
         assert self._loop is not None, "start() first"
         number = key if isinstance(key, int) else zlib.crc32(key.encode())
-        lane = self._lanes[number % len(self._lanes)]
+        worker_thread = self._worker_threads[number % len(self._worker_threads)]
         job = _Job(work, late, timeout_s, self._loop.create_future())
-        lane.inbox.put(job)
-        if lane.thread is None:
-            self._start_thread(lane)
+        worker_thread.inbox.put(job)
+        if worker_thread.thread is None:
+            self._start_thread(worker_thread)
         return job.future
 
-    def _start_thread(self, lane: _Lane) -> None:
-        lane.thread = threading.Thread(
-            target=self._run, args=(lane, lane.generation), name=lane.name, daemon=True
+    def _start_thread(self, worker_thread: _WorkerThread) -> None:
+        worker_thread.thread = threading.Thread(
+            target=self._run,
+            args=(worker_thread, worker_thread.generation),
+            name=worker_thread.name,
+            daemon=True,
         )
-        lane.thread.start()
+        worker_thread.thread.start()
 
-    def _run(self, lane: _Lane, generation: int) -> None:
-        while (job := lane.inbox.get()) is not None:
+    def _run(self, worker_thread: _WorkerThread, generation: int) -> None:
+        while (job := worker_thread.inbox.get()) is not None:
             if job.future.cancelled():
                 continue
             job.started = time.monotonic()
-            lane.current = job
+            worker_thread.current = job
             result: object = None
             error: BaseException | None = None
             try:
@@ -111,10 +114,10 @@ class Lanes:
                 error = RuntimeError(f"work raised {stop!r}")
             except BaseException as raised:
                 error = raised
-            with lane.lock:
-                if lane.generation != generation:
+            with worker_thread.lock:
+                if worker_thread.generation != generation:
                     return  # abandoned: another thread serves this lane now
-                lane.current = None
+                worker_thread.current = None
             self._post(job, result, error)
 
     def _post(self, job: _Job[Any], result: object, error: BaseException | None) -> None:
@@ -141,19 +144,21 @@ class Lanes:
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
             now = time.monotonic()
-            for lane in self._lanes:
-                job = lane.current
+            for worker_thread in self._worker_threads:
+                job = worker_thread.current
                 if job is not None and now - job.started > job.timeout_s:
-                    self._abandon(lane, job)
+                    self._abandon(worker_thread, job)
 
-    def _abandon(self, lane: _Lane, job: _Job[Any]) -> None:
-        with lane.lock:
-            if lane.current is not job:
+    def _abandon(self, worker_thread: _WorkerThread, job: _Job[Any]) -> None:
+        with worker_thread.lock:
+            if worker_thread.current is not job:
                 return
-            lane.current = None
-            lane.generation += 1
+            worker_thread.current = None
+            worker_thread.generation += 1
         self.abandoned += 1
-        logger.warning("%s: work exceeded %g s; its thread is abandoned", lane.name, job.timeout_s)
-        self._start_thread(lane)
+        logger.warning(
+            "%s: work exceeded %g s; its thread is abandoned", worker_thread.name, job.timeout_s
+        )
+        self._start_thread(worker_thread)
         if not job.future.done():
             job.future.set_result(job.late())

@@ -15,7 +15,7 @@ from ludus.messages import Message
 class Errand(TextEnv):
     """Look twice, then say done. Every text but `done` is waved away."""
 
-    most_calls: int | None = 1
+    max_calls: int | None = 1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.looks = 0
@@ -111,7 +111,7 @@ async def test_of_two_calls_where_one_is_allowed_the_first_is_run() -> None:
 
 async def test_the_format_may_choose_the_last_of_two_calls() -> None:
     env = Errand()
-    env.most_calls = None
+    env.max_calls = None
     made = await played(
         look("up") + look("down"), "done", env=env, one=OneCall(HermesFormat(), "last")
     )

@@ -10,7 +10,7 @@ from ludus.errors import MissingExtra, RewardUnavailable
 from ludus.verdict import Status
 
 JUNK = ["junk", "", "<tool_call>", "\x00", "I do not know.", "{}", "[]"]
-MOST_JUNK_TURNS = 12
+MAX_JUNK_TURNS = 12
 
 EXTREMES: dict[str, list[dict[str, Any]]] = {
     "arithmetic": [
@@ -67,7 +67,7 @@ async def returned(session: EnvSession, split: str, seed: int, junk: str | None)
     """What the expert earns, or who says `junk` again and again."""
     await session.reset(seed=seed, options={"split": split})
     total, turns = 0.0, 0
-    while junk is None or turns < MOST_JUNK_TURNS:
+    while junk is None or turns < MAX_JUNK_TURNS:
         action = session.env.demonstrate() if junk is None else junk
         assert action is not None
         _, reward, terminated, truncated, _ = await session.step(action)

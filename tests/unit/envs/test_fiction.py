@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from ludus.envs.families.fiction import NUMBERS, OUTGOING, RELATIONS, EntityKind, Pages, build_world
-from ludus.envs.families.fiction.world import MOST_PEOPLE
+from ludus.envs.families.fiction.world import MAX_PEOPLE
 from ludus.errors import ConfigError
 
 
@@ -81,7 +81,7 @@ def test_names_share_their_parts() -> None:
     assert any(f"Old {name}" in towns for name in towns)
 
 
-@pytest.mark.parametrize("people", [59, MOST_PEOPLE + 1])
+@pytest.mark.parametrize("people", [59, MAX_PEOPLE + 1])
 def test_a_world_that_is_too_small_or_large_is_refused(people: int) -> None:
     with pytest.raises(ConfigError, match=f"got {people}"):
         build_world(0, people)

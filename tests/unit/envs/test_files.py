@@ -166,7 +166,7 @@ async def test_bash_does_what_the_chore_says(kind: str) -> None:
         chore = CHORES[kind](rng, tree)
         if chore is None:
             continue
-        bash = Shell(tree, timeout_s=10, most_letters=1000)
+        bash = Shell(tree, timeout_s=10, max_letters=1000)
         said = await bash.run(chore.command)
         left = await bash.tree()
         await bash.close()
@@ -177,7 +177,7 @@ async def test_bash_does_what_the_chore_says(kind: str) -> None:
 
 @needs_sandbox
 async def test_the_shell_says_what_commands_write_and_how_they_end() -> None:
-    bash = Shell({"a/b.txt": "x\n"}, timeout_s=1.0, most_letters=100)
+    bash = Shell({"a/b.txt": "x\n"}, timeout_s=1.0, max_letters=100)
     assert await bash.run("ls -1 a; cat a/b.txt") == "b.txt\nx"
     assert await bash.run("true") == "(no output)"
     assert await bash.run("cat nothing") == (
@@ -205,7 +205,7 @@ async def test_the_shell_says_what_commands_write_and_how_they_end() -> None:
     ],
 )
 async def test_a_tree_of_more_than_small_files_of_text_is_never_right(command: str) -> None:
-    bash = Shell({"a/b.txt": "x\n"}, timeout_s=10.0, most_letters=100)
+    bash = Shell({"a/b.txt": "x\n"}, timeout_s=10.0, max_letters=100)
     await bash.run(command)
     assert await bash.tree() is None
     await bash.close()

@@ -15,7 +15,7 @@ from ludus.agent.viewer import page_of
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.image_prompt import ImagePrompt, Pixels, ShapeRenderer
 from ludus.envs.families.image_prompt.generator import png_of
-from ludus.envs.families.image_prompt.scenes import Thing, likeness, told
+from ludus.envs.families.image_prompt.scenes import SceneObject, likeness, told
 from ludus.envs.families.image_prompt.seeing import seen
 from ludus.envs.families.image_prompt.words import (
     COLOURS,
@@ -93,7 +93,7 @@ def test_a_picture_of_noise_is_read_in_bounds() -> None:
 
 
 def test_likeness_counts_what_is_missing_and_what_is_too_much() -> None:
-    circle, square = Thing("circle", "red", "center"), Thing("square", "red", "center")
+    circle, square = SceneObject("circle", "red", "center"), SceneObject("square", "red", "center")
     assert likeness([circle, circle], [circle, circle]) == 1.0
     assert likeness([circle, circle], [circle]) == 0.5
     assert likeness([circle], [circle, square, square]) == pytest.approx(1 / 3)

@@ -186,7 +186,7 @@ def test_difficulty_is_the_number_of_functions() -> None:
         {"report": "everything"},
         {"turns": 0},
         {"run_timeout_s": 61},
-        {"most_letters": 1},
+        {"max_letters": 1},
     ],
 )
 def test_settings_that_cannot_be_are_refused(arguments: dict[str, int]) -> None:

@@ -18,10 +18,10 @@ import pytest
 
 from ludus.envs.families.search import Bm25Index, Document, RetrieverService
 from ludus.envs.families.search.protocol import (
-    MOST_DOCUMENTS,
-    MOST_QUERIES,
-    MOST_QUERY_CHARS,
-    MOST_RESULTS,
+    MAX_DOCUMENTS,
+    MAX_QUERIES,
+    MAX_QUERY_CHARS,
+    MAX_RESULTS,
 )
 from ludus.envs.families.search.service import SEARCH_TIMEOUT_S
 from ludus.wire.background import BackgroundServer
@@ -87,7 +87,7 @@ def test_one_query_that_babbles_does_not_cost_the_others(server: str) -> None:
     babble = "Argos " + "zzzz " * 200_000
     first, second = found(server, {"queries": ["Thebes", babble], "topk": 1})
     assert (first[0]["id"], second[0]["id"]) == ("0", "3")
-    assert found(server, {"queries": ["z" * MOST_QUERY_CHARS + " Thebes"]}) == [[]]
+    assert found(server, {"queries": ["z" * MAX_QUERY_CHARS + " Thebes"]}) == [[]]
 
 
 def test_skyrl_asks_one_thing_at_a_time(server: str) -> None:
@@ -204,9 +204,9 @@ def test_256_clients_at_once_are_all_answered_alike(server: str) -> None:
 
 
 def test_the_page_says_the_bounds() -> None:
-    for bound in (MOST_QUERIES, MOST_RESULTS, MOST_QUERY_CHARS):
+    for bound in (MAX_QUERIES, MAX_RESULTS, MAX_QUERY_CHARS):
         assert f"{bound:,}" in PAGE
-    assert f"{MOST_DOCUMENTS} documents" in PAGE
+    assert f"{MAX_DOCUMENTS} documents" in PAGE
     assert f"{SEARCH_TIMEOUT_S:g} s" in PAGE
 
 

@@ -13,7 +13,7 @@ import pytest
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.sql import Database, Sql, TooCostly, run_untrusted
 from ludus.envs.families.sql.sql_env import read_query
-from ludus.envs.families.sql.worker import FUNCTIONS, MOST_ROWS, QueryResult
+from ludus.envs.families.sql.worker import FUNCTIONS, MAX_ROWS, QueryResult
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 from ludus.rewards.pool import PoolLimits, WorkerPool
@@ -265,7 +265,7 @@ async def test_text_that_is_no_unicode_is_the_querys_error() -> None:
 
 async def test_many_rows_are_cut_and_never_right() -> None:
     result = await one("SELECT a.a FROM t a, t b")
-    assert (len(result.rows), result.more) == (MOST_ROWS, True)
+    assert (len(result.rows), result.more) == (MAX_ROWS, True)
 
 
 @pytest.mark.parametrize(

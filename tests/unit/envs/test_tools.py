@@ -11,7 +11,7 @@ import ludus
 from ludus.agent import ScriptedPolicy, Stop, play
 from ludus.envs import EnvSession, TextEnv, Tool, ToolResult, tool
 from ludus.envs.tools import ToolFault, tools_of
-from ludus.envs.tools.threads import MOST_GIVEN_UP
+from ludus.envs.tools.threads import MAX_GIVEN_UP
 from ludus.errors import RewardUnavailable, ToolError
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Verdict
@@ -179,7 +179,7 @@ async def test_a_plain_tool_that_hangs_is_given_up_and_refuses_until_it_is_done(
 
     hanging = Tool(hang, timeout_s=0.05)
     started = time.monotonic()
-    for _ in range(MOST_GIVEN_UP):
+    for _ in range(MAX_GIVEN_UP):
         assert (await hanging.call({})).fault is ToolFault.TIMEOUT
     again = await hanging.call({})
     assert (again.fault, "still busy" in again.content) == (ToolFault.REFUSED, True)
@@ -218,7 +218,7 @@ async def test_ten_megabytes_come_back_from_both_ends() -> None:
         """Say much."""
         return "a" * 10_000_000 + "end"
 
-    content = (await Tool(flood, most_chars=100).call({})).content
+    content = (await Tool(flood, max_chars=100).call({})).content
     # 50 characters of each end; 10,000,003 - 100 between them
     assert content == "a" * 50 + "\n[... 9,999,903 characters left out ...]\n" + "a" * 47 + "end"
     assert len((await Tool(flood).call({})).content) < 66_000

@@ -27,7 +27,7 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import LudusError, RequestTimeout, ServerFault, SessionGone
-from ludus.isolation import CrewLimits
+from ludus.isolation import WorkerLimits
 from ludus.wire.server import HttpServer
 
 TIMEOUT_S = 0.5
@@ -114,7 +114,7 @@ ENVS: dict[str, type[TextEnv]] = {
 @asynccontextmanager
 async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[RemoteServer]:
     """A server whose client gives up after 20 s."""
-    workers = CrewLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
+    workers = WorkerLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     served = [ServedEnv(env_id, factory=factory) for env_id, factory in ENVS.items()]
     service = EnvService(served, limits=SessionLimits(step_timeout_s=timeout_s), workers=workers)
     async with (

@@ -24,7 +24,7 @@ import pytest
 import ludus
 from ludus.envs.serving.connect import RemoteServer
 from ludus.errors import ConfigError
-from ludus.isolation import CrewLimits
+from ludus.isolation import WorkerLimits
 from ludus.rewards import Sample, Status, Verdict
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
@@ -147,7 +147,7 @@ VERIFIERS: dict[str, Any] = {
 @asynccontextmanager
 async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator[RemoteServer]:
     """A server whose client gives up after 20 s."""
-    workers = CrewLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
+    workers = WorkerLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     service = ScoreService(["exact"], verifiers=VERIFIERS, timeout_s=timeout_s, workers=workers)
     async with (
         HttpServer([service]) as http,

@@ -28,7 +28,7 @@ class Hosts:
     def __init__(self) -> None:
         self.now: dict[int, int] = {}
         self.most: dict[int, int] = {}
-        self.most_together = 0
+        self.max_together = 0
         self.urls: list[str] = []
         self.refuse: set[int] = set()
 
@@ -40,7 +40,7 @@ class Hosts:
             return web.Response(status=429, headers={"Retry-After": "0.3"})
         self.now[port] = self.now.get(port, 0) + 1
         self.most[port] = max(self.most.get(port, 0), self.now[port])
-        self.most_together = max(self.most_together, sum(self.now.values()))
+        self.max_together = max(self.max_together, sum(self.now.values()))
         await asyncio.sleep(0.02)
         self.now[port] -= 1
         return web.json_response(ANSWER)
@@ -74,12 +74,12 @@ async def test_several_clients_of_one_host_keep_its_bound(hosts: Hosts) -> None:
 
 async def test_all_hosts_together_keep_the_bound_of_the_process(hosts: Hosts) -> None:
     assert await ask_all(hosts, CallLimits(total=4, per_host=100)) == 48
-    assert hosts.most_together == 4
+    assert hosts.max_together == 4
 
 
 async def test_without_a_bound_they_would_be_more(hosts: Hosts) -> None:
     await ask_all(hosts, CallLimits())
-    assert hosts.most_together > 12
+    assert hosts.max_together > 12
 
 
 async def test_a_call_that_waits_to_ask_again_holds_no_place(hosts: Hosts) -> None:

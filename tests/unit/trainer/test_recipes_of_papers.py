@@ -44,7 +44,7 @@ formulas, common = load(HERE / "formulas.py"), load(HERE / "rollouts.py")
 class Watched:
     """A step of the trainer, with the weights before and the gradient of each of its updates."""
 
-    def __init__(self, name: str, *, most_rows: int = 1) -> None:
+    def __init__(self, name: str, *, max_rows: int = 1) -> None:
         recipe = load_recipe(name)
         self.algorithm = resolve(recipe, max_tokens=common.MAX_TOKENS)
         self.plan = plan_updates(self.algorithm, groups=common.GROUPS).settings
@@ -59,7 +59,7 @@ class Watched:
             weight = 0.3 * torch.randn(1, common.FEATURES, generator=draw)
             self.learner.value_head.weight.data.copy_(weight)
         self.tracker = self._tracker(recipe.sampling.tracker)
-        self.groups = common.groups(most_rows=most_rows)
+        self.groups = common.groups(max_rows=max_rows)
         gathered = gather(self.groups)
         assert gathered is not None
         self.experience: Any = as_default(gathered)
@@ -266,7 +266,7 @@ def test_each_update_is_the_papers(name: str, precision: float) -> None:
 
 def test_the_segments_of_a_rollout_share_its_advantage_and_count_once(precision: float) -> None:
     """SUPO's own case: one to three rows a rollout."""
-    watched = Watched("supo", most_rows=3).run()
+    watched = Watched("supo", max_rows=3).run()
     reference = Reference(watched)
     owners = watched.experience.rollouts
     assert len(owners) > len(watched.experience.rewards)

@@ -79,7 +79,7 @@ def rollout(
     )
 
 
-def groups(*, most_rows: int) -> list[Group]:
+def groups(*, max_rows: int) -> list[Group]:
     """Groups of four: mixed, solved, failed, with partial rewards, cut and overlong ones."""
     draw = torch.Generator().manual_seed(11)
     made: list[Group] = []
@@ -97,7 +97,7 @@ def groups(*, most_rows: int) -> list[Group]:
             length = int(torch.randint(2, MAX_TOKENS + 1, (1,), generator=draw))
             kind = (3 * number + place) % 8
             stop = {0: Stop.LENGTH, 1: Stop.MAX_TURNS}.get(kind, Stop.TERMINATED)
-            rows = 1 + (number + 2 * place) % most_rows
+            rows = 1 + (number + 2 * place) % max_rows
             one = rollout(draw, reward, length, stop, rows=rows)
             played.append(Episode(task=str(number), trajectories=[one]))
         made.append(Group(Task(id=str(number), split="train"), played, 0))

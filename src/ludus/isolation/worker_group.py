@@ -24,7 +24,7 @@ MIB = 1 << 20
 LOOK_EVERY_S = 5.0
 
 
-class CrewLimits(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker processes of an environment or verifier may use."""
 
     processes: int = 8
@@ -48,7 +48,7 @@ class CrewLimits(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class Crew:
+class WorkerGroup:
     """Forks and ends the worker processes of a served environment or verifier.
 
     Args:
@@ -64,7 +64,7 @@ class Crew:
         label: str,
         make: Callable[[], WorkerPart],
         *,
-        limits: CrewLimits,
+        limits: WorkerLimits,
         metrics: ServerMetrics,
         on_change: Callable[[WorkerProcess], None] = lambda worker: None,
     ) -> None:

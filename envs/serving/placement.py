@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 30.0
 
 
-class Seat(Protocol):
+class PlacedSession(Protocol):
     """The place where a session is played, on the event loop or in a worker process."""
 
     def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
@@ -66,7 +66,7 @@ class Home(Protocol):
         """Return some tasks of a split."""
         ...
 
-    def seat(self, name: str, on_lost: Lost) -> Seat:
+    def place(self, name: str, on_lost: Lost) -> PlacedSession:
         """Make a seat for the session `name`."""
         ...
 
@@ -87,7 +87,7 @@ class OnLoop:
         self.served = served
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
-        self.deadlines: dict[LoopSeat, float] = {}
+        self.deadlines: dict[LoopSession, float] = {}
         """The time on the loop's clock at which each seat's operation is late. The entries are in
         order of time, since all operations have the same limit."""
         self._watcher: asyncio.Task[None] | None = None
@@ -107,9 +107,9 @@ class OnLoop:
         """Return some tasks of a split."""
         return await asyncio.to_thread(self.served.page, query)
 
-    def seat(self, name: str, on_lost: Lost) -> Seat:
+    def place(self, name: str, on_lost: Lost) -> PlacedSession:
         """Make a seat for the session `name`."""
-        return LoopSeat(self, name, on_lost)
+        return LoopSession(self, name, on_lost)
 
     async def _watch(self) -> None:
         """Give up late operations, for ever. An operation that begins during a sleep cannot be late
@@ -118,15 +118,15 @@ class OnLoop:
         loop = asyncio.get_running_loop()
         while True:
             now, sleep_s = loop.time(), self.timeout_s
-            for seat, deadline in list(self.deadlines.items()):
+            for place, deadline in list(self.deadlines.items()):
                 if deadline > now:
                     sleep_s = deadline - now
                     break
-                seat.give_up()
+                place.give_up()
             await asyncio.sleep(sleep_s)
 
 
-class LoopSeat:
+class LoopSession:
     """Plays a session on the event loop."""
 
     def __init__(self, home: OnLoop, name: str, on_lost: Lost) -> None:

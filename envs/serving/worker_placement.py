@@ -21,9 +21,9 @@ from ludus.isolation import (
     Answer,
     CallFailed,
     CallLate,
-    Crew,
-    CrewLimits,
     WorkerEnd,
+    WorkerGroup,
+    WorkerLimits,
     WorkerLost,
     WorkerProcess,
 )
@@ -33,7 +33,7 @@ from ludus.wire.metrics import ServerMetrics
 
 from ..tasks import TaskPage
 from .env_wire import EnvCard, Outcome, Play, TaskQuery
-from .seats import CLOSE_TIMEOUT_S, Lost, Seat, late, released
+from .placement import CLOSE_TIMEOUT_S, Lost, PlacedSession, late, released
 from .served import ServedEnv
 from .worker import AS_JSON, BROKEN, CLOSE, PAGE, PLAY, REPLY_AS_JSON, Broken, EnvPart, PlayCall
 
@@ -43,7 +43,7 @@ THREADS = 8
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
+class _Thread:
     """A thread of a worker. The server sends a call only after the previous call on the thread
     ended, so that the time of each call counts from when it begins to run.
     """
@@ -81,8 +81,8 @@ class _Room:
     """A worker process with the threads and sessions in the process."""
 
     worker: WorkerProcess
-    lanes: list[_Lane]
-    seats: set[WorkerSeat] = field(default_factory=lambda: set[WorkerSeat]())
+    threads: list[_Thread]
+    places: set[WorkerSession] = field(default_factory=lambda: set[WorkerSession]())
 
 
 class InWorkers:
@@ -101,7 +101,7 @@ class InWorkers:
         self,
         served: ServedEnv,
         *,
-        limits: CrewLimits,
+        limits: WorkerLimits,
         threads: int = THREADS,
         timeout_s: float,
         metrics: ServerMetrics,
@@ -111,27 +111,29 @@ class InWorkers:
         self._threads = threads
         self._rooms: dict[WorkerProcess, _Room] = {}
         part = partial(EnvPart, served.portable(), limits.max_reply_bytes)
-        self._crew = Crew(served.id, part, limits=limits, metrics=metrics, on_change=self._changed)
+        self._group = WorkerGroup(
+            served.id, part, limits=limits, metrics=metrics, on_change=self._changed
+        )
 
     @property
     def problem(self) -> str:
         """The reason why no worker process can be started; empty if all is well."""
-        return self._crew.problem
+        return self._group.problem
 
     @property
     def is_async(self) -> bool:
         """Whether operations run side by side on the event loop of the process."""
-        return self._crew.is_async
+        return self._group.is_async
 
     async def start(self) -> EnvCard:
         """Load the environment in the template process, from which the workers are forked."""
-        card = msgspec.msgpack.decode(await self._crew.start(), type=EnvCard)
+        card = msgspec.msgpack.decode(await self._group.start(), type=EnvCard)
         self.served.card = card
         return card
 
     async def stop(self) -> None:
         """End all worker processes, and the template."""
-        await self._crew.stop()
+        await self._group.stop()
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Return some tasks of a split, as a worker lists the split.
@@ -140,7 +142,7 @@ class InWorkers:
             UnknownTask: the split or task does not exist.
             Refused: no worker could answer.
         """
-        worker = self._crew.place()
+        worker = self._group.place()
         body = msgspec.msgpack.encode(query)
         try:
             tag, made = await worker.call(PAGE, 0, body, timeout_s=self.timeout_s)
@@ -151,43 +153,45 @@ class InWorkers:
             raise error_of(fault, status_of(fault))
         return msgspec.msgpack.decode(made, type=TaskPage)
 
-    def seat(self, name: str, on_lost: Lost) -> Seat:
+    def place(self, name: str, on_lost: Lost) -> PlacedSession:
         """Make a seat for a session, in the worker and on the thread with the fewest sessions."""
-        worker = self._crew.place()
+        worker = self._group.place()
         room = self._rooms.get(worker)
         if room is None:
-            lanes = [_Lane(number + 1) for number in range(self._threads)]
-            room = self._rooms[worker] = _Room(worker, lanes)
-        lane = min(room.lanes, key=lambda one: one.sessions)
-        seat = WorkerSeat(self, room, lane, name, on_lost)
-        lane.sessions += 1
+            threads = [_Thread(number + 1) for number in range(self._threads)]
+            room = self._rooms[worker] = _Room(worker, threads)
+        thread = min(room.threads, key=lambda one: one.sessions)
+        place = WorkerSession(self, room, thread, name, on_lost)
+        thread.sessions += 1
         worker.sessions += 1
-        room.seats.add(seat)
-        return seat
+        room.places.add(place)
+        return place
 
-    def leave(self, seat: WorkerSeat) -> None:
-        """Remove the session of `seat` from the worker and thread; a worker that is due may be
+    def leave(self, place: WorkerSession) -> None:
+        """Remove the session of `place` from the worker and thread; a worker that is due may be
         replaced.
         """
-        room = seat.room
-        if seat in room.seats:
-            room.seats.discard(seat)
-            seat.lane.sessions -= 1
+        room = place.room
+        if place in room.places:
+            room.places.discard(place)
+            place.thread.sessions -= 1
             room.worker.sessions -= 1
-            self._crew.recycle(room.worker)
+            self._group.recycle(room.worker)
 
     def _changed(self, worker: WorkerProcess) -> None:
         if worker.gone and (room := self._rooms.pop(worker, None)):
-            for seat in list(room.seats):
-                seat.lost()
+            for place in list(room.places):
+                place.lost()
 
 
-class WorkerSeat:
+class WorkerSession:
     """Plays a session in a worker process."""
 
-    def __init__(self, home: InWorkers, room: _Room, lane: _Lane, name: str, on_lost: Lost) -> None:
+    def __init__(
+        self, home: InWorkers, room: _Room, thread: _Thread, name: str, on_lost: Lost
+    ) -> None:
         self.room = room
-        self.lane = lane
+        self.thread = thread
         self._home = home
         self._worker = room.worker
         self._name = name
@@ -239,11 +243,11 @@ class WorkerSeat:
             self._on_lost(self._worker.why, is_late=False)
 
     def _call(self, tag: int, body: bytes, timeout_s: float, then: _Then) -> None:
-        start = partial(self._worker.call, tag, self.lane.number, body, timeout_s=timeout_s)
+        start = partial(self._worker.call, tag, self.thread.number, body, timeout_s=timeout_s)
         if self._home.is_async:
             start().add_done_callback(then)
         else:
-            self.lane.run(start, then)
+            self.thread.run(start, then)
 
     def _played(
         self, future: asyncio.Future[Outcome], seq: int, answer: asyncio.Future[Answer]

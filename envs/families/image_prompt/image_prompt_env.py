@@ -38,7 +38,7 @@ CHECK = "check"
 MAX_DRAWS = 10_000
 
 
-class DemoFault(StrEnum):
+class PromptFault(StrEnum):
     """What a biased demonstrator does wrong."""
 
     NONE = "none"
@@ -105,7 +105,7 @@ class ImagePrompt(TextEnv):
         scorer: str = CHECK,
         size: int = 96,
         generator: ImageGenerator | None = None,
-        demo_fault: str = DemoFault.NONE,
+        demo_fault: str = PromptFault.NONE,
         demo_fault_rate: float = 0.6,
     ) -> None:
         if not 1 <= clusters <= len(PLACES):
@@ -114,8 +114,8 @@ class ImagePrompt(TextEnv):
             raise ConfigError(f"max_count must be from 1 to {len(SAID_COUNTS)}, got {max_count}")
         if not 1 <= tries <= 16:
             raise ConfigError(f"tries must be from 1 to 16, got {tries}")
-        if demo_fault not in list(DemoFault):
-            known = ", ".join(DemoFault)
+        if demo_fault not in list(PromptFault):
+            known = ", ".join(PromptFault)
             raise ConfigError(f"demo_fault must be one of {known}, got {demo_fault!r}")
         if not 0 <= demo_fault_rate <= 1:
             raise ConfigError(f"demo_fault_rate must be from 0 to 1, got {demo_fault_rate}")
@@ -124,7 +124,7 @@ class ImagePrompt(TextEnv):
         self.tries = tries
         self.generator: ImageGenerator = generator or ShapeRenderer(size=size)
         self.verifier = _verifier(scorer)
-        self.demo_fault = DemoFault(demo_fault)
+        self.demo_fault = PromptFault(demo_fault)
         self.demo_fault_rate = demo_fault_rate
         self._begin(Task(id="train/0", split="train", seed=0))
 
@@ -141,7 +141,7 @@ class ImagePrompt(TextEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Show the request."""
         self._begin(self.task)
-        slips = self.demo_fault is not DemoFault.NONE and self.rng.random() < self.demo_fault_rate
+        slips = self.demo_fault is not PromptFault.NONE and self.rng.random() < self.demo_fault_rate
         self._slips = slips
         return self.request, {"briefing": self.briefing()}
 
