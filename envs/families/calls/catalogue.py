@@ -268,7 +268,7 @@ FUNCTIONS: tuple[CatalogueFunction, ...] = (
         slots=(
             slot("origin", TEXT, one_of(*CITIES[:5])),
             slot("destination", TEXT, one_of(*CITIES[5:])),
-            slot("max_stops", WHOLE, number(0, 2)),
+            slot("most_stops", WHOLE, number(0, 2)),
         ),
         requests=("Find flights from {origin} to {destination} with at most {most_stops} stops",),
     ),

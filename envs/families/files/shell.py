@@ -25,7 +25,7 @@ _GUEST = f"""
 import base64 as _b64, json as _json, os as _os, signal as _signal, subprocess as _sp
 import time as _time, select as _select
 
-def _ludus_shell(command, timeout_s, most_bytes):
+def _ludus_shell(command, timeout_s, max_bytes):
     process = _sp.Popen(["bash", "-c", command], cwd={TOP!r}, stdin=_sp.DEVNULL, stdout=_sp.PIPE,
                         stderr=_sp.STDOUT, start_new_session=True)
     said, over, ends = b"", "", _time.monotonic() + timeout_s
@@ -34,7 +34,7 @@ def _ludus_shell(command, timeout_s, most_bytes):
         ready = _select.select([process.stdout], [], [], max(0.0, min(left, 0.2)))[0]
         part = _os.read(process.stdout.fileno(), 65536) if ready else None
         said += part or b""
-        if len(said) > most_bytes:
+        if len(said) > max_bytes:
             over = "too much output"
         elif left <= 0:
             over = "timeout"
@@ -47,7 +47,7 @@ def _ludus_shell(command, timeout_s, most_bytes):
     told = {{"said": _b64.b64encode(said[:max_bytes]).decode(), "over": over, "code": code}}
     print(_json.dumps(told))
 
-def _ludus_tree(most_files, most_bytes):
+def _ludus_tree(max_files, max_bytes):
     files, size = {{}}, 0
     for folder, _, names in _os.walk({TOP!r}):
         for name in names:
@@ -56,11 +56,11 @@ def _ludus_tree(most_files, most_bytes):
                 files[_os.path.relpath(path, {TOP!r})] = None
                 continue
             size += _os.path.getsize(path)
-            if len(files) >= most_files or size > most_bytes:
+            if len(files) >= max_files or size > max_bytes:
                 print(_json.dumps({{"over": True}}))
                 return
             with open(path, "rb") as stream:
-                content = stream.read(most_bytes + 1)
+                content = stream.read(max_bytes + 1)
             files[_os.path.relpath(path, {TOP!r})] = _b64.b64encode(content).decode()
     print(_json.dumps({{"files": files}}))
 

@@ -299,7 +299,7 @@ INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
     "added": ([({}, {}), ({"a": 1}, {"a": -1}), ({}, {"a": 1}), ({"a": 1}, {"b": -1})], _stock),
     "in_order": ([({},), ({"a": ["a"]},), ({"b": ["a"], "a": ["b"]},)], _needs),
     "steps_apart": ([({}, "a", "a"), ({}, "a", "b")], _links),
-    "max_at_once": ([([],), ([[1, 2], [2, 3]],), ([[1, 3], [2, 4]],)], _visits),
+    "most_at_once": ([([],), ([[1, 2], [2, 3]],), ([[1, 3], [2, 4]],)], _visits),
     "kept_pages": ([([], 2), ([1], 1), ([1, 2], 1)], _with(_numbers(1, 5, most=9, fewest=4), 1, 4)),
     "evaluated": ([(["7"],), (["5", "2", "-"],), (["-3", "2", "*"],)], _postfix),
     "balance_after": ([([],), ([["in", "5"], ["out", "5"]],), ([["out", "1"]],)], _moves),

@@ -81,7 +81,7 @@ KILLS: dict[str, str] = {
     "added": ("fffe 0002 68e4 7c9c "),
     "in_order": ("fffe ---- d8f8 dffe 0000 fffe f8f8 d8f8 d8f8 80fa "),
     "steps_apart": ("---- ffff 36f2 c90d ffff 4900 ---- 4900 36f2 ffff 4900 4900 0000 4900 "),
-    "max_at_once": ("fffe 3f7a fffe fffe fffe 0001 fffe fffe fffe fffe fffe fffe 1848 "),
+    "most_at_once": ("fffe 3f7a fffe fffe fffe 0001 fffe fffe fffe fffe fffe fffe 1848 "),
     "kept_pages": ("fffe fffe fffe fffe fffe 7c6c 7c2c "),
     "evaluated": (
         "ffff fffe fffe ffff fffe ffff fffe fffe ffff e248 fffe e248 f31a 2de4 f31a 2de4 "

@@ -287,7 +287,7 @@ async def test_each_publish_has_a_salt_of_its_own_even_under_the_same_version():
 async def test_a_load_that_fails_is_reported_and_the_server_is_not_left_paused():
     async with serving() as (engine, documented):
         documented.load_error = "FileNotFoundError: weights-3"
-        with pytest.raises(ServerFault, match=r"FileNotFoundError.*vllm\.weights_folder"):
+        with pytest.raises(ServerFault, match=r"FileNotFoundError.*vllm\.weights-folder"):
             await engine.set_weights(bias(0.0), 3)
         assert documented.calls[-1] == "/resume"
         assert not documented.paused
@@ -529,7 +529,7 @@ def test_what_is_no_tensor_is_not_published(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match=r"cannot write .*weights_folder"):
+    with pytest.raises(ConfigError, match=r"cannot write .*weights-folder"):
         write_weights({"a": torch.ones(1)}, folder=str(tmp_path / "file"))
 
 

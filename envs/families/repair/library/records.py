@@ -75,11 +75,11 @@ def steps_apart(links: dict[str, list[str]], start: str, goal: str) -> int:
     return -1
 
 
-def max_at_once(visits: list[list[int]]) -> int:
+def most_at_once(visits: list[list[int]]) -> int:
     """The most guests at the same time, given [arrival, departure] of each; who leaves at a time
     makes room for who arrives then.
 
-    >>> max_at_once([[1, 4], [2, 3], [3, 5]])
+    >>> most_at_once([[1, 4], [2, 3], [3, 5]])
     2
     """
     changes: list[tuple[int, int]] = []
