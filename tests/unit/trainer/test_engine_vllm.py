@@ -287,7 +287,7 @@ async def test_each_publish_has_a_salt_of_its_own_even_under_the_same_version():
 async def test_a_load_that_fails_is_reported_and_the_server_is_not_left_paused():
     async with serving() as (engine, documented):
         documented.load_error = "FileNotFoundError: weights-3"
-        with pytest.raises(ServerFault, match=r"FileNotFoundError.*vllm\.weights-folder"):
+        with pytest.raises(ServerFault, match=r"FileNotFoundError.*vllm\.weights_folder"):
             await engine.set_weights(bias(0.0), 3)
         assert documented.calls[-1] == "/resume"
         assert not documented.paused
