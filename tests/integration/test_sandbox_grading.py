@@ -40,12 +40,12 @@ def processes_of(parent: int) -> list[int]:
     return [int(pid) for pid in text.split()]
 
 
-def test_runners(sandbox: SlotSandbox) -> list[int]:
+def runners_of(sandbox: SlotSandbox) -> list[int]:
     """The tests' processes that stay, as this process sees them."""
     slots = sandbox.pool(PROVING)._of  # pyright: ignore[reportPrivateUsage]
     supervisors = [slot._supervisor.pid for slot in slots if slot.alive]  # pyright: ignore[reportPrivateUsage]
     inner = [slot for supervisor in supervisors for slot in processes_of(supervisor)]
-    return [test_runner for slot in inner for test_runner in processes_of(slot)]
+    return [runner for slot in inner for runner in processes_of(slot)]
 
 
 async def reward(sandbox: SlotSandbox, code: str, tests: list[str]) -> float | None:
@@ -55,11 +55,11 @@ async def reward(sandbox: SlotSandbox, code: str, tests: list[str]) -> float | N
 async def test_the_tests_side_is_used_again(sandbox: SlotSandbox) -> None:
     assert await reward(sandbox, RIGHT, TESTS) == 1.0
     assert await reward(sandbox, RIGHT, TESTS) == 1.0
-    before = test_runners(sandbox)
+    before = runners_of(sandbox)
     for _ in range(10):
         assert await reward(sandbox, RIGHT, TESTS) == 1.0
         assert await reward(sandbox, WRONG, TESTS) == 0.0
-    assert test_runners(sandbox) == before
+    assert runners_of(sandbox) == before
 
 
 async def test_names_of_one_grading_are_unknown_to_the_next(sandbox: SlotSandbox) -> None:
@@ -107,7 +107,7 @@ async def test_killed_tests_sides_change_no_verdict(sandbox: SlotSandbox) -> Non
         killed = 0
         while not over.is_set():
             await asyncio.sleep(chance.uniform(0.001, 0.02))
-            for pid in test_runners(sandbox)[:1]:
+            for pid in runners_of(sandbox)[:1]:
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
         return killed

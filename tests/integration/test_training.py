@@ -226,8 +226,10 @@ def test_a_bad_setting_is_one_line_that_says_what_to_do(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    common = ["grpo", "--env", ENV, f"--model.path={model}", "--steps=1"]
-    assert main(["train", *common, *arguments]) == 2
+    names = {argument.split("=")[0] for argument in arguments}  # an option is given once
+    usual = {"--env": ENV, "--model.path": str(model), "--steps": "1"}
+    common = [f"{name}={value}" for name, value in usual.items() if name not in names]
+    assert main(["train", "grpo", *common, *arguments]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ludus:")]
     assert len(lines) == 1
     assert message in lines[0]
