@@ -55,7 +55,7 @@ def fates_of(verdict: Verdict) -> list[str]:
     verdict.
 
 
-    >>> fates_of(Outcome(Fate.KILLED, reason="signal 9").failure())
+    >>> fates_of(PoolOutcome(Fate.KILLED, reason="signal 9").failure())
     ['killed']
     """
     return [name.removeprefix(METRIC) for name in verdict.metrics if name.startswith(METRIC)]

@@ -100,7 +100,7 @@ class WorkerPool:
 
     Thread-safe. The processes start on first use.
 
-    >>> pool = WorkerPool("math:sqrt", limits=Limits(workers=1))
+    >>> pool = WorkerPool("math:sqrt", limits=PoolLimits(workers=1))
     >>> pool.submit(16).result(timeout=60).value
     4.0
     >>> pool.close()

@@ -21,8 +21,8 @@ from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
 from .options import GradeOptions, GradingFault, TestResult, UnusableTests
+from .runners import GradingRunners
 from .sources import function_name, test_sources
-from .test_runners import TestRunners
 
 _REPORT_BYTES = 4 * MIB
 _GRACE_S = 0.05
@@ -85,7 +85,7 @@ class _Grading:
         report = os.memfd_create("report")
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            async with TestRunners.of(self._sandbox).take() as test_runner:
+            async with GradingRunners.of(self._sandbox).take() as test_runner:
                 with far:
                     begun = await test_runner.begin(self._job, far.fileno(), report)
                 if not begun:

@@ -85,7 +85,8 @@ def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> flo
     """How much two collections of objects have in common: the share that is in both of what is in
     either, each object counted as often as it is there (Jaccard's index of multisets).
 
-    >>> circle, square = Thing("circle", "red", "center"), Thing("square", "red", "center")
+    >>> circle = SceneObject("circle", "red", "center")
+    >>> square = SceneObject("square", "red", "center")
     >>> likeness([circle, circle], [circle, square])
     0.3333333333333333
     >>> likeness([], [])
@@ -99,7 +100,7 @@ def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> flo
 def told(things: Iterable[SceneObject]) -> str:
     """Objects in words, for who cannot see the picture.
 
-    >>> told([Thing("circle", "red", "center")] * 2)
+    >>> told([SceneObject("circle", "red", "center")] * 2)
     '2 red circle center'
     """
     counted = sorted(Counter(things).items())

@@ -29,7 +29,7 @@ _BEGIN_TIMEOUT_S = 10.0
 _WORD_BYTES = 64
 
 
-class TestRunner:
+class GradingRunner:
     """The tests' side in one slot; one grading at a time."""
 
     def __init__(self, slot: Slot) -> None:
@@ -108,20 +108,20 @@ class TestRunner:
         self._run = self._line = None
 
 
-class TestRunners:
+class GradingRunners:
     """The provers of one pool of slots."""
 
     def __init__(self, pool: SlotPool) -> None:
         self._pool = pool
-        self._test_runners: dict[Slot, TestRunner] = {}
+        self._test_runners: dict[Slot, GradingRunner] = {}
 
     @classmethod
-    def of(cls, sandbox: SlotSandbox) -> TestRunners:
+    def of(cls, sandbox: SlotSandbox) -> GradingRunners:
         """Return the provers that live as long as a sandbox."""
         return sandbox.companions.get(cls, lambda: cls(sandbox.pool(PROVING)))
 
     @asynccontextmanager
-    async def take(self) -> AsyncGenerator[TestRunner]:
+    async def take(self) -> AsyncGenerator[GradingRunner]:
         """Hold a prover for one grading.
 
         Raises:
@@ -130,7 +130,7 @@ class TestRunners:
         async with self._pool.take() as (slot,):
             if slot not in self._test_runners:
                 await self._forget_ended()
-                self._test_runners[slot] = TestRunner(slot)
+                self._test_runners[slot] = GradingRunner(slot)
             test_runner = self._test_runners[slot]
             try:
                 yield test_runner
