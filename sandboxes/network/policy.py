@@ -32,7 +32,7 @@ class NetworkNotAllowed(ConfigError):
         return cls(
             "network=True is not allowed by the operator of this sandbox; to allow it, open it "
             "with open_sandbox(network=NetworkPolicy(hosts=(...))) or set "
-            "LUDUS_SANDBOX_NETWORK to the hosts, such as 'pypi.org,*.pythonhosted.org' or '*'"
+            "LUDUS_SANDBOX_NETWORK to the hosts, such as 'example.org,*.example.net' or '*'"
         )
 
     @classmethod
@@ -52,7 +52,7 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     hosts: tuple[str, ...] = ("*",)
-    """Allowed names or patterns: "pypi.org", "*.pythonhosted.org", "*"."""
+    """Allowed names or patterns: "example.org", "*.example.net", "*"."""
     ports: tuple[int, ...] = (80, 443)
     exceptions: tuple[str, ...] = ()
     """"ADDRESS:PORT" pairs that may be reached although not public: a package mirror, say."""

@@ -39,8 +39,8 @@ def parse(head: bytes) -> ProxyRequest:
     Raises:
         BadRequest: the head has neither form; the message says what is wrong.
 
-    >>> parse(b"CONNECT pypi.org:443 HTTP/1.1\r\n\r\n")
-    ProxyRequest(host='pypi.org', port=443, opening=b'')
+    >>> parse(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n")
+    ProxyRequest(host='example.org', port=443, opening=b'')
     """
     line, *headers = head.split(b"\r\n")[:-2]
     words = line.split(b" ")

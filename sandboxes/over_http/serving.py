@@ -29,7 +29,7 @@ class SandboxServeOptions(Bounds, frozen=True, kw_only=True, forbid_unknown_fiel
     image: str | None = None
     """An image for the tier `docker`, which is then the default tier."""
     network: str | None = None
-    """The hosts that programs with a network may reach ("pypi.org,*.pythonhosted.org")."""
+    """The hosts that programs with a network may reach ("example.org,*.example.net")."""
     fusion: bool = True
     """Whether SandboxFusion's routes are served too."""
 

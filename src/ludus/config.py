@@ -130,7 +130,7 @@ def _as_secret(kind: type[Any], given: Any) -> Any:
 def _hidden(value: object) -> object:
     if isinstance(value, Secret):
         return str(value)
-    raise NotImplementedError(f"a {type(value).__name__} is no setting")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be a setting")
 
 
 def to_toml(table: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -34,7 +35,7 @@ class Ranking:
     rewards: list[float]
 
 
-class ImageScorer(nn.Module):
+class ImageScorer(nn.Module, ABC):
     """A model that gives a reward to an image, mostly in the light of a text.
 
     A subclass defines `pixels_of`, `tokens_of` and `forward`.
@@ -46,14 +47,17 @@ class ImageScorer(nn.Module):
     weights: dict[str, str]
     """Digest of each file the model was loaded from, by the option that names it."""
 
+    @abstractmethod
     def pixels_of(self, image: Image.Image) -> Pixels:
         """The image as the model sees it."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def tokens_of(self, prompt: str) -> tuple[int, ...]:
         """The token ids of a text, cut to the model's length."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
         """Rewards, differentiable in all inputs that are not integers.
 
@@ -65,7 +69,7 @@ class ImageScorer(nn.Module):
         Returns:
             [n], float32.
         """
-        raise NotImplementedError
+        ...
 
     def prepare(self, image: Image.Image, prompt: str) -> ModelInput:
         """Preprocess an image and its text; thread-safe."""
@@ -124,9 +128,10 @@ class ImageScorer(nn.Module):
         pixels = self.tensor_pixels(images.to(self.device, torch.float32))
         return cast(Tensor, self(tokens, mask, pixels.to(self.dtype)))
 
+    @abstractmethod
     def tensor_pixels(self, images: Tensor) -> Tensor:
         """`pixels_of` for a batch of tensors in [0, 1], differentiable."""
-        raise NotImplementedError
+        ...
 
     def padded(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
         """Token ids and their mask, [n, length of the longest] each."""

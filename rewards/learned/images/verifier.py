@@ -12,6 +12,7 @@ class Brightness(ImageVerifier):
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,7 @@ class PreparedImage:
     prompt: str
 
 
-class ImageVerifier:
+class ImageVerifier(ABC):
     """Scores images in batches. A subclass writes `score_images`; it may write `prepare_image` too.
 
     A sample has one image, in `images` or in its response's last assistant message, and its text in
@@ -69,9 +70,10 @@ class ImageVerifier:
         self.max_batch = max_batch
         self.max_wait_ms = max_wait_ms
 
+    @abstractmethod
     def score_images(self, images: Sequence[Any]) -> Sequence[float]:
-        """Score what `prepare_image` made of several images; one number each, in order."""
-        raise NotImplementedError(f"{type(self).__name__} must define score_images(images)")
+        """Return a number for each prepared image, in order."""
+        ...
 
     def prepare_image(self, image: Image.Image, prompt: str) -> Any:
         """What `score_images` gets of one image, such as its pixels. Runs on several threads, while

@@ -18,7 +18,7 @@ usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which o
        ludus sandbox shell [TIER]     a Python prompt in a sandbox; an empty line ends a block
 
 LUDUS_SANDBOX_IMAGE and LUDUS_SANDBOX_RUNTIME set the tier docker; LUDUS_SANDBOX_NETWORK names the
-hosts that runs with a network may reach ('pypi.org,*.pythonhosted.org', '*').
+hosts that runs with a network may reach ('example.org,*.example.net', '*').
 
 A server is named by its address, 'remote:http://host:port', here as in LUDUS_SANDBOX; to run one:
 ludus serve sandbox.

@@ -7,6 +7,7 @@ import io
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -278,8 +279,20 @@ def test_the_prompt_is_text_of_some_length() -> None:
             prompt_of(Sample(response="", prompt=prompt))
 
 
+class Blank(ImageVerifier):
+    """Pays nothing; only its reading of samples is under test."""
+
+    def score_images(self, images: Sequence[Any]) -> Sequence[float]:
+        return [0.0] * len(images)
+
+
+def test_a_verifier_without_score_images_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="score_images"):
+        ImageVerifier()  # type: ignore[abstract] # pyright: ignore[reportAbstractUsage]
+
+
 def test_a_sample_that_cannot_be_used_is_invalid_and_has_no_reward() -> None:
-    verifier = ImageVerifier()
+    verifier = Blank()
     good = verifier.prepare(
         Sample(response="", prompt="red", images=[ImagePart(data=encoded(plain()))])
     )
