@@ -1,4 +1,4 @@
-"""Addresses: which reach beyond this machine, and taking one."""
+"""Host names and listening sockets: which hosts are local, and how a server binds a port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BACKLOG = 1024
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`."""
+    """Say whether `host`, a name or an IP address, can be reached from this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -21,8 +21,16 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(host: str) -> None:
-    """Without a token, only names of this machine are served: a web page that has its own name
-    resolve to 127.0.0.1 must not reach us from a browser.
+    """Refuse a request that addresses a server without a token by a name other than localhost.
+
+    This stops DNS rebinding: a web page whose own name is made to resolve to 127.0.0.1 could
+    otherwise use a visitor's browser to reach a server that asks for no token.
+
+    Args:
+        host: the value of the request's `Host` header, with or without a port.
+
+    Raises:
+        Refused: `host` is neither localhost nor a loopback address (421).
     """
     bare = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
     if not is_loopback(bare):
@@ -34,8 +42,13 @@ def check_host(host: str) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, before anything is built: a taken port fails at once, and clients that
-    come early wait.
+    """Bind `host` and `port`, and return a socket that listens without blocking.
+
+    A server listens before its services are built, so that a taken port fails at once and clients
+    that connect early wait in the backlog instead of being refused.
+
+    Raises:
+        OSError: the port is taken, or the host is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

@@ -1,7 +1,9 @@
-"""Which of several servers a session lives on.
+"""The choice of the server that keeps a session, where a client knows several servers.
 
-Rendezvous hashing (Thaler and Ravishankar, 1998): every client ranks the servers of a session by a
-hash of both names, so all agree without talking, and adding or losing a server moves only its own
+Rendezvous hashing (Thaler and Ravishankar, 1998): every client ranks the servers of a session by
+a
+hash of both names, so all agree without talking, and adding or losing a server moves only its
+own
 sessions.
 """
 
@@ -12,7 +14,9 @@ from collections.abc import Sequence
 
 
 def choose(urls: Sequence[str], key: str) -> int:
-    """The index of the server that `key` lives on.
+    """Return the index in `urls` of the server that keeps the session `key`.
+
+    The choice depends on the set of addresses, not on their order:
 
     >>> choose(["http://a", "http://b"], "session-1") == choose(["http://b", "http://a"],
     ...     "session-1") ^ 1

@@ -1,4 +1,4 @@
-"""What is served, as one word: `name?argument=value&other=value`."""
+"""The notation of a name with constructor arguments: `name?argument=value&other=value`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import msgspec
 from ludus.errors import ConfigError
 
 SECRET = ("token", "key", "secret", "password")
-"""Words in the name of an argument whose value is not told."""
+"""Words that mark an argument as secret when its name contains one; clients are not told its value.
+"""
 
 
 def parse_served(text: str) -> tuple[str, dict[str, Any]]:
-    """Split into name and constructor arguments; a value is JSON, or else text.
+    """Split the notation into a name and constructor arguments; a value is JSON, or else text.
 
     >>> parse_served("me/echo-v0?n=2&word=vale")
     ('me/echo-v0', {'n': 2, 'word': 'vale'})
 
     Raises:
-        ConfigError: an argument without a value, or given twice.
+        ConfigError: an argument has no name or no `=`, or is given twice.
     """
     name, _, query = text.partition("?")
     arguments: dict[str, Any] = {}
@@ -39,7 +40,7 @@ def parse_served(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def format_served(name: str, arguments: Mapping[str, Any]) -> str:
-    """The inverse of `parse_served`.
+    """Write a name and arguments in the notation that `parse_served` reads.
 
     >>> format_served("me/echo-v0", {"n": 2, "word": "a b", "digits": "12"})
     'me/echo-v0?n=2&word=a%20b&digits=%2212%22'
@@ -51,7 +52,7 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that clients are told: plain data, and no secret by its name.
+    """Select the arguments that clients are told: plain data whose name does not mark a secret.
 
     >>> told_arguments({"n": 2, "api_key": "abc", "model": object()})
     {'n': 2}
@@ -65,10 +66,10 @@ def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
-    """Refuse two things under one name: a client could not say which it means.
+    """Refuse to serve two things under the same name, since a client could not say which was meant.
 
     Raises:
-        ConfigError: a name is there twice.
+        ConfigError: a name occurs twice.
     """
     for name, count in Counter(names).items():
         if count > 1:
@@ -84,7 +85,7 @@ def _written(value: Any) -> str:
 
 
 def read_value(text: str) -> Any:
-    """A value on a command line or in a name: JSON, or else the text itself.
+    """Read a value from a command line or a served name: JSON, or else the text itself.
 
     >>> read_value("2"), read_value("vale")
     (2, 'vale')

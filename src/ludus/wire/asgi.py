@@ -1,7 +1,9 @@
-"""Another project's ASGI application behind the door of an `HttpServer`.
+"""The adapter that lets an `HttpServer` serve another project's ASGI application.
 
-The server asks for the token, reads the body and bounds it; the application sees requests that may
-be answered, their bodies inflated and complete. Responses may go on for long, as event streams do.
+The server asks for the token, reads the body and bounds its size; the application sees only
+requests that may be answered, with complete and inflated bodies. A response may take any time,
+as
+event streams do.
 """
 
 from __future__ import annotations
@@ -17,22 +19,26 @@ from aiohttp import web
 logger = logging.getLogger(__name__)
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 LOOK_EVERY_S = 0.5
-"""How soon an application is told that its client has gone."""
+"""Seconds between two looks at whether the client is still connected."""
 _OF_THE_WIRE = ("content-length", "content-encoding", "transfer-encoding", "connection")
-"""Headers that describe how a body travelled, not what the application is given or gives."""
+"""Request headers that describe how the body travelled; the application is given the inflated body,
+so they would mislead it.
+"""
 
 
 async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.StreamResponse:
-    """Have `app` answer a request.
+    """Let `app` answer a request, and return the response.
 
     Args:
-        app: speaks ASGI 3.
-        request: with the path, the query and the headers.
-        body: of the request, inflated.
+        app: an application that speaks ASGI 3.
+        request: the request, whose path, query and headers the application is given.
+        body: the inflated body of the request.
 
     Raises:
-        Exception: what `app` raises before it has begun to answer. Later than that, the failure is
-            logged and the connection is cut, which the client cannot take for the end.
+        Exception: whatever `app` raised before it began to answer. A later failure is logged and
+            the
+            connection is cut, so that the client cannot take a partial response for a whole one.
+        RuntimeError: `app` returned without an answer.
     """
     exchange = _Exchange(request, body)
     try:
@@ -50,7 +56,7 @@ async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.Stre
 
 
 class _Exchange:
-    """One request and its response."""
+    """The `receive` and `send` of the ASGI specification, for a single request."""
 
     def __init__(self, request: web.Request, body: bytes) -> None:
         self.response: web.StreamResponse | None = None
@@ -59,7 +65,10 @@ class _Exchange:
         self._body: bytes | None = body
 
     async def receive(self) -> dict[str, Any]:
-        """The body first, then that the client has gone."""
+        """Return the whole body first; a later call waits, and tells that the client has gone.
+
+        The wait also ends when the response is complete, as the specification asks.
+        """
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -70,7 +79,7 @@ class _Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Begin the response, or write a part of it; nothing where the client has gone."""
+        """Begin the response or write a part of the body; a client that has gone is no error."""
         with contextlib.suppress(ConnectionError):
             if message["type"] == "http.response.start":
                 self.response = web.StreamResponse(status=message["status"])
@@ -87,7 +96,7 @@ class _Exchange:
                 self.over.set()
 
     def cut(self) -> None:
-        """Close the connection."""
+        """Close the connection at once, without ending the response in good order."""
         if self._request.transport is not None:
             self._request.transport.abort()
 

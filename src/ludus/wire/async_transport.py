@@ -19,7 +19,15 @@ CLOSE_S = 1.0
 
 
 class AsyncTransport:
-    """A connection pool, made on the event loop that first uses it."""
+    """Carries requests over a pool of aiohttp connections, bound to the event loop that first uses
+    it.
+
+    Redirects are not followed, cookies are not kept, and proxies of the environment are not
+    used.
+
+    Args:
+        connect_timeout_s: the longest time to establish a connection, in seconds.
+    """
 
     def __init__(self, *, connect_timeout_s: float = 10.0) -> None:
         self._connect_timeout_s = connect_timeout_s
@@ -27,7 +35,13 @@ class AsyncTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
-        """One round trip."""
+        """Send a request and return the reply, of any status.
+
+        Raises:
+            RequestTimeout: no complete reply arrived within `timeout_s` seconds.
+            ServerUnreachable: the connection could not be made, or broke.
+            ConfigError: the pool belongs to another event loop.
+        """
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._connect_timeout_s)
         try:
             async with self._pool().request(
@@ -48,10 +62,11 @@ class AsyncTransport:
         return HttpResponse(response.status, response.headers, body)
 
     async def stream(self, url: str, headers: Mapping[str, str]) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket.
+        """Open a WebSocket to `url`; messages may have any size.
 
         Raises:
-            aiohttp.ClientError, OSError: there is none.
+            aiohttp.ClientError, OSError: the server cannot be reached or refuses the upgrade.
+            ConfigError: the pool belongs to another event loop.
         """
         return await self._pool().ws_connect(
             url,
@@ -61,11 +76,11 @@ class AsyncTransport:
         )
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for `seconds` while the event loop runs on."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """Close the pool; the next request makes another."""
+        """Close every connection; the next request opens a new pool."""
         session, self._session, self._loop = self._session, None, None
         if session is not None:
             await session.close()
@@ -85,7 +100,7 @@ class AsyncTransport:
 
 
 def other_loop() -> ConfigError:
-    """A connection is used on an event loop that did not make it."""
+    """Build the error for a connection used on an event loop that did not open the pool."""
     return ConfigError(
         "this connection belongs to another event loop; close it there with "
         "'await server.aclose()', or connect once per loop"
@@ -93,5 +108,6 @@ def other_loop() -> ConfigError:
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO | None:
-    """A large body is written piece by piece, so that it does not hold up the event loop."""
+    """Wrap a large body so that aiohttp writes pieces, and the event loop serves others in
+    between."""
     return io.BytesIO(body) if len(body) > LARGE_BYTES else body or None

@@ -1,4 +1,4 @@
-"""A server on a thread of its own: for notebooks, scripts and tests.
+"""A server that runs on a thread of the caller's process, for notebooks, scripts and tests.
 
 with BackgroundServer(HttpServer([EnvService(["me/echo-v0"])])) as url:
     env = ludus.connect(url).make("me/echo-v0")
@@ -16,7 +16,11 @@ STOP_TIMEOUT_S = 60.0
 
 
 class BackgroundServer:
-    """Runs `server` on its own event loop and thread while the `with` block lasts."""
+    """Runs an `HttpServer` on a new thread and event loop while the `with` block lasts.
+
+    Args:
+        server: the server, not started.
+    """
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
@@ -27,7 +31,12 @@ class BackgroundServer:
         self._thread = threading.Thread(target=self._run, name="ludus-server", daemon=True)
 
     def __enter__(self) -> str:
-        """Start it; the address."""
+        """Start the server, wait until connections are accepted, and return the address.
+
+        Raises:
+            TimeoutError: the server did not start within ten minutes.
+            BaseException: whatever the start of the server raised.
+        """
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT_S):
             raise TimeoutError(f"the server did not start within {START_TIMEOUT_S:g} s")
@@ -36,7 +45,7 @@ class BackgroundServer:
         return self.server.url
 
     def __exit__(self, *_: object) -> None:
-        """Stop it."""
+        """Stop the server, and wait at most a minute for the thread to end."""
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOP_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Reading the body of a request: bounded on the wire, inflated, and over all requests together.
+"""Reading request bodies within three bounds: bytes on the wire, inflated, and over all requests.
 
 Nothing here runs before a request has shown its token.
 """
@@ -16,20 +16,23 @@ from .faults import QueueFull, Refused
 
 TIMEOUT_S = 30.0
 SLICE_BYTES = 1 << 17
-"""Inflated at a time, about 0.2 ms; others have their turn between two slices."""
+"""The bytes that are inflated at a time, in about 0.2 ms; other requests have their turn between
+two slices.
+"""
 DISCARDED_BYTES = 1 << 16
-"""A refused request's body no longer than this is read away, so that the connection can be used
-again."""
+"""The longest body of a refused request that is still read, so that the connection can be used
+again.
+"""
 DISCARD_S = 0.5
 ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
-"""Content-Encoding -> `wbits` of zlib."""
+"""Content-Encoding -> the `wbits` argument of zlib that reads it."""
 
 
 class Bytes:
-    """The bytes of bodies that a server holds at one time.
+    """Counts the bytes of all request bodies that a server holds in memory.
 
     Args:
-        limit: past it bodies are refused with 429.
+        limit: the most bytes held; a body beyond it is refused with 429.
     """
 
     def __init__(self, limit: int) -> None:
@@ -40,7 +43,7 @@ class Bytes:
         """Count `number` bytes in.
 
         Raises:
-            QueueFull: there is no room.
+            QueueFull: more than `limit` bytes would be held.
         """
         if self.held + number > self.limit:
             said = f"the bodies of requests in flight hold {self.held} of {self.limit} bytes"
@@ -48,30 +51,38 @@ class Bytes:
         self.held += number
 
     def give_back(self, number: int) -> None:
-        """Count them out."""
+        """Count `number` bytes out again."""
         self.held -= number
 
 
 class Held:
-    """The bytes of one request."""
+    """Counts the bytes of a single request, so that the whole share can be given back together.
+
+    Args:
+        bytes: the count of the whole server.
+    """
 
     def __init__(self, bytes: Bytes) -> None:
         self._bytes = bytes
         self._number = 0
 
     def take(self, number: int) -> None:
-        """Hold `number` bytes more."""
+        """Hold `number` more bytes for this request.
+
+        Raises:
+            QueueFull: the server holds too many bytes.
+        """
         self._bytes.take(number)
         self._number += number
 
     def release(self) -> None:
-        """Hold none."""
+        """Give back all bytes of this request."""
         self._bytes.give_back(self._number)
         self._number = 0
 
 
 class _Inflater(Protocol):
-    """What `zlib.decompressobj` gives."""
+    """The part of the object returned by `zlib.decompressobj` that is used here."""
 
     @property
     def unconsumed_tail(self) -> bytes: ...
@@ -86,15 +97,17 @@ class _Inflater(Protocol):
 
 
 async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
-    """The whole body, inflated.
+    """Read and inflate the whole body of a request.
 
     Args:
-        request: whose body has not been read.
-        max_bytes: of the body, on the wire and inflated.
+        request: a request whose body has not been read.
+        max_bytes: the most bytes of the body, after inflation.
         held: counts the bytes read.
 
     Raises:
-        Refused: too large (413), too slow (408), broken (400), or in an encoding not taken (415).
+        Refused: the body is too large (413), too slow (408), broken (400), or in an encoding that
+            the
+            server does not take (415).
         QueueFull: the bodies of all requests together are too large (429).
     """
     inflater = _inflater_of(request)
@@ -117,7 +130,10 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
 
 
 async def discard_body(request: web.Request) -> None:
-    """Read a short body of a refused request away; the connection of a longer one is closed."""
+    """Read the short body of a refused request, so that the connection can be used again.
+
+    A longer body, or one of unknown length, is left alone: the connection is closed instead.
+    """
     length = request.content_length
     if length is None or length > DISCARDED_BYTES or request.headers.get("Expect"):
         return
@@ -129,7 +145,9 @@ async def discard_body(request: web.Request) -> None:
 
 
 def too_large(size: int | None, limit: int) -> Refused:
-    """A body beyond the bound; `size` is None where the end was not waited for."""
+    """Build the refusal of a body beyond `limit` bytes; `size` is None where nobody waited for the
+    end.
+    """
     shown = f" ({size} bytes)" if size is not None else ""
     message = f"the body is too large{shown}: this server takes at most {limit} bytes"
     return Refused(message, "too_large")
@@ -147,7 +165,7 @@ def _inflater_of(request: web.Request) -> _Inflater | None:
 
 
 async def _continue(request: web.Request) -> None:
-    """Ask for the body, where the client waits to be asked."""
+    """Ask for the body with `100 Continue`, where the client waits to be asked."""
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0

@@ -1,7 +1,8 @@
-"""Operations on their way to one server, and what is done when one does not arrive.
+"""Delivery of operations to a server, with another attempt for each that failed for now.
 
-Concurrent operations travel together: over the server's stream, or in batches of plain HTTP where
-it has none. An operation that failed for now is sent again after a while.
+Concurrent operations travel together: over the server's stream, or in batches of plain HTTP
+where
+there is none.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from .stream_client import ClientStream, UseHttp
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 Answer = TypeVar("Answer")
 GRACE_S = 1.0
-"""Added to the time of a batch, so that the reason it failed is told rather than that its time is
-over.
+"""Seconds added to the time limit of a batch: the request inside it meets its own limit first, and
+its error says more than that the time is over.
 """
 
 
 class Carrier(Generic[Asked, Answer]):
-    """Carries operations of one kind to one server. Everything it carries must be safe to send
-    twice; it is used on one event loop.
+    """Carries operations of a kind to a server, over a stream or in batches of plain HTTP.
+
+    Every operation must be safe to send twice. A carrier is used on one event loop.
 
     Args:
-        client: of the server.
-        stream: to the server; None sends all over plain HTTP.
-        as_type: of an answer.
+        client: the client of the server.
+        stream: the stream to the server; None sends everything over plain HTTP.
+        as_type: the type of an answer.
         send: sends a batch over plain HTTP; returns the answer or the error of each operation in
-            order, and None for one that still runs.
+            order, and None for an operation that still runs.
     """
 
     def __init__(
@@ -55,14 +57,15 @@ class Carrier(Generic[Asked, Answer]):
         self._batches: Coalescer[Asked, Answer] = Coalescer(partial(send, client))
 
     async def perform(self, operation: Asked, *, timeout_s: float = math.inf) -> Answer:
-        """The answer to an operation.
+        """Send an operation and return the answer, with retries where another attempt may help.
 
         Args:
-            operation: what to do.
-            timeout_s: for all attempts together, where that is less than the client's own limit.
+            operation: the operation; safe to send twice.
+            timeout_s: the time for all attempts together, in seconds, where that is less than the
+                client's own limit.
 
         Raises:
-            LudusError: what the server met, or why it could not be asked.
+            LudusError: what went wrong at the server, or why the server could not be asked.
         """
         self.client.traffic.operations += 1
         started = time.monotonic()
@@ -75,7 +78,7 @@ class Carrier(Generic[Asked, Answer]):
             return await patient.keep_trying(again, failed=error, started=started)
 
     async def close(self) -> None:
-        """Give up on batches that are out. The stream is closed by whoever opened it."""
+        """Give up on the batches under way. The stream stays open for other users."""
         await self._batches.close()
 
     async def _attempt(self, operation: Asked, timeout_s: float) -> Answer:

@@ -1,11 +1,11 @@
-"""Faults on purpose, to find out whether a trainer survives them: `--chaos drop=0.1,error=0.1`.
+"""Faults injected on purpose, to test whether a trainer survives: `--chaos drop=0.1,error=0.1`.
 
-    drop=P        with probability P cut the connection; half of them after the work was done, so
-                  that only the reply is lost
+    drop=P        with probability P cut the connection; half of the cuts come after the work was
+                  done, so that only the reply is lost
     delay=P:S     with probability P answer S seconds late
     error=P       with probability P answer 500
 
-Never on by default, and never applied to `/healthz`, `/readyz` and `/metrics`.
+No fault is injected by default, and none ever on `/healthz`, `/readyz` and `/metrics`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ EXAMPLE = "drop=0.1,delay=0.2:0.5,error=0.1"
 
 @dataclass
 class Chaos:
-    """How often to fail, and how."""
+    """The probabilities of the faults that a server injects, with the random generator that
+    decides."""
 
     drop: float = 0.0
     delay: float = 0.0
@@ -34,10 +35,16 @@ class Chaos:
 
     @classmethod
     def parse(cls, text: str, *, seed: int = 0) -> Chaos:
-        """Read `drop=0.1,delay=0.2:0.5,error=0.1`.
+        """Read a specification such as `drop=0.1,delay=0.2:0.5,error=0.1`.
+
+        Args:
+            text: the specification; see the module for its three faults.
+            seed: of the random generator, so that a run can be repeated.
 
         Raises:
-            ConfigError: an unknown fault, or a probability outside 0..1.
+            ConfigError: the fault is unknown, a number cannot be read, a probability is outside
+                0..1 or a
+                delay is negative.
         """
         made = cls(rng=random.Random(seed))
         for item in filter(None, (part.strip() for part in text.split(","))):
@@ -62,17 +69,20 @@ class Chaos:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to fear."""
+        """Whether any fault has a probability above zero."""
         return bool(self.drop or self.delay or self.error)
 
     async def before(self, struck: Callable[[str], None]) -> bool:
-        """Delay, fail, or say that the connection is to be cut before the work is done.
+        """Inject the faults that come before the work: delay, fail, or have the connection cut.
 
         Args:
-            struck: told which fault was injected.
+            struck: is called with the name of each fault injected ("delay", "error").
+
+        Returns:
+            whether the caller is to cut the connection instead of doing the work.
 
         Raises:
-            Refused: an error on purpose.
+            Refused: an error was injected (500).
         """
         if self._strikes(self.delay):
             struck("delay")
@@ -83,8 +93,10 @@ class Chaos:
         return self._strikes(self.drop / 2)
 
     def after(self) -> bool:
-        """Whether the connection is to be cut now that the work is done."""
-        half = self.drop / 2  # of all requests; those cut before do not come here
+        """Decide whether the caller is to cut the connection now that the work is done."""
+        # Half of all requests' drops fall here. Requests cut before never arrive, so the chance
+        # among the rest is conditional: (drop / 2) / (1 - drop / 2).
+        half = self.drop / 2
         return self._strikes(half / (1 - half))
 
     def _strikes(self, probability: float) -> bool:

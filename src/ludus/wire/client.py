@@ -1,8 +1,8 @@
-"""The client without I/O: builds requests, reads replies, decides what to send again and when.
+"""The client without I/O: builds requests, reads replies, and decides when to send again.
 
-Transports do nothing but carry bytes (`Transport`), so everything that can go wrong is decided here
-once, for the async and the sync client alike. `async def` methods over a blocking transport never
-wait on an event loop; `run_blocking` runs them on the caller's thread.
+Transports carry bytes and nothing else (`Transport`), so everything that can go wrong is decided
+here once, for the async and the sync client alike. `async def` methods over a blocking transport
+never wait on an event loop; `run_blocking` runs them on the caller's thread.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .faults import Fault, FaultReply, error_of
 
 T = TypeVar("T")
 Body = msgspec.Struct | Mapping[str, Any]
-"""What a request may carry: whatever encodes to an object."""
+"""A value that a request may carry: anything that encodes to an object."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What crossed the wire so far; for progress bars and reports."""
+    """Counts what has crossed the wire so far, for progress bars and reports."""
 
     requests: int = 0
     operations: int = 0
@@ -50,75 +50,86 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as bytes."""
+    """An HTTP request, complete and encoded, ready for a transport."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    """Not shown: one holds the token."""
+    """The headers by name. They stay out of the `repr`, since one of them holds the token."""
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A reply as bytes."""
+    """An HTTP reply whose body is not yet decoded."""
 
     status: int
     headers: Mapping[str, str]
-    """Looked up case-insensitively."""
+    """The headers by name; the mapping ignores case."""
     body: bytes
 
 
 class Transport(Protocol):
-    """Carries requests. Raises ServerUnreachable or RequestTimeout, nothing else."""
+    """Carries requests to a server. Other errors than ServerUnreachable and RequestTimeout are
+    bugs.
+    """
 
     async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
-        """One round trip."""
+        """Send a request and return the reply, of any status.
+
+        Raises:
+            ServerUnreachable: the connection could not be made, or broke.
+            RequestTimeout: no complete reply arrived within `timeout_s` seconds.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for `seconds` before another attempt."""
         ...
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; the transport may be used again afterwards."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When to send again. Everything this client sends is safe to repeat: reads, releases and
-    scores change nothing twice, and resets and steps carry a seq.
+    """The time limits of a call and of each attempt, and the waits between attempts, in seconds.
+
+    Every request of this client is safe to repeat: reads, releases and scores change nothing twice,
+    and resets and steps carry a seq.
     """
 
     timeout_s: float = 120.0
-    """For one call, all its attempts and waits together."""
+    """The time for one call, all its attempts and waits together."""
     attempt_timeout_s: float = 40.0
-    """For one attempt; a reply lost on the way is then asked for again."""
+    """The time for one attempt; a reply lost on the way is then asked for again."""
     first_contact_s: float = 10.0
-    """Instead of `timeout_s` while nobody has ever answered: most likely the address is wrong."""
+    """The time for a call instead of `timeout_s` while the server has never answered: most likely
+    the address is wrong, and a person waits to be told.
+    """
     first_wait_s: float = 0.1
     max_wait_s: float = 2.0
 
 
 @dataclass(slots=True)
 class Retry:
-    """The attempts of one call."""
+    """Keeps the time and the number of the attempts of a call."""
 
     policy: RetryPolicy
     rng: random.Random
     started: float = field(default_factory=time.monotonic)
-    """When the first attempt began, by `time.monotonic`."""
+    """The time when the first attempt began, by `time.monotonic`."""
     attempts: int = 0
 
     @property
     def deadline(self) -> float:
-        """When the call's time is over."""
+        """The time at which the call is given up, by `time.monotonic`."""
         return self.started + self.policy.timeout_s
 
     @property
     def attempt_timeout_s(self) -> float:
-        """How long the next attempt may take.
+        """The seconds that the next attempt may take.
 
         Raises:
             RequestTimeout: the call's time is over.
@@ -129,14 +140,16 @@ class Retry:
         return min(left, self.policy.attempt_timeout_s)
 
     def wait_s(self, error: LudusError, *, met: bool = True) -> float:
-        """How long to wait before the next attempt.
+        """Return the seconds to wait before the next attempt: doubled each time, with jitter.
+
+        An overloaded server's own figure is a lower bound.
 
         Args:
-            error: of the last one.
+            error: the error of the last attempt.
             met: whether the server has ever answered.
 
         Raises:
-            LudusError: `error` itself, if sending again would not help or there is no time left.
+            LudusError: `error` itself, if sending again would not help or no time is left.
         """
         if not getattr(error, "retryable", False):
             raise error
@@ -155,12 +168,12 @@ class Retry:
 
 @dataclass
 class Client:
-    """Calls a server's routes over a transport."""
+    """Calls a server's routes over a transport: typed bodies out, typed replies or errors back."""
 
     url: str
     transport: Transport
     token: str | Secret = NO_SECRET
-    """Kept as a `Secret`."""
+    """The bearer token, kept as a `Secret`; empty for a server without one."""
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     format: Format = Format.MSGPACK
     traffic: Traffic = field(default_factory=Traffic)
@@ -178,20 +191,20 @@ class Client:
             )
 
     def within(self, timeout_s: float) -> Client:
-        """The same client with less time for a call."""
+        """Return the same client with at most `timeout_s` seconds for a call."""
         limit = min(timeout_s, self.policy.timeout_s)
         return replace(self, policy=replace(self.policy, timeout_s=limit))
 
     async def get(self, path: str, as_type: type[T]) -> T:
-        """Read."""
+        """Read `path` with GET; see `call`."""
         return await self.call("GET", path, None, as_type)
 
     async def post(self, path: str, body: Body, as_type: type[T]) -> T:
-        """Act; `body` must be safe to send twice."""
+        """Send `body` to `path` with POST; see `call`. The body must be safe to send twice."""
         return await self.call("POST", path, body, as_type)
 
     async def delete(self, path: str, as_type: type[T]) -> T:
-        """Release."""
+        """Release what `path` names with DELETE; see `call`."""
         return await self.call("DELETE", path, None, as_type)
 
     async def call(
@@ -203,13 +216,18 @@ class Client:
         *,
         on: type[LudusError] = LudusError,
     ) -> T:
-        """Send until it is answered or hopeless.
+        """Send a request until an answer comes or another attempt would not help.
 
         Args:
-            on: the errors to send again after, where that may help at all.
+            method: the HTTP method.
+            path: the path below the server's address, with its query.
+            body: what to send, or None.
+            as_type: the type of the reply.
+            on: the errors to send again after, where another attempt may help at all.
 
         Raises:
-            LudusError: the one the server met, or why it could not be asked.
+            LudusError: what went wrong at the server, or why the server could not be asked.
+            ConfigError: `body` cannot be encoded.
         """
         request = self.build(method, path, body)
 
@@ -219,10 +237,10 @@ class Client:
         return await self.keep_trying(attempt, on=on)
 
     async def attempt(self, request: HttpRequest, as_type: type[T], timeout_s: float) -> T:
-        """Send once.
+        """Send a request once and read the reply as `as_type`.
 
         Raises:
-            LudusError: the one the server met, or why it could not be asked.
+            LudusError: what went wrong at the server, or why the server could not be asked.
         """
         return read(await self._exchange(request, timeout_s), as_type)
 
@@ -234,16 +252,17 @@ class Client:
         failed: LudusError | None = None,
         started: float | None = None,
     ) -> T:
-        """Call `attempt(timeout_s)` until it succeeds, is hopeless, or the time is over.
+        """Call `attempt(timeout_s)` until an attempt succeeds, none can succeed, or the time is
+        over.
 
         Args:
-            attempt: is told how long it may take.
+            attempt: makes one attempt, and is told how many seconds it may take.
             on: the errors to try again after, where a retry may help at all.
-            failed: what a first attempt, made by the caller, has failed with.
-            started: when that attempt began, by `time.monotonic`.
+            failed: the error of a first attempt that the caller made.
+            started: the time when that attempt began, by `time.monotonic`.
 
         Raises:
-            LudusError: of the last attempt.
+            LudusError: the error of the last attempt.
         """
         retry = Retry(self.policy, self.rng)
         if started is not None:
@@ -259,7 +278,7 @@ class Client:
                 failed = error
 
     def build(self, method: str, path: str, body: Body | None) -> HttpRequest:
-        """A request as bytes.
+        """Encode a request with the headers, including the token.
 
         Raises:
             ConfigError: something in `body` cannot be sent.
@@ -286,11 +305,11 @@ class Client:
 
 
 def read(response: HttpResponse, as_type: type[T]) -> T:
-    """The typed reply.
+    """Read a response as `as_type`.
 
     Raises:
-        LudusError: what the server met.
-        ServerFault: the reply makes no sense.
+        LudusError: the error that the server reports, where the status is 400 or more.
+        ServerFault: the reply cannot be read as `as_type`; not retryable.
     """
     format = format_of(response.headers.get("Content-Type", "")) or Format.JSON
     if response.status >= 400:
@@ -324,14 +343,21 @@ def _seconds(text: str) -> float | None:
 
 
 def protocol_error(what: str) -> ServerFault:
-    """The server does not speak the protocol; asking again would not help."""
+    """Build the error for a server that does not speak the protocol; asking again would not
+    help."""
     error = ServerFault(f"{what}; is it a ludus server of the same version?")
     error.retryable = False
     return error
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine over a blocking transport: it never waits on an event loop."""
+    """Run a coroutine over a blocking transport to the end, on the caller's thread.
+
+    Such a coroutine never waits on an event loop, so a single `send` runs all of it.
+
+    Raises:
+        RuntimeError: the coroutine did wait on an event loop.
+    """
     try:
         work.send(None)
     except StopIteration as done:
@@ -342,7 +368,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def unreachable(url: str, error: BaseException) -> ServerUnreachable:
-    """Say that nothing answered, and what to look at."""
+    """Build the error for a server that does not answer, with the reason and what to look at."""
     reason = str(error) or type(error).__name__
     return ServerUnreachable(
         f"no answer from {without_credentials(url)} ({reason}); is 'ludus serve' running there?"

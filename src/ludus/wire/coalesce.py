@@ -1,9 +1,10 @@
-"""Many concurrent calls, few requests.
+"""Batching of many concurrent calls into few requests.
 
-Calls made in the same turn of the event loop (a batch of generations coming back) leave together.
-While several requests are out, later calls gather until one of those is answered, for a few
-milliseconds at most. What the server answers with "still running" goes into the next request, and a
-request that is too large for it in two halves.
+Calls made in the same turn of the event loop (a batch of generations coming back) leave
+together.
+While several requests are out, later calls gather until a request is answered, for a few
+milliseconds at most. An item that the server answers with "still running" goes into the next
+request, and a request that is too large for the server is sent again in two halves.
 """
 
 from __future__ import annotations
@@ -21,16 +22,19 @@ Answer = TypeVar("Answer")
 
 GATHER_S = 0.002
 FREE_REQUESTS = 4
-"""Requests that may be out before later calls gather: waiting pays only where many are coming."""
+"""Requests that may be out before later calls gather: waiting pays only where many calls are
+coming.
+"""
 
 
 class Coalescer(Generic[Item, Answer]):
-    """Sends items in batches.
+    """Sends items in batches, and hands each caller the matching answer.
 
     Args:
-        send: one request; an answer for each item in order, None for one that still runs. What it
-            raises goes to every caller of the batch.
-        max_items: in one request.
+        send: sends one request; returns an answer for each item in order, None for an item that
+            still
+            runs. An exception goes to every caller of the batch.
+        max_items: the most items in one request.
     """
 
     def __init__(
@@ -46,13 +50,17 @@ class Coalescer(Generic[Item, Answer]):
         self._requests: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: Item) -> Answer:
-        """Send `item` with whatever else is being sent."""
+        """Send `item` with whatever else is being sent, and return the answer.
+
+        Raises:
+            Exception: the error of this item, or of the whole request.
+        """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._enqueue([(item, future)])
         return await future
 
     async def close(self) -> None:
-        """Give up on requests that are out, and on calls that wait for theirs."""
+        """Give up on the requests that are out, and cancel the calls that still wait to be sent."""
         if self._departure is not None:
             self._departure.cancel()
             self._departure = None
@@ -73,7 +81,7 @@ class Coalescer(Generic[Item, Answer]):
             self._departure = loop.call_later(GATHER_S, self._depart)
 
     def _answered(self) -> None:
-        """A request is no longer out: what gathers need not wait for the timer."""
+        """Note that the current request is answered, and send at once what was gathering."""
         task = asyncio.current_task()
         assert task is not None
         self._requests.discard(task)
@@ -95,7 +103,7 @@ class Coalescer(Generic[Item, Answer]):
 
     async def _request(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
-            try:
+            try:  # whatever gathers leaves as soon as this request is over, however it ended
                 answers = await self._send([item for item, _ in entries])
             finally:
                 self._answered()
@@ -120,7 +128,7 @@ class Coalescer(Generic[Item, Answer]):
 
 
 def _settle(future: asyncio.Future[Answer], answer: Answer | LudusError | None) -> bool:
-    """Hand over an answer; False if there is none yet."""
+    """Hand an answer to the caller that waits; False if the item still runs."""
     if answer is None:
         return False
     if not future.done():

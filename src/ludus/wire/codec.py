@@ -1,7 +1,8 @@
-"""Bytes on the wire: JSON, or msgpack where both sides ask for it.
+"""Encoding of bodies: JSON, or msgpack where both sides ask for msgpack.
 
-Structs are validated here, once. What cannot be read is told apart: bytes that are no JSON at all
-(400) and JSON of the wrong shape (422, naming the field).
+Structs are validated here, once. Two errors are told apart: bytes that are not in the format at
+all
+(400), and a value of the wrong shape (422, naming the field).
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ T = TypeVar("T")
 
 
 class Format(StrEnum):
-    """A content type we speak."""
+    """A content type that servers and clients speak."""
 
     JSON = "application/json"
     MSGPACK = "application/msgpack"
 
 
 asked_format: ContextVar[Format] = ContextVar("ludus_asked_format", default=Format.MSGPACK)
-"""The format that the reply to the request at hand will have, so that whoever makes a large one can
-encode it once.
+"""The format that the reply to the current request will have. Code that builds a large reply may
+encode straight into it, so that the reply is encoded once.
 """
 
 
@@ -53,7 +54,7 @@ class Encoded:
 
     @classmethod
     def of(cls, value: object) -> Encoded:
-        """Encode `value` as msgpack, or as JSON if it holds an integer beyond 64 bits.
+        """Encode `value` as msgpack, or as JSON if some integer inside is beyond 64 bits.
 
         Raises:
             TypeError, ValueError: something inside cannot be sent.
@@ -61,19 +62,19 @@ class Encoded:
         return cls(*encode(value, Format.MSGPACK))
 
     def decoded(self) -> object:
-        """The value as plain dictionaries, lists, texts and numbers."""
+        """Return the value as plain dictionaries, lists, texts and numbers."""
         decoder = _plain_msgpack if self.format is Format.MSGPACK else _plain_json
         return decoder.decode(self.data)
 
     def inside(self, format: Format) -> object:
-        """What an encoder of `format` writes for it."""
+        """Return an object that an encoder of `format` writes as this value."""
         return msgspec.Raw(self.data) if format is self.format else self.decoded()
 
 
 def encode(value: object, format: Format = Format.JSON) -> tuple[bytes, Format]:
-    """Encode `value`; the format tells what it became.
+    """Encode `value`, and return the bytes with the format that was used.
 
-    msgpack has no integers beyond 64 bits, so a value that holds one is sent as JSON.
+    msgpack has no integers beyond 64 bits, so a value with such an integer is sent as JSON.
 
     Raises:
         TypeError, ValueError: something inside cannot be sent.
@@ -89,10 +90,10 @@ def encode(value: object, format: Format = Format.JSON) -> tuple[bytes, Format]:
 
 
 def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.JSON) -> T:
-    """Decode and validate.
+    """Decode `data` and validate the value as `as_type`.
 
     Raises:
-        Refused: malformed (400) or of the wrong shape (422).
+        Refused: `data` is not in the format (400), or the value has the wrong shape (422).
     """
     try:
         decoded: T = _decoder(as_type, format).decode(data)
@@ -106,15 +107,15 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
 
 
 def convert(value: object, as_type: type[T], *, strict: bool = True) -> T:
-    """Validate what was decoded before to plain values.
+    """Validate a value that was decoded before to plain dictionaries, lists, texts and numbers.
 
     Args:
-        value: plain.
-        as_type: what it is to be.
-        strict: otherwise texts are read as numbers where those are asked for (query strings).
+        value: the plain value.
+        as_type: the type to validate as.
+        strict: False also reads texts as numbers where numbers are asked for (query strings).
 
     Raises:
-        Refused: 422, naming the field.
+        Refused: the value has the wrong shape (422, naming the field).
     """
     try:
         return msgspec.convert(value, as_type, strict=strict)
@@ -123,7 +124,7 @@ def convert(value: object, as_type: type[T], *, strict: bool = True) -> T:
 
 
 def format_of(content_type: str) -> Format | None:
-    """The format a `Content-Type` names, or None.
+    """Return the format that a `Content-Type` names, or None for any other type.
 
     >>> format_of("application/json; charset=utf-8").name
     'JSON'
@@ -133,7 +134,7 @@ def format_of(content_type: str) -> Format | None:
 
 
 def accepted(accept: str, otherwise: Format) -> Format:
-    """The format of the reply: what `Accept` names first of those we speak, else the request's."""
+    """Choose the format of a reply: the first known format in `Accept`, or else `otherwise`."""
     for name in accept.split(","):
         found = format_of(name)
         if found is not None:
@@ -142,7 +143,7 @@ def accepted(accept: str, otherwise: Format) -> Format:
 
 
 def _plain(value: object) -> object:
-    """numpy numbers and arrays, which environments put into info, as plain ones."""
+    """Convert numpy numbers and arrays, which environments put into `info`, to plain values."""
     if isinstance(value, (numpy.generic, numpy.ndarray)):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r:.80}")

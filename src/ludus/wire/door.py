@@ -1,7 +1,8 @@
-"""Connections of a server: how many there are, and how long a stranger may keep one.
+"""The bound on a server's connections, and on how long an unauthorized client may stay connected.
 
 A connection is a stranger's until a request on it has shown the token. Strangers have a few
-seconds, which ends slow headers and idle sockets. Where all places are taken, the stranger who has
+seconds, which ends slow headers and idle sockets. Where all places are taken, the stranger who
+has
 been there longest makes room.
 """
 
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 MAX_CONNECTIONS = 8192
 STRANGER_S = 10.0
-"""How long a connection may last on which nobody has shown the token."""
+"""Seconds that a connection may last on which no request has shown the token."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"Content-Type: application/json\r\nContent-Length: 80\r\n\r\n"
@@ -23,22 +24,22 @@ _FULL = (
 
 
 class Connection(Protocol):
-    """What speaks HTTP on one connection."""
+    """The part of aiohttp's protocol object that the door uses."""
 
     transport: asyncio.BaseTransport | None
 
     def force_close(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         ...
 
 
 class Door:
-    """Makes the protocol of each new connection.
+    """Makes the protocol object of each new connection, and bounds how many are open.
 
     Args:
-        make: a connection that speaks HTTP.
-        max_connections: at once.
-        stranger_s: how long a connection may last on which nobody has shown the token.
+        make: makes the protocol object that speaks HTTP on one connection.
+        max_connections: the most connections at the same time.
+        stranger_s: the seconds that a connection may last on which no request has shown the token.
     """
 
     def __init__(
@@ -60,7 +61,11 @@ class Door:
         return len(self._strangers) + len(self._known)
 
     def __call__(self) -> asyncio.BaseProtocol:
-        """The protocol of a connection that was just accepted."""
+        """Make the protocol object of a connection that was just accepted.
+
+        Where all places are taken, the oldest stranger is closed; where there is none, the new
+        connection is answered with 503.
+        """
         if len(self) >= self._max:
             self._forget_closed()
         if len(self) >= self._max and not self._turn_one_away():
@@ -72,7 +77,8 @@ class Door:
         return protocol
 
     def vouch(self, connection: Any) -> None:
-        """A request on `connection` has shown the token."""
+        """Note that a request on `connection` has shown the token, so that the connection may
+        stay."""
         if self._strangers.pop(connection, None) is not None:
             self._known.add(connection)
 
@@ -84,7 +90,7 @@ class Door:
             self._turn_away(connection)
 
     def _turn_one_away(self) -> bool:
-        oldest = next(iter(self._strangers), None)
+        oldest = next(iter(self._strangers), None)  # a dict keeps the order of arrival
         if oldest is not None:
             self._turn_away(oldest)
         return oldest is not None
@@ -99,11 +105,12 @@ class Door:
         for connection, since in list(self._strangers.items()):
             if connection.transport is None and now - since > 1.0:  # else not connected yet
                 del self._strangers[connection]
+        # aiohttp sets the transport to None once the connection is lost.
         self._known = {one for one in self._known if one.transport is not None}
 
 
 class _Full(asyncio.Protocol):
-    """Says that there is no place, and closes."""
+    """Answers a connection that found no place with 503, and closes the connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -1,6 +1,7 @@
-"""Errors as they travel: one table from `ludus.errors` to code and status, and back.
+"""The table that maps `ludus.errors` to codes and HTTP statuses, and back.
 
-A `Fault` is the body of every answer that is not a success. The client raises the same type again
+A `Fault` is the body of every answer that is not a success. The client raises the same type
+again
 that the server met, so code written against a local environment or verifier reads the same.
 """
 
@@ -34,15 +35,17 @@ from ludus.verdict import Verdict
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request or an item of a batch was not done."""
+    """Says why a request or an item of a batch was not done."""
 
     code: str
-    """One of `CODES`; a client that does not know it goes by the HTTP status."""
+    """A key of `CODES`; a client that does not know the code goes by the HTTP status."""
     message: str
-    """One sentence for a person."""
+    """What went wrong and what to do, as a sentence for a person."""
     session: str = ""
     seq: int | None = None
-    """Set when the operation used up this seq: the fault *is* its reply, and is kept like one."""
+    """The seq that the operation used up; None if the seq is still free. Such a fault *is* the
+    reply of that seq, and is kept like any other reply.
+    """
     retryable: bool = False
     """Whether sending the same request again may help."""
     retry_after_s: float | None = None
@@ -60,7 +63,7 @@ class FaultReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code with its HTTP status and the error a client raises for it."""
+    """The HTTP status of a fault, and the error type that a client raises."""
 
     status: int
     error: type[LudusError]
@@ -103,7 +106,7 @@ CODES: dict[str, Code] = {
     "step_timeout": Code(504, RequestTimeout),
     "deadline": Code(504, RequestTimeout, retryable=True),
 }
-"""code -> status, error type, and whether a retry may help."""
+"""The code of a fault -> its status, its error type, and whether another attempt may help."""
 
 _CODE_OF: list[tuple[type[LudusError], str]] = [
     (RewardUnavailable, "reward_unavailable"),
@@ -133,7 +136,7 @@ _BY_STATUS: dict[int, type[LudusError]] = {
 
 
 class Refused(RequestRejected):
-    """The server refuses a request; `code` is one of `CODES`."""
+    """The server refuses a request; `code`, a key of `CODES`, says why."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message, code)
@@ -144,7 +147,7 @@ class Refused(RequestRejected):
 
 
 class QueueFull(Overloaded):
-    """A bounded queue is full."""
+    """A bounded queue is full: `depth` of `limit` places are taken."""
 
     def __init__(
         self, message: str, retry_after_s: float = 1.0, *, depth: int = 0, limit: int = 0
@@ -157,13 +160,13 @@ class QueueFull(Overloaded):
 def fault_of(
     error: BaseException, *, session: str = "", seq: int | None = None, otherwise: str = "internal"
 ) -> Fault:
-    """The fault an error becomes.
+    """Build the fault that tells a client of `error`.
 
     Args:
         error: what was raised.
-        session: whose operation failed.
-        seq: of the operation, if it used it up.
-        otherwise: the code of an error that is not one of ours.
+        session: the name of the session whose operation failed.
+        seq: the seq of the operation, if the operation used it up.
+        otherwise: the code of an error that is not a `LudusError` of the table.
     """
     code = _code_of(error, otherwise)
     ours = isinstance(error, LudusError)
@@ -181,31 +184,35 @@ def fault_of(
 
 
 def status_of(fault: Fault) -> int:
-    """The HTTP status of a fault."""
+    """Return the HTTP status of a fault."""
     return CODES[fault.code].status
 
 
 def error_of(fault: Fault, status: int) -> LudusError:
-    """The error a client raises for a fault; it remembers the fault."""
+    """Build the error that a client raises for a fault; `used_seq` and `code_of` read the fault
+    back.
+    """
     error = _build_error(fault, status)
     error.__dict__["fault"] = fault
     return error
 
 
 def used_seq(error: LudusError) -> bool:
-    """Whether the operation that failed with `error` was carried out and its seq is used up."""
+    """Say whether the operation that failed with `error` was carried out, so that the seq is used
+    up.
+    """
     fault = error.__dict__.get("fault")
     return isinstance(fault, Fault) and fault.seq is not None
 
 
 def code_of(error: BaseException) -> str:
-    """The code a server sent with `error`; empty for an error that is not a server's."""
+    """Return the code that a server sent with `error`; empty for an error from elsewhere."""
     fault = error.__dict__.get("fault")
     return fault.code if isinstance(fault, Fault) else ""
 
 
 def is_too_large(error: BaseException) -> bool:
-    """Whether a server refused a body for its size."""
+    """Say whether `error` is a server's refusal of a body that was too large."""
     return code_of(error) == "too_large"
 
 

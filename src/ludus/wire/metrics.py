@@ -1,4 +1,7 @@
-"""What a server tells Prometheus. Each server has its own registry, so two fit in one process."""
+"""The metrics that a server offers Prometheus, in a registry of each server's own.
+
+Because nothing is registered globally, two servers fit in one process.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ServerMetrics:
-    """The counters, gauges and histograms of one server."""
+    """Holds the counters, gauges and histograms of a server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -49,7 +52,14 @@ class ServerMetrics:
     def watch(
         self, name: str, documentation: str, read: Callable[[], float], **labels: str
     ) -> None:
-        """A gauge read when scraped."""
+        """Register a gauge whose value is read with `read` at each scrape.
+
+        Args:
+            name: the name of the gauge, without the prefix `ludus_`.
+            documentation: the help text of the gauge; that of the first call holds.
+            read: returns the current value; must be quick, since every scrape calls it.
+            labels: the labels that tell this value from others of the gauge.
+        """
         gauge = self._gauges.get(name)
         if gauge is None:
             gauge = Gauge(
@@ -59,7 +69,7 @@ class ServerMetrics:
         (gauge.labels(**labels) if labels else gauge).set_function(read)
 
     def text(self) -> bytes:
-        """The Prometheus text format."""
+        """Write every metric in the Prometheus text format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:

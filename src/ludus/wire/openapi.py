@@ -1,4 +1,5 @@
-"""`/openapi.json`, read off the table of routes and the structs it names."""
+"""The description of a server at `/openapi.json`, built from the table of routes and the structs of
+each."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ REFERENCE = "#/components/schemas/{name}"
 
 
 def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
-    """An OpenAPI 3.1 document."""
+    """Build the OpenAPI 3.1 document of `routes`.
+
+    Args:
+        routes: every route of the server.
+        secured: whether the server asks for a bearer token.
+    """
     table = list(routes)
     types = [FaultReply, *(_body(route) for route in table if route.in_body)]
     types += [route.reply for route in table]
@@ -46,7 +52,9 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
 
 
 def _drop_needless_tags(components: dict[str, Any]) -> None:
-    """An operation needs its tag only where another one could stand in its place."""
+    """Drop the `op` tag from each operation that never stands in a union, where clients need no
+    tag.
+    """
     among_others = set(_told_apart(components))
     for name, schema in components.items():
         if "op" in schema.get("properties", {}) and REFERENCE.format(name=name) not in among_others:
@@ -54,7 +62,7 @@ def _drop_needless_tags(components: dict[str, Any]) -> None:
 
 
 def _told_apart(schema: Any) -> Iterator[str]:
-    """References to all that stand in a union, told apart by a tag."""
+    """Yield the reference of every schema that stands in a union and is told apart by a tag."""
     if isinstance(schema, dict):
         yield from schema.get("discriminator", {}).get("mapping", {}).values()
         for value in schema.values():

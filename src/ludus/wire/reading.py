@@ -1,4 +1,4 @@
-"""What the headers of a request say."""
+"""The headers of a request: the token, the format of the body, and the format of the reply."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from .faults import Refused
 
 
 def authorize(request: web.Request, token: bytes) -> None:
-    """See that a request may be answered.
+    """Check that a request may be answered: the token, or else the name in the `Host` header.
+
+    Args:
+        request: the request.
+        token: the server's token; empty for a server without one.
 
     Raises:
-        Refused: 401, or 421 where a server without a token is asked under a foreign name.
+        Refused: the token is missing or wrong (401), or a server without a token was addressed by
+            another name than localhost (421).
     """
     if not token:
         check_host(request.host)
@@ -29,7 +34,8 @@ def authorize(request: web.Request, token: bytes) -> None:
 
 
 def _given_token(request: web.Request) -> str:
-    """The token of a request: in its path where the route takes it there, else of its header."""
+    """Read the token of a request: from the path where the route has a token, else from the
+    header."""
     if "token" in request.match_info:
         return request.match_info["token"]
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -37,10 +43,10 @@ def _given_token(request: web.Request) -> str:
 
 
 def body_format(request: web.Request) -> Format:
-    """How the body is written.
+    """Return the format of the request's body.
 
     Raises:
-        Refused: 415.
+        Refused: the `Content-Type` names no known format (415).
     """
     content_type = request.headers.get("Content-Type", "")
     format = format_of(content_type)
@@ -54,17 +60,20 @@ def body_format(request: web.Request) -> Format:
 
 
 def reply_format(request: web.Request) -> Format:
-    """How the reply is to be written."""
+    """Return the format of the reply: by `Accept`, else that of the body, else JSON."""
     sent = format_of(request.headers.get("Content-Type", "")) or Format.JSON
     return accepted(request.headers.get("Accept", ""), sent)
 
 
 async def expect_later(request: web.Request) -> None:
-    """Leave `Expect: 100-continue` to whoever reads the body: it may be refused before."""
+    """Do nothing about `Expect: 100-continue` yet, so that a body can be refused unsent.
+
+    aiohttp would send `100 Continue` as soon as the headers are read; `read_body` does so later.
+    """
 
 
 def cut(request: web.Request) -> web.StreamResponse:
-    """Close the connection without a reply."""
+    """Close the connection at once; the response returned here is never sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)

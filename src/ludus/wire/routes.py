@@ -1,8 +1,8 @@
-"""What a service offers over HTTP: a table of routes, each a typed function.
+"""The table of routes that a service offers over HTTP, each with a typed function.
 
 A handler takes the path's parameters and one validated struct (of the body, or of the query for
-GET and DELETE) and returns a struct. It knows nothing of HTTP, so it is tested without; the server
-parses, calls and encodes, and `/openapi.json` is read off the same table.
+GET and DELETE) and returns a struct. Handlers know nothing of HTTP, so they are tested without a
+server; the server parses, calls and encodes, and builds `/openapi.json` from the same table.
 """
 
 from __future__ import annotations
@@ -20,35 +20,45 @@ Path = Mapping[str, str]
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """No body and no query."""
+    """A request without a body and without a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One method of one path."""
+    """A method of a path, with the types of request and reply and the function that answers."""
 
     method: str
     path: str
-    """Parameters in braces; one written `{id:.+}` may hold slashes."""
+    """The path with its parameters in braces; a parameter written `{id:.+}` may contain slashes."""
     handler: Callable[[Path, Any], Awaitable[object]]
     payload: type[msgspec.Struct]
     reply: Any
-    """The type of a success: a struct, but where another project's clients want another shape."""
+    """The type of a success: a struct, except where another project's clients want another shape.
+    """
     summary: str
     documented: type[msgspec.Struct] | None = None
-    """What clients send, where `payload` reads it more loosely."""
+    """The struct that clients are told to send, where `payload` reads the same body more loosely.
+    """
     in_path: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Path parameter -> the field of `payload` that it gives; the rest is the body or the query."""
+    """Path parameter -> the field of `payload` that it fills; the other fields are the body or the
+    query.
+    """
     token_in_path: bool = False
-    """Also served as `/TOKEN/path`, for clients that can be given an address and no header."""
+    """Whether the route is also served as `/TOKEN/path`, for clients that take an address but no
+    header.
+    """
     dialect: bool = False
-    """Another project's protocol: what its requests hold beside what we know is let pass."""
+    """Whether the route follows another project's protocol, whose requests may hold fields unknown
+    here.
+    """
     retry_status: int = 0
-    """The status of every fault that is worth another try, for clients that know only one."""
+    """The status given to every retryable fault, for clients that retry on one status only; 0
+    changes nothing.
+    """
 
     @property
     def in_body(self) -> bool:
-        """Whether the payload is the body (else the query string)."""
+        """Whether the payload is read from the body; otherwise from the query string."""
         return self.method not in ("GET", "DELETE")
 
 
@@ -59,7 +69,7 @@ def get(
     reply: Any,
     summary: str,
 ) -> Route:
-    """A route that reads."""
+    """Build a GET route, which reads and changes nothing; the payload is the query string."""
     return Route("GET", path, handler, query, reply, summary)
 
 
@@ -73,7 +83,7 @@ def post(
     documented: type[msgspec.Struct] | None = None,
     in_path: Mapping[str, str] | None = None,
 ) -> Route:
-    """A route that acts."""
+    """Build a POST route, which acts; the payload is the body."""
     return Route("POST", path, handler, body, reply, summary, documented, in_path or {})
 
 
@@ -86,58 +96,66 @@ def delete(
     *,
     in_path: Mapping[str, str] | None = None,
 ) -> Route:
-    """A route that releases."""
+    """Build a DELETE route, which releases what the path names."""
     return Route("DELETE", path, handler, query, reply, summary, None, in_path or {})
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a service is given when its server starts."""
+    """The values that a server gives to each service at the start."""
 
     instance: str
-    """Random name of this run of the server: another one after a restart."""
+    """The random name of this run of the server; a restarted server has another name."""
     metrics: ServerMetrics
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How full a service is."""
+    """The load of a service, and whether the service can take new work."""
 
     queue_depth: int
     limit: int
     problem: str = ""
-    """Why it should get no new work now; empty if it can take some."""
+    """The reason why the service should get no new work now; empty if it can take some."""
 
 
 Begin = Callable[[Any], object]
-"""Starts an operation: what became of it, or a future of that. A `LudusError` refuses it."""
+"""A function that starts an operation, and returns its result or a future of its result. It refuses
+the operation by raising a `LudusError`.
+"""
 
 
 @runtime_checkable
 class StreamedService(Protocol):
-    """A service whose operations `/v1/stream` carries too."""
+    """A service whose operations also travel over `/v1/stream`."""
 
     def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
-        """What begins an operation, by its type; the types are told apart by their tags."""
+        """Return the function that begins an operation for each type; tags tell the types apart."""
         ...
 
 
 class Service(Protocol):
-    """A part of a server: environments, verifiers."""
+    """A part of a server with separate routes, such as environments or verifiers."""
 
     name: str
 
     def routes(self) -> list[Route]:
-        """Its table."""
+        """Return every route of the service."""
         ...
 
     async def start(self, context: Context) -> None:
-        """Get ready; whatever cannot work fails here, not at the first request."""
+        """Get ready to serve.
+
+        Raises:
+            Exception: something cannot work; the server then does not start, rather than fail at
+                the
+                first request.
+        """
         ...
 
     async def stop(self) -> None:
-        """Finish what is in flight, release everything."""
+        """Finish the operations in flight, and release every resource."""
         ...
 
     def load(self) -> Load:
-        """How full it is now."""
+        """Return how full the service is now; called at each scrape and each `/readyz`."""
         ...

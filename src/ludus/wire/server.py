@@ -1,12 +1,13 @@
-"""The HTTP server: services behind one address, with the properties a trainer leans on.
+"""The HTTP server: several services behind a single address.
 
     server = HttpServer([EnvService(["ludus/arithmetic-v0"]), ScoreService(["maths"])])
     async with server:
         print(server.url)
 
-Everything lives in the object: two of them run side by side in one test. A request is parsed once,
-handed to the route's typed function, and its answer encoded; every error becomes a `Fault` at this
-one boundary.
+All state lives in the object, so two servers run side by side in one test. A request is parsed
+once, handed to the route's typed function, and its answer encoded; every error becomes a `Fault`
+at
+this one boundary.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ MAX_REQUESTS = 2048
 MAX_BYTES_IN_FLIGHT = 256 << 20
 STOP_TIMEOUT_S = 5.0
 STOP_EVERY_S = 0.01
-"""How often a server that stops looks whether everything is answered."""
+"""Seconds between two looks of a stopping server at whether every request is answered."""
 LAG_EVERY_S = 0.25
 INSTANCE_HEADER = "Ludus-Instance"
 
@@ -66,24 +67,26 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpServer:
-    """Serves `services` at one address.
+    """Serves `services` at a single address.
 
     Args:
-        services: what to serve.
-        host: address to bind; off loopback a token is required.
-        port: 0 picks a free one; `url` tells which.
-        token: bearer token every request must carry, but for `/healthz` and `/readyz`.
-        max_body_bytes: larger request bodies are refused (413).
-        max_requests: requests in flight; past it 429.
-        max_bytes_in_flight: of all their bodies together, inflated; past it 429.
-        max_connections: at once; past it a connection that has shown no token makes room, or the
-            new one is told to come back (503).
-        stranger_s: how long a connection may last on which nobody has shown the token.
-        chaos: faults on purpose.
-        mounted: applications of other projects, by path.
+        services: the services to offer.
+        host: the address to bind; off loopback a token is required.
+        port: the port to bind; 0 picks a free one, which `url` tells.
+        token: the bearer token that every request must carry, except to `/healthz` and `/readyz`.
+        max_body_bytes: the largest request body, inflated; a larger body is refused (413).
+        max_requests: the most requests in flight; a further one is refused (429).
+        max_bytes_in_flight: the most bytes of all their bodies together, inflated; past that a
+            request is refused (429).
+        max_connections: the most connections at once; past that a connection that has shown no
+            token
+            makes room, or the new one is told to come back (503).
+        stranger_s: the seconds that a connection may last on which no request has shown the token.
+        chaos: the faults to inject on purpose; none by default.
+        mounted: ASGI applications of other projects, by path.
 
     Raises:
-        ConfigError: no token off loopback.
+        ConfigError: the host is not loopback, and there is no token.
     """
 
     def __init__(
@@ -129,25 +132,26 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which the server listens; the port is right only after `start`."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @property
     def bytes_held(self) -> int:
-        """The bytes of the bodies of requests in flight."""
+        """The number of bytes in the bodies of requests in flight."""
         return self._bytes.held
 
     @property
     def turned_away(self) -> int:
-        """Connections closed on strangers, or for which there was no place."""
+        """The number of connections closed on strangers, or that found no place."""
         return self._door.turned_away if self._door is not None else 0
 
     async def start(self) -> None:
-        """Start the services, then listen.
+        """Start the services, then accept connections.
 
         Raises:
             OSError: the port is taken.
+            Exception: a service could not start; what had started is stopped.
         """
         listener = listen(self.host, self.port)
         self.port = listener.getsockname()[1]
@@ -185,7 +189,10 @@ class HttpServer:
         self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
 
     async def stop(self) -> None:
-        """Refuse new work, finish what is in flight, release everything."""
+        """Refuse new work, wait up to five seconds for what is in flight, and release everything.
+
+        A second call is harmless.
+        """
         self._stopping = True
         await end_task(self._lag)
         streams = self._streams
@@ -265,7 +272,9 @@ class HttpServer:
         return endpoint
 
     async def _answer(self, route: Route, request: web.Request) -> web.StreamResponse:
-        """Parse, call, encode; whatever goes wrong becomes a fault here."""
+        """Parse a request, call the route's handler and encode the reply; every error becomes a
+        fault.
+        """
         format = Format.JSON
         held = Held(self._bytes)
         try:
@@ -340,7 +349,7 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Answer unknown paths and methods in our own words."""
+        """Answer an unknown path or method with a fault that says what is served."""
         try:
             return await handler(request)
         except web.HTTPNotFound:
@@ -354,7 +363,9 @@ class HttpServer:
         return self._respond_fault(None, fault, Format.JSON)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """`/v1/stream`."""
+        """Answer `/v1/stream`: check the request as any other, then turn the connection into a
+        stream.
+        """
         try:
             self._admit(request)
             if await self._chaos.before(self._struck):
@@ -369,7 +380,7 @@ class HttpServer:
         return await self._streams.serve(request)
 
     async def _foreign(self, app: AsgiApp, request: web.Request) -> web.StreamResponse:
-        """A request to a mounted application; its answer may take as long as it likes."""
+        """Hand a request to a mounted application, whose answer may take any time."""
         held = Held(self._bytes)
         try:
             self._admit(request)

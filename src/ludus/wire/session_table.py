@@ -1,8 +1,9 @@
-"""What a server keeps for its clients under names they chose: episodes, REPLs, snapshots.
+"""The table of what a server keeps for clients by name: episodes, REPLs, snapshots.
 
-The table is bounded in number. What nobody uses for as long as its lease, or grows too old, is
-ended by a reaper. The names of what has ended are remembered, so that a request that comes late
-cannot bring it back.
+The table is bounded in number. A reaper ends what nobody uses for as long as its lease, and what
+grows too old. The names of what has ended are remembered, so that a request that comes late
+cannot
+bring a session back.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ MAX_NAME = 128
 
 
 class Lease(ABC):
-    """Something that a client has under a name.
+    """A resource that a client holds under a name.
 
     Args:
-        name: chosen by the client.
+        name: the name, chosen by the client.
         ttl_s: the longest time without use, in seconds.
     """
 
@@ -44,7 +45,7 @@ class Lease(ABC):
         """The number of requests that use it now; while there is one, it is not idle."""
 
     def rest(self) -> None:
-        """Note the end of a request."""
+        """Note that a request on this lease has ended, and that the time without use begins."""
         self.busy -= 1
         self.touched = time.monotonic()
 
@@ -66,7 +67,7 @@ L = TypeVar("L", bound=Lease)
 
 
 class SessionTable(Generic[L]):
-    """The leases of one kind.
+    """Keeps the leases of a kind, bounds the number, and ends each lease when the time is over.
 
     Args:
         what: the name of the kind in messages.
@@ -99,7 +100,7 @@ class SessionTable(Generic[L]):
         return len(self._open)
 
     async def start(self) -> None:
-        """Start the reaper."""
+        """Start the task that ends overdue leases."""
         self._reaper = asyncio.create_task(self._reap(), name=f"ludus-reaper-{self._what}")
 
     async def stop(self, timeout_s: float | None = None) -> None:
@@ -111,15 +112,17 @@ class SessionTable(Generic[L]):
             await asyncio.wait(self._closing, timeout=timeout_s)
 
     def all(self) -> list[L]:
-        """Return every lease."""
+        """Return every open lease, in the order of creation."""
         return list(self._open.values())
 
     def find(self, name: str) -> L | None:
-        """Return the lease of this name, if there is one."""
+        """Return the open lease of this name, or None."""
         return self._open.get(name)
 
     def why_gone(self, name: str) -> str:
-        """Return why there is no such lease any more; empty if there never was one."""
+        """Return the reason why the lease of this name has ended; empty if no such lease is
+        remembered.
+        """
         return self._gone.get(name, "")
 
     def gone(self, name: str, why: str = "") -> SessionGone:
@@ -157,15 +160,15 @@ class SessionTable(Generic[L]):
         )
 
     def release(self, lease: L, reason: str, *, bury: bool = True) -> bool:
-        """Forget a lease, and close it meanwhile.
+        """Take a lease out of the table at once, and close the resource in the background.
 
         Args:
-            lease: what to end.
-            reason: told to whoever asks for it later.
+            lease: the lease to end.
+            reason: the reason, told to whoever asks for the name later.
             bury: whether to remember the name.
 
         Returns:
-            whether it was in the table.
+            whether the lease was in the table.
         """
         if self._open.get(lease.name) is not lease:
             return False
@@ -211,8 +214,9 @@ A = TypeVar("A")
 
 
 class NumberedRequests(Generic[Q, A]):
-    """The requests of one session: each is begun once, and whoever sends the last again joins it
-    while it runs or is given its kept reply.
+    """Begins each numbered request of a session once, and answers a request sent again.
+
+    A repetition of the last request joins it while it runs, or is given its kept reply.
 
     Args:
         session: the session in messages, such as "session 'a'".
@@ -245,7 +249,7 @@ class NumberedRequests(Generic[Q, A]):
         raise SequenceConflict(f"{self._session}: {self._problem(seq)}")
 
     def begun(self, request: Q, seq: int, reply: asyncio.Future[A]) -> None:
-        """Note the next request, whose reply is on its way."""
+        """Note that the next request has begun, with a future of the reply."""
         self._next_seq = seq + 1
         self._last = request, reply
 

@@ -1,5 +1,5 @@
-"""The client's side of `/v1/stream`: a connection that is opened when first needed, and again when
-it breaks.
+"""The client's side of `/v1/stream`: a connection opened when first needed, and again after a
+break.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .tasks import end_task
 
 HANDSHAKE_S = 10.0
 PAUSE_S = 2.0
-"""How long plain HTTP is used after a server was too busy for another stream."""
+"""Seconds for which plain HTTP is used after a server was too busy for another stream."""
 MAX_SILENT_LOSSES = 3
-"""Streams that broke in a row without ever carrying an answer: something on the way cannot carry
-them.
+"""Streams that may break in a row without ever carrying an answer; after more, something on the way
+is taken not to carry streams, and plain HTTP is used from then on.
 """
 NO_STREAMS = (200, 400, 403, 404, 405, 421, 426, 501)
-"""Refusals of a handshake that another try would meet again."""
+"""Statuses of a refused handshake that another try would meet again."""
 
 
 class UseHttp(Exception):
-    """An operation is to be sent to its own route instead."""
+    """No stream can carry the operation, which is to be sent over plain HTTP instead."""
 
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """One operation that is under way."""
+    """An operation that is under way, with the future that the caller waits on."""
 
     operation: msgspec.Struct
     as_type: Any
@@ -57,10 +57,12 @@ class _Asked:
 
 
 class ClientStream:
-    """Carries operations of one client, all that are asked in one turn of the event loop together.
+    """Carries the operations of a client over a WebSocket to the server.
+
+    All operations asked in one turn of the event loop leave together.
 
     Args:
-        client: whose server.
+        client: the client, whose address, token and format the stream uses.
         transport: makes the connection.
     """
 
@@ -79,11 +81,11 @@ class ClientStream:
         self._losses = 0
         self._max_bytes = 0
         self._heard = 0.0
-        """When the server last said something."""
+        """The time of the last frame from the server, by `time.monotonic`."""
 
     @property
     def offered(self) -> bool:
-        """Whether it is worth asking the server for a stream now."""
+        """Whether to try the stream now; False after a refusal, for a while or for good."""
         return not self._http_until or time.monotonic() >= self._http_until
 
     def submit(
@@ -91,9 +93,17 @@ class ClientStream:
     ) -> asyncio.Future[Any]:
         """Send `operation` with whatever else is sent in this turn of the event loop.
 
+        Args:
+            operation: the operation; safe to send twice.
+            as_type: the type of the answer.
+            timeout_s: the seconds after which the operation fails with `RequestTimeout`.
+
         Returns:
             A future of the reply, read as `as_type`; it fails with `UseHttp` where no stream can
             carry the operation, else with the error that the server met.
+
+        Raises:
+            ConfigError: the stream belongs to another event loop.
         """
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -115,7 +125,9 @@ class ClientStream:
         return future
 
     async def close(self) -> None:
-        """Close the connection; whoever waits is cancelled. The next operation opens another."""
+        """Close the connection, and cancel whoever waits. The next operation opens another
+        connection.
+        """
         running, self._running = self._running, None
         if self._sweep is not None:
             self._sweep.cancel()
@@ -139,7 +151,8 @@ class ClientStream:
                 asked.future.set_exception(error)
 
     async def _carry(self) -> Exception:
-        """Why it ended."""
+        """Connect, exchange frames until the connection ends, and return the error that says
+        why."""
         url = self._client.url
         try:
             async with asyncio.timeout(HANDSHAKE_S):
@@ -176,7 +189,7 @@ class ClientStream:
         return ServerUnreachable(f"the connection to {self._client.url} broke")
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
-        """Whether anything was answered before the connection broke."""
+        """Read answers until the connection breaks; return whether any came."""
         answered = False
         async for message in socket:
             if message.type is aiohttp.WSMsgType.BINARY:
@@ -208,7 +221,7 @@ class ClientStream:
             return
 
     async def _send(self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]) -> None:
-        """Send those that somebody still waits for."""
+        """Send the given operations, except where nobody waits for the answer any more."""
         waited = [n for n in numbers if n in self._asked and not self._asked[n].future.done()]
         frame = [(number, self._asked[number].operation) for number in waited]
         if not frame:
@@ -284,14 +297,18 @@ class ClientStream:
         self._sweep = asyncio.get_running_loop().call_later(wait_s, self._give_up_late)
 
     def _give_up_late(self) -> None:
-        """Fail what is not answered in time. A connection on which nothing else came meanwhile
-        may be dead: it is closed, so that the next try has a new one.
+        """Fail the operations whose time is over, and close a connection that may be dead.
+
+        A connection on which nothing came since a late operation was asked may be dead without a
+        sign:
+        closing it gives the next attempt a new one.
         """
-        now = time.monotonic() + 1e-3
+        now = time.monotonic() + 1e-3  # the loop's timer may fire a little early
         self._sweep, self._sweep_at = None, math.inf
         late = {n: asked for n, asked in self._asked.items() if asked.deadline <= now}
         for number in late:
             self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
+        # A slow operation alone is no sign: an answer that came meanwhile shows a live connection.
         if any(asked.sent and self._heard < asked.since for asked in late.values()):
             self._drop()
         if self._asked:

@@ -1,4 +1,4 @@
-"""The server's side of `/v1/stream`."""
+"""The server's side of `/v1/stream`: reads frames of operations, and sends answers in any order."""
 
 from __future__ import annotations
 
@@ -31,24 +31,27 @@ logger = logging.getLogger(__name__)
 Answer = tuple[int, int, msgspec.Raw]
 MAX_BYTES = 4 << 20
 MAX_UNSENT_BYTES = 1 << 20
-"""The most bytes of answers that wait to be sent; past them nothing more is read until the client
-takes some."""
+"""The most bytes of answers that wait to be sent; past that nothing more is read until the client
+takes some.
+"""
 CLOSE_S = 2.0
 CORK_BYTES = 1 << 14
 CORK: int | None = getattr(socket, "TCP_CORK", None)
-"""Linux has it."""
+"""The socket option that holds back partial packets; None on systems other than Linux."""
 _NOTHING = {Format.MSGPACK: b"\xc0", Format.JSON: b"null"}
 
 
 class ServerStreams:
-    """All streams of a server.
+    """Keeps all streams of a server, and what the streams share.
 
     Args:
-        handlers: what begins an operation, by its type; the types are told apart by their tags.
-        instance: of the server.
-        max_bytes: of one frame.
-        chaos: faults on purpose.
-        struck: told of each.
+        handlers: the function that begins an operation, by the operation's type; tags tell the
+            types
+            apart.
+        instance: the random name of this run of the server.
+        max_bytes: the largest frame of a client in bytes, at most `MAX_BYTES`.
+        chaos: the faults to inject on purpose.
+        struck: is called with the name of each fault injected.
     """
 
     def __init__(
@@ -78,11 +81,11 @@ class ServerStreams:
 
     @property
     def unanswered(self) -> int:
-        """Operations that were begun and whose answers are not sent yet."""
+        """The number of operations that were begun and whose answers are not sent yet."""
         return sum(stream.unanswered for stream in self._open)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """Take over a connection until either side closes it."""
+        """Turn the connection of `request` into a stream, and serve until either side closes."""
         socket = web.WebSocketResponse(
             compress=False, max_msg_size=self.hello.max_bytes, timeout=CLOSE_S
         )
@@ -104,7 +107,7 @@ class ServerStreams:
 
 
 class _Stream:
-    """One connection."""
+    """A connection of a client: the operations begun, and the answers that wait to be sent."""
 
     def __init__(
         self, streams: ServerStreams, socket: web.WebSocketResponse, request: web.Request
@@ -149,17 +152,26 @@ class _Stream:
             await self._socket.close(code=WSCloseCode.INVALID_TEXT, message=reason)
             return
         self.unanswered += len(frame)
+        # A task, so that an injected delay does not hold up the reading of later frames.
         if self._streams.has_chaos:
             task = asyncio.create_task(self._begin_with_faults(frame))
             self._faulty.add(task)
             task.add_done_callback(self._faulty.discard)
             return
         self._begin(frame)
+        # Sending here holds back the reader: a client that takes no answers is not read any more.
         if self._unsent_bytes > MAX_UNSENT_BYTES:
             await self._flush()
 
     def _read(self, data: bytes) -> list[tuple[int, object]]:
-        """The numbered items; those that are wrong are left as they came, to fail by themselves."""
+        """Decode a frame into numbered operations.
+
+        Where some operation is wrong, all stay plain values: `_start` then validates each by
+        itself, so that one wrong operation does not fail the others.
+
+        Raises:
+            Refused: the frame as a whole cannot be read.
+        """
         try:
             items: list[tuple[int, object]] = decode(data, self._streams.frame, self._format)
             if not any(word in data for word in self._streams.open_words):
@@ -207,8 +219,10 @@ class _Stream:
     # --- writing --------------------------------------------------------------------------------
 
     def _answer(self, number: int, outcome: object) -> None:
-        """Put an answer with those that leave next, as bytes; the client fetches what would hold up
-        the others, or cannot be said in its format, from its own route.
+        """Encode an answer at once, for the writer to send.
+
+        An answer that would hold up the others, or that cannot be encoded in this stream's format,
+        becomes `SEE_OTHER`: the client fetches it from the operation's own route.
         """
         format = self._format
         status = status_of(outcome) if isinstance(outcome, Fault) else 200
@@ -248,8 +262,11 @@ class _Stream:
 
     @contextlib.contextmanager
     def _in_one_packet(self, size: int) -> Generator[None]:
-        """Hold back the head of a frame, which aiohttp writes by itself before a long one, until
-        the rest is there: a client would wake up twice.
+        """Have the head and the rest of a long frame leave together, so that the client wakes up
+        once.
+
+        aiohttp writes the head of a long frame by itself; TCP_CORK holds it back until the rest
+        is there.
         """
         transport = self._request.transport
         sock = transport.get_extra_info("socket") if transport is not None else None
@@ -266,7 +283,7 @@ class _Stream:
     # --- chaos ----------------------------------------------------------------------------------
 
     async def _begin_with_faults(self, frame: list[tuple[int, object]]) -> None:
-        """Delay, fail, or cut the connection before or after the work was done."""
+        """Begin the operations of a frame, or delay, fail or cut the connection as `chaos` says."""
         chaos = self._streams.chaos
         try:
             before = await chaos.before(self._streams.struck)
@@ -293,7 +310,8 @@ def streams_of(
     chaos: Chaos,
     struck: Callable[[str], None],
 ) -> ServerStreams | None:
-    """The streams of a server of `services`; None if none of them has operations for one."""
+    """Build the streams of a server of `services`; None if no service has operations for a
+    stream."""
     handlers: dict[type[msgspec.Struct], Begin] = {}
     for service in services:
         if isinstance(service, StreamedService):

@@ -1,8 +1,10 @@
-"""Requests say only what the protocol knows: a field nobody reads is a mistake, told by name.
+"""Strict reading of requests: a field that the protocol does not know is refused by name.
 
 Structs that travel both ways (messages) stay open, so that a client reads the replies of a newer
-server. What is strict is therefore not the struct but the reading of a request: each value is held
-against the fields of its type, however deep it lies. What is typed `Any` (`info`, a gold, options)
+server. What is strict is therefore not the struct but the reading of a request: each value is
+held
+against the fields of its type, however deep it lies. What is typed `Any` (`info`, a gold,
+options)
 is the business of whoever reads it.
 """
 
@@ -20,15 +22,16 @@ from .faults import Refused
 
 T = TypeVar("T")
 Check = Callable[[Any, str], None]
-"""Takes a plain value and its path; raises `Refused` for a field that its type has not."""
+"""A function of a plain value and its path that raises `Refused` for a field unknown to its type.
+"""
 
 
 def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) -> T:
-    """Decode and validate, and refuse fields that nobody reads.
+    """Decode and validate a body, and refuse fields that nobody reads.
 
     Raises:
         Refused: malformed (400), or of the wrong shape (422): the message names the field, and the
-            one that was probably meant.
+            field that was probably meant.
     """
     check = checker(as_type)
     try:
@@ -45,25 +48,30 @@ def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) 
 def read_fields(
     data: bytes, given: Mapping[str, str], as_type: type[T], format: Format = Format.JSON
 ) -> T:
-    """Read a body as a struct some of whose fields are `given` elsewhere: by the path of a request.
+    """Read a body as a struct of which the path of the request has `given` some fields.
 
     Raises:
-        Refused: as `decode_request` does; also where the body holds one of those fields.
+        Refused: as `decode_request` does; also where the body repeats a given field.
     """
     fields = decode(data, dict[str, Any], format)
     return _converted(_together(fields, given, as_type), as_type, strict=True)
 
 
 def may_hold_more(data: bytes, as_type: Any) -> bool:
-    """Whether bytes that were read as `as_type` may hold a field of which the type says nothing."""
+    """Say whether `data`, read as `as_type` before, may hold fields unknown to an open struct.
+
+    The answer is a quick search for words. A false alarm costs a second decoding, nothing else.
+    """
     return any(word in data for word in open_words(as_type))
 
 
 def read_item(item: object, as_type: type[T]) -> T:
-    """Validate one item of a batch, decoded before to plain values.
+    """Validate an item of a batch that was decoded before to plain values.
 
     Raises:
-        Refused: 422, naming the field, and the one that was probably meant.
+        Refused: the item has the wrong shape or an unknown field (422); the message names the
+            field,
+            and the field that was probably meant.
     """
     return _converted(item, as_type, strict=True)
 
@@ -74,7 +82,9 @@ def read_query(
     """Read a query string as a struct, some of whose fields the path may have `given`.
 
     Raises:
-        Refused: 422, naming the field, and the one that was probably meant.
+        Refused: a field has the wrong shape or is unknown (422); the message names the field, and
+            the
+            field that was probably meant.
     """
     return _converted(_together(query, given or {}, as_type), as_type, strict=False)
 
@@ -96,7 +106,8 @@ def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
 
 
 def checker(as_type: Any) -> Check | None:
-    """What finds unknown fields in a plain value of `as_type`; None where there can be none."""
+    """Return the check for unknown fields in plain values of `as_type`; None where none can
+    occur."""
     return _checker(as_type)
 
 
@@ -188,8 +199,12 @@ def _of_union(kind: inspect.UnionType) -> Check | None:
 
 @cache
 def open_words(as_type: Any) -> tuple[bytes, ...]:
-    """Words of which one stands in whatever holds an open struct of `as_type`: where none does,
-    validating it was enough. An empty word stands everywhere.
+    """Return words that mark an open struct: bytes with none of these words hold no open struct.
+
+    An open struct lets unknown fields pass, so its bytes need a check beyond validation; a closed
+    struct refuses unknown fields by itself. The word of a struct is its tag field, or a required
+    field, since either stands in every encoding; for a struct without both, the empty word matches
+    any bytes.
     """
     words: set[bytes] = set()
     _gather_words(inspect.type_info(as_type), words)
@@ -221,7 +236,7 @@ def _gather_words(kind: inspect.Type, words: set[bytes]) -> None:
 
 
 def unknown_field(name: str, known: set[str], path: str = "$") -> str:
-    """Say that a field is not known, and which was probably meant.
+    """Write the message for an unknown field, with the known field that was probably meant.
 
     >>> unknown_field("glod", {"gold", "response"}, "$.sample")
     "unknown field 'glod' at $.sample; did you mean 'gold'?"

@@ -13,8 +13,13 @@ from .client import HttpRequest, HttpResponse, unreachable
 
 
 class SyncTransport:
-    """A connection pool; safe to share between threads. Its methods block, they never wait on an
-    event loop.
+    """Carries requests over a pool of httpx connections, which threads may share.
+
+    The methods are coroutines for the sake of `Transport`, but block and never wait on an event
+    loop.
+
+    Args:
+        connect_timeout_s: the longest time to establish a connection, in seconds.
     """
 
     def __init__(self, *, connect_timeout_s: float = 10.0) -> None:
@@ -22,7 +27,12 @@ class SyncTransport:
         self._pool: httpx.Client | None = None
 
     async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
-        """One round trip."""
+        """Send a request and return the reply, of any status.
+
+        Raises:
+            RequestTimeout: the server was silent for `timeout_s` seconds.
+            ServerUnreachable: the connection could not be made, or broke.
+        """
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, self._connect_timeout_s))
         if self._pool is None:
             self._pool = httpx.Client(trust_env=False, follow_redirects=False)
@@ -43,11 +53,11 @@ class SyncTransport:
         return HttpResponse(response.status_code, response.headers, response.content)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Block the thread for `seconds`."""
         time.sleep(seconds)  # noqa: ASYNC251 (blocking is what this transport is for)
 
     async def close(self) -> None:
-        """Close the pool; the next request makes another."""
+        """Close every connection; the next request opens a new pool."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()

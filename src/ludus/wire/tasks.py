@@ -1,4 +1,4 @@
-"""Background tasks that end with whoever started them."""
+"""The orderly end of background tasks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 
 
 async def end_task(task: asyncio.Task[None] | None) -> None:
-    """Cancel `task` and wait until it has ended. A cancellation of the caller meanwhile is its
-    own, and goes through.
+    """Cancel `task` and wait until the task has ended; None is accepted and does nothing.
+
+    A cancellation of the caller meanwhile goes through: only that of `task` is swallowed.
 
     Raises:
-        Exception: what `task` had failed with.
+        Exception: the exception with which `task` ended.
     """
     if task is None:
         return

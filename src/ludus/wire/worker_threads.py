@@ -1,9 +1,11 @@
-"""N single-thread executors for blocking work, off the event loop.
+"""A fixed number of single threads for blocking work, off the event loop.
 
-Work under one key always runs on the same thread, in order, so that an environment may hold things
-that belong to a thread (a sqlite connection, an event loop of its own). Work that exceeds its time
+Work under one key always runs on the same thread, in order, so that an environment may hold
+things
+that belong to a thread (a sqlite connection, an event loop of its own). Work that exceeds its
+time
 cannot be killed: its thread is abandoned to finish or hang on its own, its caller is told, and a
-fresh thread takes over the rest of the lane.
+fresh thread takes over the rest of the work in that inbox.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class _Job(Generic[T]):
 
 @dataclass(eq=False)
 class _WorkerThread:
-    """One thread and its inbox."""
+    """An inbox with the thread that serves the work inside."""
 
     name: str
     inbox: SimpleQueue[_Job[Any] | None] = field(default_factory=SimpleQueue[_Job[Any] | None])
@@ -49,11 +51,16 @@ class _WorkerThread:
 
 
 class WorkerThreads:
-    """A fixed number of lanes; threads start when first needed."""
+    """Runs blocking work on a fixed number of threads, each started when first needed.
+
+    Args:
+        count: the number of threads.
+        name: the prefix of the threads' names.
+    """
 
     def __init__(self, count: int = 32, *, name: str = "ludus-lane") -> None:
         self.abandoned = 0
-        """Threads given up on because their work exceeded its time."""
+        """The number of threads given up on because their work exceeded its time."""
         self._worker_threads = [_WorkerThread(f"{name}-{index}") for index in range(count)]
         self._done: deque[tuple[_Job[Any], Any, BaseException | None]] = deque()
         self._flushing = False
@@ -61,12 +68,14 @@ class WorkerThreads:
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Attach to the running loop."""
+        """Attach to the running loop, on which results are delivered, and watch for work that is
+        late.
+        """
         self._loop = asyncio.get_running_loop()
         self._watcher = asyncio.create_task(self._watch(), name="ludus-lanes-watch")
 
     async def stop(self) -> None:
-        """Let every thread end after the work it has."""
+        """Let every thread end once the waiting work is done; does not wait for the threads."""
         await end_task(self._watcher)
         for worker_thread in self._worker_threads:
             worker_thread.inbox.put(None)
@@ -74,12 +83,14 @@ class WorkerThreads:
     def submit(
         self, key: str | int, work: Callable[[], T], *, timeout_s: float, late: Callable[[], T]
     ) -> asyncio.Future[T]:
-        """Run `work` on the thread of `key`.
+        """Run `work` on the thread of `key`, and return a future of the result.
 
         Args:
-            key: what the work belongs to; numbers in a row have lanes in a row, names any.
+            key: what the work belongs to; numbers in a row have threads in a row, a name has any.
             work: blocks as long as it likes, off the loop.
-            timeout_s: from its start; waiting in the queue does not count.
+            timeout_s: the seconds that the work may take from its start; waiting in the inbox does
+                not
+                count.
             late: makes the result when the time is over; called on the loop.
         """
         assert self._loop is not None, "start() first"
@@ -121,7 +132,9 @@ class WorkerThreads:
             self._post(job, result, error)
 
     def _post(self, job: _Job[Any], result: object, error: BaseException | None) -> None:
-        """Hand a result to the loop; results that come close together share one wake-up."""
+        """Hand a result to the loop; results that come close together share a wake-up."""
+        # A deque's append is atomic. `_flush` clears the flag before it takes results, so a result
+        # appended while the flag is set is either seen by that flush or asks for another.
         self._done.append((job, result, error))
         if not self._flushing:
             self._flushing = True
@@ -154,6 +167,7 @@ class WorkerThreads:
             if worker_thread.current is not job:
                 return
             worker_thread.current = None
+            # The old thread compares this when its work ends, and then leaves the inbox alone.
             worker_thread.generation += 1
         self.abandoned += 1
         logger.warning(
