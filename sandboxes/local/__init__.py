@@ -1,1 +1,1 @@
-"""Sandboxes on this machine: slots, their supervisors, and the bounds on their resources."""
+"""Sandboxes on this machine: slots, supervisors of slots, and limits on resources."""

@@ -1,7 +1,7 @@
-"""What lives as long as a sandbox and uses its slots, without the sandbox knowing what it is.
+"""Companions are objects that use the slots of a sandbox and are closed together with the sandbox.
 
-Graders keep processes and sessions keep a snapshot server beside the sandbox they use. They are in
-rooms above this one, so they bring themselves along here.
+Graders keep processes and sessions keep a snapshot server beside the sandbox they use. Both belong
+to packages above this one, so the sandbox knows companions by their `close` method alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Protocol, TypeVar
 
 
 class Companion(Protocol):
-    """Something that has to be closed before the slots of its sandbox end."""
+    """A companion is anything that has to be closed before the slots of a sandbox end."""
 
     async def close(self) -> None:
-        """Release everything. Idempotent."""
+        """Release every resource the companion holds. A second call does nothing."""
         ...
 
 
@@ -22,7 +22,7 @@ _Companion = TypeVar("_Companion", bound=Companion)
 
 
 class Companions:
-    """The companions of a sandbox, at most one of each kind."""
+    """The companions of a sandbox, with at most a single companion of each class."""
 
     def __init__(self) -> None:
         self._held: dict[type, Companion] = {}
@@ -35,7 +35,7 @@ class Companions:
         return found
 
     async def close(self) -> None:
-        """Close every companion, the latest first. Idempotent."""
+        """Close every companion, in the reverse order of creation. A second call does nothing."""
         while self._held:
             _, companion = self._held.popitem()
             await companion.close()

@@ -1,5 +1,5 @@
-"""Control groups, version 1 or 2: what a slot and all its children use together, and how much they
-may.
+"""Control groups (cgroups, version 1 or 2) measure and limit what all processes of a slot use
+together.
 
 A group is made per slot and joined once; its limits are rewritten only when a run asks for others.
 Where none can be made (no delegation, a read-only mount), `ControlGroups.find` says why, and slots
@@ -22,12 +22,13 @@ _PREFIX = "ludus-"
 _serial = itertools.count()
 _NOT_MOUNTED = "no control-group hierarchy with memory, pids and cpu accounting may be used"
 SLACK_BYTES = 16 << 20
-"""Added to a run's memory limit: the warm interpreter's own pages live in the same group."""
+"""Room added to the memory limit of a run: the pages of the warm interpreter are in the same group.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The folders of one group by controller; on version 2 they are all the same."""
+    """The folders of a control group, by controller; on version 2 all three are the same folder."""
 
     memory: Path
     pids: Path
@@ -42,14 +43,18 @@ class _Places:
 
 
 class ControlGroups:
-    """The groups of one sandbox, in a folder named after its process and its number there."""
+    """The control groups of a sandbox share a parent folder, which is named so that no other
+    sandbox uses the name: by the pid and start time of the driver and a serial number.
+    """
 
     def __init__(self, places: _Places) -> None:
         self._places = places
 
     @classmethod
     def find(cls) -> ControlGroups | str:
-        """The folder this process may make groups in, or the reason there is none."""
+        """Return a parent for control groups that was tried out, or a text that says why none can
+        be made.
+        """
         reason = _NOT_MOUNTED
         for place in _candidates():
             found = cls._below(place)
@@ -74,7 +79,7 @@ class ControlGroups:
         return own
 
     def _open(self) -> None:
-        """Make the folder, and have memory and processes counted below it."""
+        """Make the parent folder, and have memory and processes counted in the groups below."""
         for folder in self._places.folders():
             folder.mkdir(exist_ok=True)
         if self._places.unified:
@@ -83,7 +88,11 @@ class ControlGroups:
                 _count_below(folder)
 
     def make(self, name: str, *, processes: int) -> ControlGroup:
-        """A new group for one slot."""
+        """Return a new control group that allows at most `processes` processes and threads.
+
+        Raises:
+            OSError: the kernel refuses the group.
+        """
         places = self._places.below(name)
         for folder in places.folders():
             folder.mkdir(exist_ok=True)
@@ -91,14 +100,14 @@ class ControlGroups:
         return ControlGroup(places)
 
     def remove(self) -> None:
-        """Remove the folder once its groups are gone."""
+        """Remove the parent folder, which succeeds only after the groups below are removed."""
         for folder in self._places.folders():
             with suppress(OSError):
                 folder.rmdir()
 
 
 class ControlGroup:
-    """One slot's group."""
+    """The control group of a slot, with the files open from which usage is read."""
 
     def __init__(self, places: _Places) -> None:
         self._places = places
@@ -113,18 +122,23 @@ class ControlGroup:
 
     @property
     def procs_files(self) -> list[str]:
-        """The files a process writes 0 to in order to join."""
+        """The paths of the files to which a process writes 0 in order to join."""
         return [str(folder / "cgroup.procs") for folder in self._places.folders()]
 
     @property
     def memory_limit(self) -> int:
-        """The bound that is in force, in bytes, the interpreter's share included."""
+        """The memory limit in force, in bytes, with the interpreter's share (`SLACK_BYTES`)
+        included.
+        """
         name = "memory.max" if self._unified else "memory.limit_in_bytes"
         text = (self._places.memory / name).read_text().strip()
         return int(text) if text.isdigit() else 1 << 63  # "max"
 
     def limit_memory(self, memory_bytes: int) -> None:
-        """Bound the memory of all processes and files of the group together."""
+        """Limit the memory of all processes and memory-backed files of the group together.
+
+        `SLACK_BYTES` are added to `memory_bytes`. An unchanged limit is not written again.
+        """
         if memory_bytes == self._memory_limit:
             return
         name = "memory.max" if self._unified else "memory.limit_in_bytes"
@@ -132,39 +146,43 @@ class ControlGroup:
         self._memory_limit = memory_bytes
 
     def cpu_s(self) -> float:
-        """CPU seconds used by the group since it was made."""
+        """Return the CPU seconds used by the group since the group was made."""
         text = os.pread(self._cpu, 512, 0)
         return int(text.split()[1]) / 1e6 if self._unified else int(text) / 1e9
 
     def oom_kills(self) -> int:
-        """How many processes the kernel has killed for want of memory."""
+        """Return how many processes of the group the kernel has killed because memory ran out."""
         found = re.search(rb"oom_kill (\d+)", os.pread(self._events, 512, 0))
         return int(found[1]) if found else 0
 
     def processes(self) -> list[int]:
-        """The pids in the group, as this process sees them."""
+        """Return the pids in the group, as numbered in the pid namespace of this process."""
         return [int(pid) for pid in (self._places.pids / "cgroup.procs").read_text().split()]
 
     def release(self) -> None:
-        """Stop reading it. Idempotent."""
+        """Close the files from which usage is read. A second call does nothing."""
         while self._open:
             os.close(self._open.pop())
 
     def remove(self) -> None:
-        """Kill what is left, and remove the group; waits up to half a second for it."""
+        """Kill the remaining processes and remove the group, which may take half a second."""
         for _ in range(100):
             if self.try_to_remove():
                 return
             time.sleep(0.005)  # a killed process leaves its group a moment later
 
     def try_to_remove(self) -> bool:
-        """Kill what is left and remove the group; False while something has not left it yet."""
+        """Kill the remaining processes and try to remove the group.
+
+        Returns False while a process has not left the group yet; call again a few milliseconds
+        later.
+        """
         self.release()
         return _remove_group(self._places.folders())
 
 
 class BorrowedGroup(ControlGroup):
-    """A group that a container engine made."""
+    """A control group that a container engine made, and removes."""
 
     def __init__(self, places: _Places) -> None:
         super().__init__(places)
@@ -172,10 +190,15 @@ class BorrowedGroup(ControlGroup):
         self._open.append(self._refusals)
 
     def limit_memory(self, memory_bytes: int) -> None:
-        """Nothing: `bound_memory` is asked, and else the engine."""
+        """Do nothing: the engine set the limit of the container, and `bound_memory` can change the
+        limit.
+        """
 
     def bound_memory(self, total_bytes: int) -> bool:
-        """Bound all of its memory, if this process may; False if it may not."""
+        """Set the memory limit of the whole group to `total_bytes`, swap included on version 1.
+
+        Returns False if this process has no permission to write the limit.
+        """
         names = ["memory.max"]
         if not self._unified:  # the bound with swap may never be below the one without
             names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
@@ -191,20 +214,23 @@ class BorrowedGroup(ControlGroup):
         return True
 
     def refused_processes(self) -> int:
-        """How often a process could not be started because there were too many."""
+        """Return how often a process could not be started because the process limit was reached."""
         found = re.search(rb"max (\d+)", os.pread(self._refusals, 512, 0))
         return int(found[1]) if found else 0
 
     def try_to_remove(self) -> bool:
-        """Stop reading it; the engine removes it."""
+        """Close the files from which usage is read, and return True; the engine removes the
+        group."""
         self.release()
         return True
 
 
 def _candidates() -> Iterator[_Places]:
-    """Where groups may be possible: this process's own group, and on version 2 those above it. A
-    group that holds processes (the one a login or a service starts in) can have none with limits
-    below it, but its parent can.
+    """Yield the places where groups may be possible, the nearest first.
+
+    The nearest place is the group of this process; on version 2 the groups above follow. A group
+    that holds processes (such as the group in which a login or a service starts) can have none with
+    limits below it, but its parent can.
     """
     own = _places_of("self")
     if own is None or not own.unified:
@@ -224,7 +250,9 @@ def _counts_memory(folder: Path) -> bool:
 
 
 def _count_below(folder: Path) -> None:
-    """CPU time is counted everywhere; memory and processes where the group above says so."""
+    """Have the memory and processes of groups below `folder` counted. (CPU time is counted
+    everywhere.)
+    """
     control = folder / "cgroup.subtree_control"
     missing = {"memory", "pids"} - set(control.read_text().split())
     if missing:
@@ -242,7 +270,7 @@ def _remove_group(folders: list[Path]) -> bool:
 
 
 def remove_leftovers(places: _Places) -> None:
-    """Remove the groups of drivers that died without doing it themselves."""
+    """Remove the groups left behind by drivers that ended without cleaning up."""
     for folder in places.folders():
         for own in folder.glob(_PREFIX + "*"):
             found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)(-\d+)?", own.name)
@@ -257,8 +285,9 @@ def remove_leftovers(places: _Places) -> None:
 
 
 def start_time(pid: int) -> int:
-    """When the process started, in clock ticks after boot: with the pid, a name that is never used
-    twice.
+    """Return when a process started, in clock ticks after boot, or 0 if the process has ended.
+
+    A pid is used again after its process has ended; a pid with a start time is not.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()  # its name need not be text
@@ -268,8 +297,8 @@ def start_time(pid: int) -> int:
 
 
 def group_of(pid: int) -> BorrowedGroup | str:
-    """The group of a process that something else put there (a container engine), to be read; or
-    why it cannot be.
+    """Return the control group a container engine put the process in, or a text that says why usage
+    cannot be read there.
     """
     places = _places_of(str(pid))
     if places is None or (places.unified and not _counts_memory(places.memory)):
@@ -300,7 +329,7 @@ def _folder(
 
 
 def _mounts() -> dict[str, tuple[str, str]]:
-    """controller ("" for version 2) -> (root of the mount, mount point)."""
+    """Map each controller ("" for version 2) to the root of the mount and the mount point."""
     found: dict[str, tuple[str, str]] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -314,7 +343,7 @@ def _mounts() -> dict[str, tuple[str, str]]:
 
 
 def _memberships(pid: str) -> dict[str, str]:
-    """controller ("" for version 2) -> the group the process is in."""
+    """Map each controller ("" for version 2) to the group that the process is in."""
     found: dict[str, str] = {}
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

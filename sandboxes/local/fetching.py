@@ -1,5 +1,6 @@
-"""Files of a run read back by a second child: unprivileged, and after every process of the run is
-gone.
+"""Files of a run are read back by a second child, which has no privileges.
+
+The child starts after every process of the run has ended, so nothing changes the files meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from .slots import Slot, SlotLost
 async def fetch_back(
     slot: Slot, paths: list[str], limits: Limits
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The files a run left at `paths`, and why others are refused.
+    """Return the content of the files a run left at `paths`, and the reasons why others are
+    refused.
+
+    Both are keyed by path. All files together may have `limits.output_bytes`.
 
     Raises:
-        SlotLost: they could not be read back.
+        SlotLost: the child failed, or the slot ended.
     """
     room = limits.output_bytes
     request = Request(mode=FETCH, options={"paths": paths, "limit_bytes": room})

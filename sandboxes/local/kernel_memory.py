@@ -1,8 +1,9 @@
-"""What the kernel holds for the processes of one slot, where no control group counts it.
+"""Estimates of kernel memory held for the processes of a slot, where no control group counts
+memory.
 
 Sockets, pipes, watches, locks and mappings are memory of the kernel's that no limit of a process
-covers. Each is charged at what one can hold at most, by its number, read from /proc by the driver.
-(What could grow without a number to read is not allowed there: `guest.jail.policy`.)
+covers. The driver reads from /proc how many of each exist, and charges each with the most that it
+can hold. (What could grow without a number to read is not allowed in slots: `guest.jail.policy`.)
 """
 
 from __future__ import annotations
@@ -14,24 +15,33 @@ from pathlib import Path
 from ..guest.jail.policy import DESCRIPTORS_UNCOUNTED
 
 PIPE_BYTES = 64 << 10
-"""One pipe, full; larger ones are not allowed."""
+"""The charge for a pipe, which is its full buffer; system calls that enlarge pipes are not allowed.
+"""
 WATCH_BYTES = 256
-"""One descriptor watched by an epoll."""
+"""The charge for a descriptor that is watched by an epoll instance."""
 LOCK_BYTES = 256
-"""One lock of a range of a file."""
+"""The charge for a lock on a range of a file."""
 MAPPING_BYTES = 256
-"""One mapping of a process's memory."""
+"""The charge for a mapping in the address space of a process."""
 
 _WATCHES_READ_BYTES = 64 << 10
 _MAX_WATCHES = DESCRIPTORS_UNCOUNTED**2
-"""Numbers a file was watched under stay watched while it is open under another."""
+"""The most watches an epoll instance is charged for.
+
+A descriptor number that was watched stays watched after it is closed, while the same open file has
+another descriptor; so each number may be watched for each open file.
+"""
 _LOCKS_READ_BYTES = 8 << 20
 _FEW_MAPPINGS_BYTES = 32 << 20
-"""While the mappings cannot come to more than this, they are not counted one by one."""
+"""Mappings are counted exactly only if the upper bound on their charge exceeds this many bytes."""
 
 
 def held_by(pids: list[int]) -> int:
-    """Bytes of the kernel's that `pids` hold at most."""
+    """Return an upper bound on the kernel memory, in bytes, that the processes `pids` hold
+    together.
+
+    A socket or pipe that several processes share is charged once.
+    """
     total = hidden = 0
     buffers: dict[str, int] = {}
     for pid in pids:
@@ -46,8 +56,8 @@ def held_by(pids: list[int]) -> int:
 
 
 def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
-    """Note the sockets and pipes of a process in `buffers`, each once; returns what its watches
-    hold.
+    """Add the sockets and pipes of a process to `buffers`, and return the bytes charged for
+    watches.
     """
     watches = 0
     folder = f"/proc/{pid}/fd"
@@ -80,7 +90,7 @@ def _socket_bytes() -> int:
 
 
 def _locks(pids: list[int]) -> int:
-    """How many locks of file ranges they hold."""
+    """Return how many locks of file ranges the processes hold or wait for."""
     try:
         with open("/proc/locks", "rb") as stream:
             lines = stream.read(_LOCKS_READ_BYTES).splitlines()
@@ -100,7 +110,11 @@ def _owner(line: bytes) -> bytes:
 
 
 def _mappings(pids: list[int]) -> int:
-    """How many mappings they have, exactly where there may be many: each is at least a page."""
+    """Return how many mappings the processes have, or 0 where the charge would be small.
+
+    A mapping has at least a page, so the number of pages bounds the number of mappings. Reading all
+    mappings is slow, and happens only where that bound is high.
+    """
     sizes: dict[int, int] = {}
     for pid in pids:
         try:

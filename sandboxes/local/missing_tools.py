@@ -1,6 +1,5 @@
-"""Whose fault it is that a command could not be run: the program's, or that of a machine without
-it.
-"""
+"""Decides whether a missing command is the fault of the program or of a machine that lacks a
+tool."""
 
 from __future__ import annotations
 
@@ -10,14 +9,15 @@ from ..guest.run.command import NOT_FOUND
 from ..protocol import Execution, ExecutionStatus, Sandbox
 
 _PACKAGES = {"gcc": "gcc", "g++": "g++", "iverilog": "iverilog", "vvp": "iverilog", "bash": "bash"}
-"""tool -> the Debian package it is in."""
+"""The Debian package of each tool that languages use."""
 
 _ABSENT = 9
 _LOOK = f"import shutil, sys\nsys.exit(0 if shutil.which(sys.argv[1]) else {_ABSENT})"
 
 
 async def blame_missing_tool(sandbox: Sandbox, tool: str, done: Execution) -> Execution:
-    """`done`, or an infra error that says what to install if `tool` is not where programs run.
+    """Return `done`, or an infra error that names the package to install if `tool` is absent in the
+    sandbox.
 
     A program may end with the same exit code, so the tool is looked for in a run of its own.
     """

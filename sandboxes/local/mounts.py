@@ -1,4 +1,4 @@
-"""What of this machine a program in a sandbox may read: system folders, interpreter, packages."""
+"""The paths of this machine that a program in a sandbox may read: system, interpreter, packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share"
 
 
 def readable_places() -> list[str]:
-    """What every program may read: the system's programs and libraries, and this interpreter's."""
+    """Return the paths every program may read: system programs and libraries, and this
+    interpreter's.
+    """
     system = [f"/usr/{name}" for name in _SYSTEM_FOLDERS]
     if sys.base_prefix == "/usr":
         return [place for place in system if os.path.isdir(place)]
@@ -24,7 +26,11 @@ def readable_places() -> list[str]:
 
 
 def package_folders(name: str) -> list[str]:
-    """What a package consists of in site-packages: folder and bundled libraries, or one file."""
+    """Return the paths of an installed package: the folder and bundled libraries, or the single
+    file.
+
+    The list is empty for a package that is not installed.
+    """
     spec = importlib.util.find_spec(name)
     if spec is None:
         return []
@@ -35,7 +41,11 @@ def package_folders(name: str) -> list[str]:
 
 
 def certificate_places() -> list[str]:
-    """Where the certificates lie by which a program checks whom it talks to; nothing private."""
+    """Return the paths of the public certificates by which a program checks the servers of a
+    network.
+
+    Paths below /usr are left out, because every program may read these anyway.
+    """
     known = ssl.get_default_verify_paths()
     places = [place for place in (known.openssl_capath, known.openssl_cafile) if place]
     shown = [os.path.realpath(place) for place in places if os.path.exists(place)]

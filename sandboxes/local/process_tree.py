@@ -1,6 +1,6 @@
-"""What the processes of one slot have used, read from /proc by the driver.
+"""Resource usage of the processes of a slot, read from /proc by the driver.
 
-Read as bytes: a process names itself as it likes, and its name need not be text.
+Files are read as bytes: a process chooses its own name, which need not be valid text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
-    """Sums over live processes."""
+    """The resource usage of a set of live processes, summed."""
 
     cpu_s: float
     memory_bytes: int
@@ -26,13 +26,15 @@ class TreeUsage:
     see `shared_out`.
     """
     processes: int
-    """Threads count as one each."""
+    """The number of threads of all processes; a process with a single thread counts as 1."""
     own_cpu_s: dict[tuple[int, int], float]
-    """(pid, start) -> its own CPU time, without that of children it has waited for."""
+    """The CPU seconds of each process, by pid and start time (in ticks after boot), without the
+    time of children it has waited for.
+    """
 
 
 def children_of(parent: int) -> list[int]:
-    """The processes whose parent it is; none if it is gone."""
+    """Return the pids of the children of `parent`, or an empty list if `parent` has ended."""
     try:
         text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
     except OSError:
@@ -41,7 +43,7 @@ def children_of(parent: int) -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """All live processes below `root`, which is left out."""
+    """Return the pids of all live processes below `root`, without `root` itself."""
     found: list[int] = []
     waiting = [root]
     while waiting:
@@ -52,7 +54,7 @@ def descendants(root: int) -> list[int]:
 
 
 def threads_of(pid: int) -> int:
-    """How many threads it has; 0 if it is gone."""
+    """Return the number of threads of a process, or 0 if the process has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
@@ -60,7 +62,9 @@ def threads_of(pid: int) -> int:
 
 
 def usage(pids: list[int]) -> TreeUsage:
-    """What `pids` have used so far. Processes that are gone count nothing."""
+    """Return what the processes `pids` have used so far; processes that have ended count as
+    nothing.
+    """
     cpu = memory = threads = 0
     own: dict[tuple[int, int], float] = {}
     for pid in pids:
@@ -76,7 +80,10 @@ def usage(pids: list[int]) -> TreeUsage:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Read from what nobody can hide."""
+    """Return the resident pages no file backs and the page tables of a process, in bytes.
+
+    The figures come from `/proc/PID/status`, which a process cannot make unreadable.
+    """
     kinds = (b"RssAnon:", b"RssShmem:", b"VmPTE:")
     return _sum_of_lines(f"/proc/{pid}/status", kinds)
 
@@ -87,9 +94,10 @@ def _sum_of_lines(path: str, kinds: tuple[bytes, ...]) -> int:
 
 
 def waited_s(pids: list[int]) -> float:
-    """The longest time one of them has been ready to run and was not let, in seconds.
+    """Return the longest time, in seconds, that a process of `pids` was ready to run but had no
+    core.
 
-    Those that put themselves behind others (by nice value, scheduling class or the priority of
+    Processes that put themselves behind others (by nice value, scheduling class or the priority of
     their session) wait by their own doing, and do not count.
     """
     waited = 0.0
@@ -114,7 +122,9 @@ def _stands_back(pid: int) -> bool:
 
 
 def _session_nice(pid: int) -> int:
-    """The nice value of its whole session, where the kernel groups processes by session."""
+    """Return the nice value of the process's session, or 0 where the kernel does not schedule by
+    session.
+    """
     try:
         text = Path(f"/proc/{pid}/autogroup").read_text()
     except OSError:
@@ -123,9 +133,10 @@ def _session_nice(pid: int) -> int:
 
 
 def shared_out(pids: list[int]) -> int:
-    """Memory in bytes with each shared page counted once in all: exact, and about 0.1 ms a process.
+    """Return the memory of the processes in bytes, each shared page counted once in all.
 
-    A process that made itself unreadable is charged for all it shares.
+    This is exact, and takes about 0.1 ms per process. A process that made itself unreadable is
+    charged for all it shares.
     """
     total = 0
     for pid in pids:

@@ -1,4 +1,4 @@
-"""One run in a slot as the driver sees it: its pipes, its limits, and what becomes of it.
+"""The driver's side of a run in a slot: pipes, limits and outcome.
 
 A run costs the driver two pipes, one datagram with their write ends, one report and two reads. The
 pipes are read only after the report, unless the run is still going after a few milliseconds: most
@@ -24,34 +24,34 @@ from .control_groups import ControlGroup
 _log = logging.getLogger(__name__)
 
 KILL_TIMEOUT_S = 5.0
-"""How long a slot may take to report after its run was killed, before the slot itself is given
-up.
-"""
+"""Seconds that a slot may take to report after its run was killed, before the slot is given up."""
 
 MAX_PROCESSES = 128
-"""Where no control group counts them, more processes and threads than this end the run."""
+"""The most processes and threads of a run where no control group counts processes; more end the
+run.
+"""
 
 _FIRST_LOOK_S = 0.005
 _LOOK_EVERY_S = 0.25
 _SHORTEST_LOOK_S = 0.02
 _PATIENCE = 8.0
-"""A run that is denied the CPU is given up after this many times its wall limit: the machine is
-overloaded.
-"""
+"""A run that is kept waiting for a core is given up after this many times its wall limit."""
 
 _CLEARING_TIMEOUT_S = 30.0
-"""How long a slot may clear up after a run before it is given up."""
+"""Seconds that a slot may take to clean up after a run before the slot is given up."""
 
 _READ_BYTES = 1 << 18
 
 
 class SlotLost(Exception):
-    """The slot ended or could not start: ours, never the program's."""
+    """The slot ended or could not start: a fault of the sandbox and never of the program."""
 
 
 @dataclass(slots=True)
 class RunOutcome:
-    """What one run did, before anything is made of it."""
+    """The status, exit code, output and usage of a finished run, before an `Execution` is made from
+    them.
+    """
 
     status: ExecutionStatus
     exit_code: int | None
@@ -63,7 +63,7 @@ class RunOutcome:
 
 @dataclass(slots=True)
 class _Stream:
-    """One output pipe: what has been read so far, and how much may be."""
+    """An output pipe of a run, with the bytes read so far and how many are allowed."""
 
     descriptor: int
     limit: int
@@ -71,7 +71,7 @@ class _Stream:
     size: int = 0
 
     def drain(self) -> bool:
-        """Read what is there; False once the limit is passed."""
+        """Read what the pipe holds now; return False if more than `limit` bytes came in all."""
         while self.size <= self.limit:
             try:
                 data = os.read(self.descriptor, _READ_BYTES)
@@ -88,11 +88,11 @@ class _Stream:
 
 
 class RunSlot(Protocol):
-    """What a run needs of its slot."""
+    """The part of a slot that a `Run` uses."""
 
     @property
     def group(self) -> ControlGroup | None:
-        """Its control group, if it has one."""
+        """The control group of the slot, or None where no groups can be made."""
         ...
 
     @property
@@ -101,36 +101,42 @@ class RunSlot(Protocol):
         ...
 
     def send(self, request: Request, descriptors: list[int]) -> None:
-        """Hand the parked child its request."""
+        """Send the request and the descriptors to the child that waits for a run."""
         ...
 
     def kill_run(self) -> None:
-        """End the present run; its report follows, or the slot is given up."""
+        """Kill the present run; a slot that does not report the end within `KILL_TIMEOUT_S` is
+        given up.
+        """
         ...
 
     def is_busy(self) -> bool:
-        """Whether it has not come to the present run's request yet: it clears up after the last."""
+        """Return whether the slot still cleans up after an earlier run and has not read the present
+        request.
+        """
         ...
 
     def give_up(self) -> None:
-        """The slot does not answer: end it."""
+        """End the slot, which does not answer; the present run fails with `SlotLost`."""
         ...
 
     def new_oom_kills(self) -> int:
-        """Kills for want of memory since the last call."""
+        """Return how many processes were killed for lack of memory since the last call."""
         ...
 
     def look(self) -> process_tree.TreeUsage:
-        """What the processes of the present run have used."""
+        """Return what the processes of the present run have used."""
         ...
 
     def processes(self) -> list[int]:
-        """The pids of the present run."""
+        """Return the pids of the present run."""
         ...
 
 
 class Run:
-    """The limits and pipes of one run."""
+    """A run in progress: opens the pipes, watches the limits, and makes the outcome from the
+    report.
+    """
 
     def __init__(self, slot: RunSlot, limits: Limits) -> None:
         self.slot = slot
@@ -147,7 +153,9 @@ class Run:
         self.ended = 0.0
 
     def begin(self, request: Request, stdin: bytes, peers: Sequence[tuple[str, int]]) -> None:
-        """Open the pipes and send the request; `peers` are closed here, whatever happens."""
+        """Open the pipes and send the request; the descriptors in `peers` are closed here, even on
+        failure.
+        """
         names = [name for name, _ in peers]
         own = [descriptor for _, descriptor in peers]
         try:
@@ -166,7 +174,7 @@ class Run:
         self.timer = self.loop.call_later(_FIRST_LOOK_S, self._first_look)
 
     def _open_pipe(self) -> int:
-        """A pipe whose other end is read here; returns the end to write to."""
+        """Make a pipe for output, keep the read end in `streams`, and return the write end."""
         reader, writer = os.pipe()
         self.streams.append(_Stream(reader, self.limits.output_bytes))
         os.set_blocking(reader, False)
@@ -189,9 +197,9 @@ class Run:
             self.loop.remove_reader(stream.descriptor)  # at its end, or not wanted any more
 
     def _look(self) -> None:
-        """Hold the run against its limits, and say when to look again.
+        """Compare the run with the limits, and schedule the next check.
 
-        A run that cannot be held against them is not left to go on without.
+        If the check fails the slot is given up, because a run must not go on unwatched.
         """
         try:
             self._hold()
@@ -225,7 +233,11 @@ class Run:
             self.timer = self.loop.call_later(max(0.001, min(left, soon, often)), self._look)
 
     def _has_begun(self) -> bool:
-        """Until its slot has cleared up after another run, a run is charged nothing."""
+        """Return whether the slot has read the request; until then the run is charged no time.
+
+        A slot may still be cleaning up after an earlier run. It is given up after
+        `_CLEARING_TIMEOUT_S`.
+        """
         self.begun = self.begun or not self.slot.is_busy()
         if self.begun:
             return True
@@ -243,15 +255,20 @@ class Run:
         return self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
 
     def _tree_cpu(self, tree: process_tree.TreeUsage) -> float:
-        """A process whose parent does not wait for it takes its time with it: what was seen of it
-        counts on.
+        """Return the CPU seconds of the run, including processes that have ended.
+
+        When a process ends and its parent does not wait for it, its time appears nowhere in /proc
+        any more, so the last figure seen for each process is kept.
         """
         self.own_cpu_s.update(tree.own_cpu_s)
         return max(tree.cpu_s, sum(self.own_cpu_s.values()))
 
     def _overdue(self, elapsed: float, cpu: float) -> float:
-        """Past the wall limit: the program's own doing, unless the machine kept it waiting for a
-        core.
+        """Judge a run that has passed the wall limit, and return the seconds that are left.
+
+        Time spent ready to run but without a core is the machine's doing, and is not charged. A run
+        that has had its time ends as TIMEOUT; a run that has waited too long for a core ends as
+        INFRA_ERROR.
         """
         waited = 0.0
         if cpu < self.limits.timeout_s:
@@ -267,7 +284,7 @@ class Run:
         return left
 
     def stop(self, verdict: ExecutionStatus, detail: str) -> None:
-        """End the run early, for this reason."""
+        """Kill the run and record why; only the first call has an effect."""
         if self.verdict:
             return
         self.verdict, self.detail = verdict, detail
@@ -276,7 +293,11 @@ class Run:
             self.timer.cancel()
 
     def finish(self, report: bytes) -> RunOutcome:
-        """Read the rest of the output and put the outcome together."""
+        """Read the rest of the output, and return the outcome.
+
+        Raises:
+            SlotLost: the report is about another run.
+        """
         wall = time.monotonic() - self.started
         _, number, status, user_us, system_us, memory, _ = REPORT.unpack(report)
         if number != self.slot.number:
@@ -300,7 +321,7 @@ class Run:
         )
 
     def close(self) -> None:
-        """Give everything back."""
+        """Cancel the next check and close the pipes."""
         if self.timer:
             self.timer.cancel()
         for stream in self.streams:

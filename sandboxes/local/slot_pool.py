@@ -1,5 +1,5 @@
-"""Slots in number: hand them out in order, start more when all are busy, replace the broken and
-the old.
+"""A pool of slots: starts slots on demand, serves requests in order, and replaces broken or old
+slots.
 """
 
 from __future__ import annotations
@@ -16,48 +16,57 @@ from .slots import Slot, SlotLost
 _log = logging.getLogger(__name__)
 
 RENEW_AFTER_RUNS = 10_000
-"""Forked children share their parent's address layout and hash seed; a new slot has new ones."""
+"""A slot is replaced after this many runs.
+
+Forked children share the address layout and hash seed of their parent; a new slot has new values.
+"""
 
 SlotMaker = Callable[[int], Slot]
 
 
 def default_size() -> int:
-    """Twice the cores this process may use: enough to overlap one run's end with the next one's
-    start.
+    """Return twice the number of cores this process may use.
+
+    That is enough to overlap the end of a run with the start of the next.
     """
     return 2 * len(os.sched_getaffinity(0))
 
 
 class SlotPool:
-    """Up to `size` slots of one kind."""
+    """Up to `size` slots of the same kind, each started when a request first needs the slot."""
 
     def __init__(self, make: SlotMaker, size: int) -> None:
         self.size = size
         self._make = make
         self._free: deque[Slot] = deque()
         self._numbers = set(range(size))
-        """Numbers of slots that do not exist now."""
+        """The numbers in `range(size)` that no slot has at present."""
         self._of: dict[Slot, int] = {}
         self._turn = asyncio.Lock()
         self._change = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self.waiting = 0
-        """Requests waiting for a slot."""
+        """The number of requests that wait for a slot."""
 
     async def warm(self) -> None:
-        """Start every slot now.
+        """Start every slot now, so that no later run waits for a start.
 
         Raises:
-            SlotLost: one does not start.
+            SlotLost: a slot does not start.
         """
         async with self.take(self.size):
             pass
 
     @asynccontextmanager
     async def take(self, count: int = 1) -> AsyncGenerator[list[Slot]]:
-        """Hold `count` slots; requests are served in order, and a group is collected in one turn
-        (no deadlock).
+        """Hold `count` slots for the length of the block; requests are served in order of arrival.
+
+        A request for several slots collects all of them before the next request is served, so that
+        two requests never wait for each other's slots.
+
+        Raises:
+            SlotLost: the pool has fewer than `count` slots or is closed, or a slot does not start.
         """
         slots: list[Slot] = []
         self.waiting += 1
@@ -134,7 +143,8 @@ class SlotPool:
         self._change.set()
 
     async def close(self) -> None:
-        """End every slot; those still held end when they are given back. Idempotent."""
+        """End every free slot; slots that are held end when given back. A second call does
+        nothing."""
         self._closed = True
         while self._free:
             self._retire(self._free.popleft())

@@ -1,6 +1,5 @@
-"""Runs code in slots: the sandbox behind the tiers `slots-root`, `slots-userns`, `slots-landlock`
-and `unsafe`.
-"""
+"""The sandbox that runs code in slots: tiers slots-root, slots-userns, slots-landlock and
+unsafe."""
 
 from __future__ import annotations
 
@@ -48,14 +47,17 @@ from .slots import RunOutcome, Slot, SlotLost
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
 LIGHT, NUMERIC, NETWORK, PROVING, SESSION = "light", "numeric", "network", "proving", "session"
-"""Kinds of slot: with the usual standard-library modules loaded; with numpy as well (a dearer
-fork); with a way out to a network; for the tests' side of gradings; for sessions.
+"""The kinds of slot, each with a pool of its own.
+
+Light slots have the usual standard-library modules loaded. Numeric slots have numpy as well, which
+makes a fork dearer. Network slots have a way out to a network. Proving slots run the tests' side of
+gradings, and session slots hold sessions.
 """
 
 _POOLS = (LIGHT, NUMERIC, NETWORK, PROVING, SESSION)
 
 NETWORK_TIERS = (ROOT, USERNS, DOCKER)
-"""Those whose slots have a network of their own, which can be given one way out."""
+"""The tiers whose slots have a network namespace, into which a single way out can be given."""
 
 DEFAULT_PACKAGES = (
     "numpy",
@@ -67,8 +69,8 @@ DEFAULT_PACKAGES = (
     "pygments",
     "py",
 )
-"""What programs and tests may import besides the standard library, where installed: numpy, pytest
-with what it needs.
+"""The packages that programs and tests may import besides the standard library, where installed:
+numpy, and pytest with its dependencies.
 """
 
 _PRELOAD = """
@@ -82,18 +84,28 @@ _TRIES = 2
 
 
 class SlotSandbox(Sandbox):
-    """A pool of slots of one tier.
+    """A sandbox that runs programs in pools of slots, all of the same isolation tier.
 
     Args:
-        tier: one of `SLOT_TIERS`.
-        size: slots of each kind; twice the cores if left out.
-        packages: site-packages a program may import.
-        disk_bytes: room in a run's work directory. processes: how many a run may have at once.
-        network: what runs with `network=True` may reach; without it there are none.
+        tier: one of `SLOT_TIERS`, or `docker` for the subclass that runs slots in containers.
+        size: slots of each kind but sessions; twice the cores this process may use if left out.
+        packages: names of the installed packages a program may import.
+        disk_bytes: room in a run's work directory.
+        processes: how many processes and threads a run may have at once, where control groups or
+            the kernel's user limits count them.
+        max_sessions: how many sessions may be open at once.
+        network: what runs with `network=True` may reach; if left out, such runs are refused.
+
+    Raises:
+        ConfigError: the tier is unknown, or cannot be used on this system or by this user.
+        NetworkNotAllowed: slots of this tier cannot be given a network.
     """
 
     _numbers_taken: ClassVar[int] = 0
-    """Slot numbers given out in this process: two sandboxes share no identity."""
+    """How many slot numbers were given out in this process: every sandbox continues from here.
+
+    A slot's uid follows from its number, so sandboxes do not share uids until 512 numbers are used.
+    """
 
     def __init__(
         self,
@@ -135,21 +147,21 @@ class SlotSandbox(Sandbox):
 
     @property
     def tier(self) -> str:
-        """The name of its isolation."""
+        """The name of the isolation tier, such as `slots-root`."""
         return self._tier
 
     @property
     def offers_network(self) -> bool:
-        """Whether its operator allows runs with a network."""
+        """Whether the operator allows runs with a network."""
         return self._egress is not None
 
     @property
     def notes(self) -> list[str]:
-        """What its operator should know of how it holds."""
+        """Notes to the operator about weaker isolation, such as why control groups are missing."""
         return [self.no_groups + "; using resource limits and a watcher"] if self.no_groups else []
 
     def pool(self, kind: str = LIGHT) -> SlotPool:
-        """The slots of one kind, started as they are needed."""
+        """Return the pool of a kind of slot, in which slots are started on demand."""
         if kind not in self._pools:
             first = self._first + _POOLS.index(kind) * self._size
             size = self._max_sessions if kind == SESSION else self._size
@@ -157,11 +169,17 @@ class SlotSandbox(Sandbox):
         return self._pools[kind]
 
     def kind_for(self, *sources: bytes) -> str:
-        """The kind of slot that suits these programs."""
+        """Return the kind of slot for these sources: numeric if a source names numpy, scipy or
+        pandas.
+        """
         return NUMERIC if self._has_numpy and any(map(_WANTS_NUMPY.search, sources)) else LIGHT
 
     async def run(self, program: Program) -> Execution:
-        """Run a program.
+        """Run a program in a free slot, and compile the source first where the language is
+        compiled.
+
+        A run whose slot breaks is tried a second time in another slot; after that the execution has
+        the status INFRA_ERROR.
 
         Raises:
             ConfigError: a file path, the code or an argument cannot be passed on.
@@ -198,7 +216,8 @@ class SlotSandbox(Sandbox):
         limits: Limits = DEFAULT_LIMITS,
         **inputs: Unpack[ProgramInputs],
     ) -> Execution:
-        """Run any command the sandbox has (a container has its image's) in the work directory.
+        """Run a command in the work directory; any program that the sandbox (or container image)
+        has will do.
 
         Args:
             command: the program and its arguments.
@@ -207,6 +226,7 @@ class SlotSandbox(Sandbox):
 
         Raises:
             ConfigError: as `run`; the command is empty.
+            NetworkNotAllowed: as `run`.
         """
         if not command:
             raise ConfigError("the command is empty; give a program and its arguments")
@@ -225,11 +245,10 @@ class SlotSandbox(Sandbox):
     async def _compile(
         self, how: Language, source: bytes, files: dict[str, bytes], seconds: float
     ) -> bytes | Execution:
-        """The program, from the cache or from a compiler run in a slot; what the compiler said if
-        it refused.
+        """Return the compiled program, from the cache or from a compiler run in a slot.
 
-        The cache is keyed by content and written here, outside, so that no run can put a program
-        into it.
+        If the compiler refuses, its execution is returned instead. The cache is keyed by content
+        and written here, outside the slots, so that no run can put a program into it.
         """
         files = {name: data for name, data in files.items() if name != how.product}
         key = hashlib.sha256(repr((how, source, sorted(files.items()))).encode()).digest()
@@ -257,7 +276,9 @@ class SlotSandbox(Sandbox):
         return self._compiled[key]
 
     async def _run(self, request: Request, program: Program, kind: str = LIGHT) -> Execution:
-        """Run a request with the limits, input and network of a program, and fetch its files."""
+        """Run a request with the limits, input and network of a program, and read the wanted files
+        back.
+        """
         limits, stdin = program.limits, as_bytes(program.stdin, "stdin")
         fetch = check_fetch(program.fetch_files) if program.fetch_files else []
         kind = NETWORK if program.network else kind
@@ -279,7 +300,7 @@ class SlotSandbox(Sandbox):
 
     @asynccontextmanager
     async def _ways_out(self, kind: str) -> AsyncGenerator[list[tuple[str, int]]]:
-        """The descriptors a run of this kind is given to reach a network by."""
+        """Open the descriptors by which a run of this kind reaches a network, if any."""
         if kind != NETWORK or not self._egress:
             yield []
             return
@@ -339,7 +360,7 @@ class SlotSandbox(Sandbox):
         return str(folder)
 
     async def close(self) -> None:
-        """End every slot and remove what they used. Idempotent."""
+        """End all slots and remove control groups and work folders. A second call does nothing."""
         await self.companions.close()
         for pool in self._pools.values():
             await pool.close()
@@ -354,7 +375,11 @@ class SlotSandbox(Sandbox):
 
 
 def _uid(number: int) -> int:
-    """An identity nothing else on this machine has, where the whole range is ours to use."""
+    """Return the uid for a slot, of which no user or other program of this machine makes use.
+
+    Where this process may use the whole range of uids, each driver has 512 of its own. In a smaller
+    range (a user namespace) all drivers share the same 512.
+    """
     with open("/proc/self/uid_map") as stream:
         count = sum(int(line.split()[2]) for line in stream)
     return (

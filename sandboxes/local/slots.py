@@ -1,4 +1,4 @@
-"""One slot as the driver sees it: start it, hand runs to it, end it when it breaks."""
+"""The driver's side of a slot: starting a slot, running requests, and ending the slot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KILL_AGAIN_S = 0.5
 
 
 class Slot:
-    """A running slot. One run at a time; whoever holds it calls `run`."""
+    """A slot that the driver has started or will start; `run` takes a single request at a time."""
 
     def __init__(self, plan: JailPlan, group: ControlGroup | None) -> None:
         self.plan = plan
@@ -36,15 +36,16 @@ class Slot:
         self.alive = False
         self._started = False
         self.number = 1
-        """The run the parked child is waiting for."""
+        """The number of the run that the waiting child will serve."""
         self._waiter: asyncio.Future[bytes] | None = None
         self._oom_kills = group.oom_kills() if group else 0
 
     async def start(self) -> None:
-        """Start the guardian and wait until the slot is behind its walls.
+        """Start the supervisor, and wait until the slot is isolated and ready.
 
         Raises:
-            SlotLost: a wall could not be built; the message says which.
+            SlotLost: an isolation step failed (the message says which), or the slot is not ready
+                within `START_TIMEOUT_S`.
         """
         self._loop = asyncio.get_running_loop()
         self._supervisor, self._control, self._requests = await self._launch()
@@ -67,10 +68,11 @@ class Slot:
         self._loop.add_reader(self._control, self._on_control)
 
     async def _launch(self) -> tuple[Supervisor, socket.socket, socket.socket]:
-        """The guardian, and the driver's ends of the control and the request line.
+        """Start the supervisor, and return the driver's ends of the control and request lines as
+        well.
 
         Raises:
-            SlotLost: it cannot be started.
+            SlotLost: the supervisor cannot be started.
         """
         control, control_there = pair()
         requests, requests_there = pair()
@@ -86,12 +88,15 @@ class Slot:
         peers: Sequence[tuple[str, int]] = (),
         preserve: bool = False,
     ) -> RunOutcome:
-        """Run one request to its end.
+        """Run a request to the end, and return the outcome.
 
         Args:
-            peers: further descriptors for the child, by name ("peer", "report"); closed here once
-                they are sent, so
-                that the other end of a line sees it close when the child ends.
+            request: what the child is to do.
+            limits: what the run may use; a run that exceeds a limit is killed.
+            stdin: the standard input of the run.
+            peers: further descriptors for the child, by name ("peer", "report"). They are closed
+                here once they are sent, so that the other end of a line sees it close when the
+                child ends.
             preserve: keep the run's files for the next run in this slot.
 
         Raises:
@@ -129,12 +134,12 @@ class Slot:
             self._control.send(ORDER.pack(b"P", self.number))
 
     def send(self, request: Request, descriptors: list[int]) -> None:
-        """Hand the parked child its request."""
+        """Send the request and the descriptors to the child that waits for a run."""
         send(self._requests, request, self.number, descriptors)
 
     def is_busy(self) -> bool:
-        """Whether the present run's request lies unread: the slot still clears up after the last
-        run.
+        """Return whether the present run's request lies unread: the slot still cleans up after the
+        last run.
         """
         unread = bytearray(4)
         try:
@@ -144,7 +149,7 @@ class Slot:
         return any(unread)
 
     def kill_run(self) -> None:
-        """End the present run, if there is one; its report follows, or the slot is given up."""
+        """Kill the present run, if any; a slot that does not report the end in time is given up."""
         if self._waiter is None:  # what is armed here would end the next run
             return
         self._order(b"K")
@@ -155,28 +160,34 @@ class Slot:
             self.give_up()
 
     async def end_run(self, run: asyncio.Future[RunOutcome]) -> None:
-        """See that a run is over that may not have begun yet."""
+        """Kill `run`, which may not have begun, and wait until the run has ended.
+
+        The kill is repeated, because a kill before the run begins has no effect.
+        """
         await asyncio.sleep(0)
         while not run.done():
             self.kill_run()
             await asyncio.wait([run], timeout=_KILL_AGAIN_S)
 
     def interrupt_run(self) -> None:
-        """Send the run's first process SIGINT."""
+        """Send SIGINT to the first process of the run."""
         self._order(b"I")
 
     def hold_run(self) -> None:
-        """The present run ends when it is killed, even if its first process has ended before."""
+        """Have the present run last until killed, even if the first process ends before."""
         self._order(b"H")
 
     def _order(self, what: bytes) -> None:
-        """Without a run it would go to the child that waits for the next one."""
+        """Send the slot an order about the present run, if any.
+
+        Without a run the order would reach the child that waits for the next run.
+        """
         if self._waiter:
             with suppress(OSError):
                 self._control.send(ORDER.pack(what, self.number))
 
     def new_oom_kills(self) -> int:
-        """Kills for want of memory since the last call."""
+        """Return how many processes were killed for lack of memory since the last call."""
         if self.group is None:
             return 0
         before, self._oom_kills = self._oom_kills, self.group.oom_kills()
@@ -184,15 +195,15 @@ class Slot:
 
     @property
     def pid(self) -> int:
-        """Its guardian, as this machine counts."""
+        """The pid of the supervisor, in the pid namespace of the driver."""
         return self._supervisor.pid
 
     def look(self) -> process_tree.TreeUsage:
-        """What the processes of the present run have used."""
+        """Return what the processes of the present run have used."""
         return process_tree.usage(self.processes())
 
     def processes(self) -> list[int]:
-        """The pids of the present run."""
+        """Return the pids of the present run."""
         slot = process_tree.descendants(self._supervisor.pid)[:1]
         return process_tree.descendants(slot[0]) if slot else []
 
@@ -211,7 +222,7 @@ class Slot:
             self._waiter.set_result(report)
 
     def give_up(self) -> None:
-        """The slot does not answer: end it."""
+        """End the slot, which does not answer; the present run fails with `SlotLost`."""
         self._lose()
 
     def _lose(self, reason: str = "") -> None:
@@ -222,7 +233,9 @@ class Slot:
             self._waiter.set_exception(SlotLost(f"the slot ended during the run {reason}".rstrip()))
 
     async def close(self) -> None:
-        """End the slot and everything in it. Idempotent."""
+        """End the slot with every process inside, and remove the control group. A second call does
+        nothing.
+        """
         if self._started:
             self._started = self.alive = False
             self._loop.remove_reader(self._control)
@@ -237,7 +250,10 @@ class Slot:
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    """Try again every few milliseconds. (Not a thread: this also runs while the process exits.)"""
+    """Try a condition every few milliseconds, for at most `KILL_TIMEOUT_S`.
+
+    No thread is used, because this also runs while the process exits.
+    """
     deadline = time.monotonic() + KILL_TIMEOUT_S
     while not true() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event to wait for
         await asyncio.sleep(0.003)

@@ -1,4 +1,4 @@
-"""Starts the process that guards one slot, and says what a slot's driver needs of it."""
+"""Starts the supervisor of a slot, and defines what the driver needs of a supervisor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Protocol
 from ..guest.jail import policy
 
 PYTHON = os.path.realpath(sys.executable)
-"""The interpreter of the slots: this one, past any virtual environment."""
+"""The interpreter for slots: this interpreter, with links of a virtual environment resolved."""
 
 GUEST_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-"""The folder the package `guest` is imported from."""
+"""The folder from which a slot imports the package `guest`."""
 
 _BOOT = """
 import sys
@@ -27,37 +27,41 @@ main(*map(int, sys.argv[3:]))
 
 
 class Supervisor(Protocol):
-    """Whatever holds a slot: when it ends, the slot and everything in it has ended."""
+    """A process that guards a slot: when the supervisor ends, the whole slot has ended."""
 
     @property
     def pid(self) -> int:
-        """Its process, as the driver sees it."""
+        """The pid of the supervisor, in the pid namespace of the driver."""
         ...
 
     def kill(self) -> None:
-        """End it and all it holds. Does not wait; idempotent."""
+        """Kill the supervisor and all processes of the slot, without waiting. A second call does
+        nothing.
+        """
         ...
 
     def poll(self) -> int | None:
-        """Anything but None once it has ended. Does not wait."""
+        """Return None while the supervisor runs, and anything else afterwards, without waiting."""
         ...
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a line that keeps messages apart."""
+    """Return the two ends of a connected Unix socket that preserves message boundaries."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def spawn(
     control: socket.socket, requests: socket.socket, python: str = PYTHON
 ) -> subprocess.Popen[bytes]:
-    """Start a supervisor that inherits these two ends and nothing else."""
+    """Start the supervisor of a slot, which inherits these two sockets and no other descriptor."""
     return start("run.launch", control, requests, python=python)
 
 
 def start(module: str, *lines: socket.socket, python: str = PYTHON) -> subprocess.Popen[bytes]:
-    """Start a process that runs `main` of a module of `guest` with these ends of lines, and
-    inherits nothing else.
+    """Start a process that runs `main` of the module `guest.<module>` with the given sockets.
+
+    The process inherits no other descriptors but these, gets a fixed environment, and leads a
+    session of its own.
     """
     numbers = [line.fileno() for line in lines]
     return subprocess.Popen(
