@@ -13,9 +13,7 @@ this one boundary.
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
-import math
 import secrets
 import socket
 import time
@@ -33,14 +31,16 @@ from .address import BACKLOG, is_loopback, listen
 from .asgi import AsgiApp, call_asgi
 from .bodies import Bytes, Held, discard_body, read_body
 from .chaos import Chaos
-from .codec import Format, asked_format, convert, decode, encode
+from .codec import Format, asked_format, convert, decode
 from .door import MAX_CONNECTIONS, STRANGER_S, Door
-from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
+from .faults import Fault, QueueFull, Refused, fault_of
+from .health import Health, readiness
 from .metrics import CONTENT_TYPE, ServerMetrics
 from .openapi import describe
 from .reading import authorize, body_format, cut, expect_later, reply_format
-from .routes import Context, Load, Route, Service
-from .stream import LARGE_BYTES, PATH
+from .replies import Replies
+from .routes import Context, Route, Service
+from .stream import PATH
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
 from .tasks import end_task
@@ -55,15 +55,6 @@ STOP_TIMEOUT_S = 5.0
 STOP_EVERY_S = 0.01
 """Seconds between two looks of a stopping server at whether every request is answered."""
 LAG_EVERY_S = 0.25
-INSTANCE_HEADER = "Ludus-Instance"
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `/healthz` and `/readyz`."""
-
-    status: str
-    instance: str
-    services: dict[str, Load] = {}
 
 
 class HttpServer:
@@ -114,6 +105,7 @@ class HttpServer:
         self.port = port
         self.instance = secrets.token_hex(8)
         self.metrics = ServerMetrics()
+        self._replies = Replies(self.metrics, self.instance)
         self._token = Secret.of(token).reveal().encode()
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
@@ -286,12 +278,12 @@ class HttpServer:
             payload = await self._payload(route, request, held)
             reply = await route.handler(request.match_info, payload)
             if isinstance(reply, Fault):
-                response = self._respond_fault(route, reply, format)
+                response = self._replies.fault(reply, format, route=route)
             else:
-                response = self._respond(route, 200, reply, format)
+                response = self._replies.answer(reply, format, route=route)
         except Exception as error:
             await discard_body(request)
-            response = self._respond_fault(route, _read_error(error), format)
+            response = self._replies.fault(_read_error(error), format, route=route)
         finally:
             held.release()
         return cut(request) if self._chaos.after() else response
@@ -321,37 +313,17 @@ class HttpServer:
             return read_fields(body, given, route.payload, format)
         return (decode if route.dialect else decode_request)(body, route.payload, format)
 
-    def _respond(
-        self, route: Route | None, status: int, reply: object, format: Format
-    ) -> web.Response:
-        data, became = encode(reply, format)
-        self.metrics.requests.labels(route.path if route else "-", str(status)).inc()
-        headers = {"Content-Type": became.value, INSTANCE_HEADER: self.instance}
-        # a large body is written piece by piece, so that it does not hold up the event loop
-        body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
-        return web.Response(status=status, body=body, headers=headers)
-
-    def _respond_fault(self, route: Route | None, fault: Fault, format: Format) -> web.Response:
-        status = status_of(fault)
-        if route is not None and route.retry_status and fault.retryable:
-            status = route.retry_status
-        response = self._respond(route, status, FaultReply(error=fault), format)
-        if fault.retry_after_s is not None:
-            response.headers["Retry-After"] = str(math.ceil(fault.retry_after_s))
-        if fault.code == "unauthorized":
-            response.headers["WWW-Authenticate"] = "Bearer"
-            response.force_close()  # the next guess costs a connection
-        return response
-
     @web.middleware
     async def _unrouted(
         self,
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """Answer an unknown path or method with a fault that says what is served."""
+        """Answer unknown paths, unknown methods and missing tokens with faults of our own."""
         try:
             return await handler(request)
+        except Refused as error:
+            fault = fault_of(error)
         except web.HTTPNotFound:
             served = " and ".join(service.name for service in self.services) or "nothing"
             said = f"no route {request.path!r}; served here: {served} (/openapi.json)"
@@ -360,7 +332,7 @@ class HttpServer:
             allowed = ", ".join(sorted(error.allowed_methods))
             message = f"{request.path} takes {allowed}, not {request.method}"
             fault = Fault(code="method_not_allowed", message=message)
-        return self._respond_fault(None, fault, Format.JSON)
+        return self._replies.fault(fault, Format.JSON)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Answer `/v1/stream`: check the request as any other, then turn the connection into a
@@ -375,7 +347,7 @@ class HttpServer:
             if not web.WebSocketResponse().can_prepare(request):
                 raise Refused("a stream is a WebSocket; ask for an upgrade", "upgrade_required")
         except LudusError as error:
-            return self._respond_fault(None, fault_of(error), Format.JSON)
+            return self._replies.fault(fault_of(error), Format.JSON)
         self.metrics.requests.labels(PATH, "101").inc()
         return await self._streams.serve(request)
 
@@ -388,35 +360,25 @@ class HttpServer:
             return await call_asgi(app, request, body)
         except Exception as error:
             await discard_body(request)
-            return self._respond_fault(None, _read_error(error), Format.JSON)
+            return self._replies.fault(_read_error(error), Format.JSON)
         finally:
             held.release()
 
     # --- operations ---------------------------------------------------------------------------
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        return self._respond(None, 200, Health(status="ok", instance=self.instance), Format.JSON)
+        return self._replies.answer(Health(status="ok", instance=self.instance), Format.JSON)
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        services = {service.name: service.load() for service in self.services}
-        problems = [load.problem for load in services.values() if load.problem]
-        problems += ["stopping"] if self._stopping else []
-        status = "; ".join(problems) or "ready"
-        health = Health(status=status, instance=self.instance, services=services)
-        return self._respond(None, 503 if problems else 200, health, Format.JSON)
+        ready, health = readiness(self.services, self.instance, stopping=self._stopping)
+        return self._replies.answer(health, Format.JSON, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        try:
-            authorize(request, self._token)
-        except Refused as error:
-            return self._respond_fault(None, fault_of(error), Format.JSON)
+        authorize(request, self._token)
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _openapi(self, request: web.Request) -> web.Response:
-        try:
-            authorize(request, self._token)
-        except Refused as error:
-            return self._respond_fault(None, fault_of(error), Format.JSON)
+        authorize(request, self._token)
         body = msgspec.json.encode(describe(self._routes(), secured=bool(self._token)))
         return web.Response(body=body, content_type="application/json")
 

@@ -562,9 +562,9 @@ time.sleep(60)
 def alive(pid):
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):  # it may end between the two looks
         return False
-    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 def test_a_server_does_not_outlive_a_trainer_that_was_killed():
