@@ -1,14 +1,16 @@
-"""The arguments of a verb, from a dataclass: tyro's parsing and help, ludus's one-line errors.
+"""The parsing of a verb's arguments into a dataclass, by tyro, with errors of a single line.
 
-@dataclass(frozen=True)
-class Options:
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    '''Which environment.'''
+    @dataclass(frozen=True)
+    class Options:
+        env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+        '''The id of the environment.'''
 
-    seed: int = 0
-    '''Of the episode.'''
+        seed: int = 0
+        '''The seed of the episode.'''
 
-options = parse(Options, arguments, verb="play", about="Play.", example="ludus play me/echo-v0")
+    options = parse(Options, arguments, verb="play", about="Play.", example="ludus play me/echo-v0")
+
+The text under each field is the help of that option.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ Token = Annotated[
         str_from_instance=lambda value: [str(value)],
     ),
 ]
-"""A token, itself or as `env:NAME`."""
+"""A token option, given as the token itself or as `env:NAME`."""
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-"""A switch: `--json`, without a `--no-json`."""
+"""A switch such as `--json`, without the `--no-json` that tyro would add."""
 
 
 def parse(
@@ -55,8 +57,17 @@ def parse(
 ) -> Options:
     """Read `arguments` as `options`; `--help` prints `about`, the fields and `example`, and exits.
 
+    Args:
+        options: the dataclass of the verb's options.
+        arguments: the words after the verb.
+        verb: the name of the verb, for the usage line and errors.
+        about: what the verb does, in a sentence.
+        example: a command line that works.
+
     Raises:
-        ConfigError: they cannot be read; one line that says what to do.
+        ConfigError: the arguments cannot be read; the message is a single line that says what to
+            do.
+        SystemExit: the help was printed.
     """
     complaint = io.StringIO()
     try:
@@ -75,7 +86,7 @@ def parse(
 
 
 def _once(arguments: Sequence[str], options: type[Any]) -> list[str]:
-    """The arguments with the values of a repeated flag together, where the flag takes several.
+    """Join the values of a repeated flag that takes several, and refuse other repetitions.
 
     Raises:
         ConfigError: a flag that takes one value, or none, is given twice; the parser would keep the
@@ -101,7 +112,7 @@ def _once(arguments: Sequence[str], options: type[Any]) -> list[str]:
 
 
 def one_line(complaint: str, verb: str) -> str:
-    """What tyro drew in a box, as one line."""
+    """Reduce an error that tyro drew in a box to a single line, with the way to the verb's help."""
     kept = [line.strip(_BOX + " ") for line in complaint.splitlines()[1:]]
     said = " ".join(line for line in kept if line)
     for words, shorter in _SHORTER.items():

@@ -1,4 +1,4 @@
-"""`ludus check`: hold an environment or a verifier to its contract, and say what to repair."""
+"""`ludus check`: test an environment or a verifier against the contract."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What to check."""
+    """The options of `ludus check`."""
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
     """An environment (me/echo-v0), a verifier (me/exact), or one on a server (URL#ID)."""
@@ -57,7 +57,7 @@ class CheckOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check, print the report, and say by the exit status whether a rule failed."""
+    """Check, print the report, and return 1 if a rule failed, else 0."""
     options = parse(
         CheckOptions,
         arguments,
@@ -107,10 +107,10 @@ def _examine_remote(url: str, name: str, cases: Sequence[Sample]) -> Report:
 
 
 def read_cases(path: Path) -> list[Sample]:
-    """Samples from JSONL.
+    """Read samples from a file of JSON Lines.
 
     Raises:
-        ConfigError: the file is not there or holds none, or a line of it is no sample.
+        ConfigError: the file cannot be read or has no samples, or a line is no sample.
     """
     try:
         lines = path.read_bytes().splitlines()

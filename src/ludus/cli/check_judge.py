@@ -1,4 +1,6 @@
-"""`ludus check-judge`: measure how wrong a judge is, before anybody trains on it."""
+"""`ludus check-judge`: measure how often a judge is wrong, before a policy is trained on the
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -24,28 +26,31 @@ from .arguments import Flag, parse
 
 @dataclass(frozen=True, kw_only=True)
 class CheckJudgeOptions:
-    """Which judge, and what it is held against."""
+    """The options of `ludus check-judge`: the judge, and the labelled cases to test with."""
 
     base_url: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="URL")]
     """The address of an OpenAI-compatible server, up to and with /v1."""
     model: str = "mock"
-    """The judge's model."""
+    """The name of the judge's model on the server."""
     labels: Path | None = None
-    """JSON Lines of question, response, criterion and met; built-in facts otherwise."""
+    """A file of JSON Lines with question, response, criterion and met; without it, built-in facts.
+    """
     temperature: float = 0.0
-    """As the judge will be used: noise is what this temperature gives."""
+    """The sampling temperature, which should be that of later use: noise is measured at it."""
     concurrency: int = 16
-    """Most questions at once."""
+    """The most questions asked at the same time."""
     deadline_s: float = 120.0
-    """For one question."""
+    """Seconds that a question may take, with all retries."""
     out: Path | None = None
-    """Write the card here as JSON."""
+    """The file to write the card to, as JSON."""
     json: Flag = False
     """Print the card as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and keep the card."""
+    """Measure the judge, print the card and write the file; returns 0 however often the judge is
+    wrong.
+    """
     options = parse(
         CheckJudgeOptions,
         arguments,
@@ -83,7 +88,7 @@ async def _examine(options: CheckJudgeOptions) -> JudgeCard:
 
 
 def table(card: JudgeCard) -> Table:
-    """The card as a table, each rate with its 95% interval."""
+    """Draw the card as a table, with a 95% interval for each rate."""
     made = Table("measure", "rate", "95% interval", "cases", "without error")
     made.title = f"judge {card.model} at {card.base_url}, prompts of version {card.prompt_version}"
     for measure in card.measures:

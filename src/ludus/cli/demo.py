@@ -1,4 +1,4 @@
-"""`ludus demo`: serve an environment, train a small policy against it, write a report."""
+"""`ludus demo`: serve an environment, train a small policy over HTTP, and write a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ example:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Read the settings and run the demonstration; returns 0."""
     try:
         from ludus.trainer.demo import DemoConfig, run_demo
     except ImportError as error:

@@ -47,16 +47,18 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions:
-    """What to measure."""
+    """The options of `ludus eval`."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Which environment; constructor arguments as in 'ludus/maths-v0?source=problems.jsonl'."""
+    """The environment's id; constructor arguments as in 'ludus/maths-v0?source=problems.jsonl'."""
     policy: Literal["random", "expert", "openai"] = "expert"
-    """random text, the environment's own expert, or a model behind an OpenAI-compatible server."""
+    """Who plays: random text, the environment's own expert, or a model behind an OpenAI-compatible
+    server.
+    """
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """The address of the model's server, up to and with /v1."""
     model: str = ""
-    """As its server calls it."""
+    """The name of the model on its server."""
     api_key_env: Annotated[str, tyro.conf.arg(metavar="NAME")] = "LUDUS_API_KEY"
     """The environment variable that holds the server's key."""
     temperature: float = 1.0
@@ -64,47 +66,47 @@ class EvalOptions:
     max_tokens: int = 4096
     """The most tokens of one answer of the model."""
     sampling: Annotated[str, tyro.conf.arg(metavar="JSON")] = ""
-    """Further fields of each request, '{"top_p": 0.9}'; null leaves one out, "seed" too."""
+    """Further fields of each request, '{"top_p": 0.9}'; null leaves a field out, "seed" too."""
     tool_format: str = ""
     """How the model writes calls, such as hermes, where its server knows no tools."""
     window: int = 0
-    """The model's working context in tokens, about; 0 is what its server takes."""
+    """The model's working context in tokens, counted roughly; 0 leaves the limit to its server."""
     context: ContextSettings = field(default_factory=ContextSettings)
-    """What happens when the window is full, as in a run's [context]."""
+    """What happens when the window is full, as in [context] of a run's settings."""
     cache: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
-    """Keep the model's answers here, and read them from here."""
+    """A folder that keeps the model's answers; a request made before is answered from there."""
     budget: int = 0
-    """Tokens the model may use in all; 0 sets no bound."""
+    """The most tokens that the model may use in all; 0 sets no bound."""
     url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
-    """Play the environment on this server."""
+    """The server on which to play the environment; by default it runs in this process."""
     mcp: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SERVER")] = ()
-    """MCP servers, by command or address, whose tools the policy has beside the environment's."""
+    """MCP servers, by command or address, whose tools the policy has besides the environment's."""
     split: str = "test"
     """The split that the tasks are taken from."""
     tasks: int = 100
-    """The first so many tasks of the split, or all."""
+    """How many tasks to play: the first of the split, or all where the split has fewer."""
     samples: int = 1
-    """Episodes per task."""
+    """The number of episodes per task."""
     passing: float = 1.0
-    """The return from which an episode passes."""
+    """The lowest return with which an episode passes."""
     concurrency: int = 16
-    """Episodes at once."""
+    """The number of episodes played at the same time."""
     seed: int = 0
     """The seed of environment and policy."""
     max_turns: int = EpisodeLimits().max_turns
-    """Turns of an episode, summaries counted; 0 is the environment's own, or 256."""
+    """The most turns of an episode, summaries counted; 0 is the environment's own limit, or 256."""
     episode_timeout_s: float = EpisodeLimits().episode_timeout_s
-    """Seconds an episode may take; a late one counts as failed."""
+    """Seconds that an episode may take; a late episode counts as failed."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """Write the episodes here, one JSON object a line; ludus view shows them."""
+    """A file to write the episodes to, as JSON Lines; ludus view shows them."""
     html: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """Write a page here that shows them."""
+    """A file to write a page to that shows the episodes."""
     json: Flag = False
     """Print the result as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate, print what was measured; 1 if every episode failed."""
+    """Evaluate, print what was measured, and return 1 if every episode failed, else 0."""
     options = parse(
         EvalOptions,
         arguments,
@@ -163,7 +165,7 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
 
 
 class _Notes:
-    """What is seen of an evaluation while it runs: a bar, and the file of episodes."""
+    """Reports on an evaluation while the episodes run: a progress bar, and the file of episodes."""
 
     def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
         self._out = stack.enter_context(_opened(options.out)) if options.out else None
@@ -171,11 +173,11 @@ class _Notes:
         self._bar = self._progress.add_task(options.policy, total=None)
 
     def expect(self, total: int) -> None:
-        """So many episodes are to come."""
+        """Set the length of the bar to `total` episodes."""
         self._progress.update(self._bar, total=total)
 
     def add(self, episode: Episode) -> None:
-        """One is over."""
+        """Advance the bar, and append the finished episode to the file."""
         self._progress.update(self._bar, advance=1)
         if self._out:
             self._out.write(msgspec.json.encode(episode) + b"\n")
@@ -184,7 +186,7 @@ class _Notes:
 
 @asynccontextmanager
 async def _served(options: EvalOptions) -> AsyncGenerator[ChatPolicy | None]:
-    """The model, once its server has answered; None where the policy is no model."""
+    """Yield the model once the server has answered; None where the policy is no model."""
     if options.policy != "openai":
         yield None
         return
@@ -198,7 +200,7 @@ async def _served(options: EvalOptions) -> AsyncGenerator[ChatPolicy | None]:
 
 @asynccontextmanager
 async def _added(options: EvalOptions) -> AsyncGenerator[list[Tool]]:
-    """The tools of the MCP servers, which live as long as the evaluation."""
+    """Yield the tools of the MCP servers, which run as long as the evaluation."""
     async with AsyncExitStack() as stack:
         tools: list[Tool] = []
         for server in options.mcp:
@@ -210,10 +212,11 @@ async def _added(options: EvalOptions) -> AsyncGenerator[list[Tool]]:
 def with_tools(
     open_session: Callable[[], Playable], tools: Sequence[Tool]
 ) -> Callable[[], Playable]:
-    """Sessions in which the policy may call `tools` too.
+    """Wrap `open_session` so that the policy may also call `tools`.
 
     Raises:
-        ConfigError: the sessions are remote, or two tools have one name.
+        ConfigError: two tools have the same name, or a session is remote; raised as a session
+            opens.
     """
     if not tools:
         return open_session
@@ -230,10 +233,10 @@ def with_tools(
 async def _check_window(
     open_session: Callable[[], Playable], policy: ChatPolicy, split: str
 ) -> None:
-    """Refuse a window in which nothing could be done.
+    """Refuse a window that is too small to play in, before any episode is paid for.
 
     Raises:
-        ConfigError: the first task of the split does not leave room for a step.
+        ConfigError: the opening of the split's first task leaves no room for a step.
     """
     session = open_session()
     try:
@@ -260,10 +263,10 @@ def _policies(options: EvalOptions, chat: ChatPolicy | None) -> Callable[[Playab
 
 
 def expert(session: Playable) -> Policy:
-    """The expert of the environment a session plays.
+    """Return the expert of the environment that `session` plays.
 
     Raises:
-        ConfigError: the session is remote: experts live where the environment does.
+        ConfigError: the session is remote: experts live in the environment's process.
     """
     if not isinstance(session, EnvSession):
         raise ConfigError(
@@ -300,7 +303,9 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
 
 
 def _sampling(options: EvalOptions) -> dict[str, Any]:
-    """The fields of each request besides the conversation; one that is null is not sent."""
+    """Collect the fields of each request besides the conversation; a field that is null is not
+    sent.
+    """
     chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
     try:
         further = msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])

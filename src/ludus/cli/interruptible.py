@@ -1,6 +1,7 @@
-"""Work that Ctrl-C and SIGTERM end the same way: cancelled, so that it saves and cleans up.
+"""Running a coroutine that Ctrl-C and SIGTERM both cancel, so that work is saved and cleaned up.
 
-Schedulers announce the end of a job by SIGTERM; without this a run would end without a checkpoint
+Schedulers announce the end of a job by SIGTERM; without this a run would end without a
+checkpoint
 and leave its server behind.
 """
 
@@ -16,10 +17,10 @@ T = TypeVar("T")
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, cancelled by SIGTERM too.
+    """Run `work` like `asyncio.run`, and cancel on SIGTERM as on Ctrl-C.
 
     Raises:
-        KeyboardInterrupt: it was cancelled, and let that through.
+        KeyboardInterrupt: the work was cancelled, and did not return a value of its own.
     """
     try:
         return asyncio.run(_cancelled_by_sigterm(work))

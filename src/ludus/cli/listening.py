@@ -1,4 +1,4 @@
-"""A port that cannot be had, told in one line."""
+"""The error of a server that cannot bind a port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ludus.errors import ConfigError
 
 
 def cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
-    """What to say where binding `host:port` failed."""
+    """Build the error for a failure to bind `host:port`, with what to try instead."""
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} on {host} is in use; choose another with --port, or --port 0 for any "

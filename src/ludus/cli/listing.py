@@ -1,4 +1,4 @@
-"""`ludus list`: every environment and verifier, what it is, and the extra it needs."""
+"""`ludus list`: every environment and verifier, with a summary and the extra that is missing."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .arguments import Flag, parse
 
 @dataclass(frozen=True)
 class ListOptions:
-    """What to list."""
+    """The options of `ludus list`."""
 
     json: Flag = False
-    """Print JSON, one object with `environments` and `verifiers`."""
+    """Print JSON: an object with `environments` and `verifiers`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the list."""
+    """A line of the list: a name with a summary, or with the problem that prevents any use."""
 
     name: str
     summary: str
     problem: str = ""
-    """Why it cannot be used here, with what to do about it."""
+    """Why the thing cannot be used here, with what to do about it; empty if it can."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """List what there is."""
+    """Print the names of all environments and verifiers with summaries; returns 0."""
     options = parse(
         ListOptions,
         arguments,
@@ -60,8 +60,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def entry(name: str, find: Callable[[str], object]) -> Entry:
-    """Look `name` up. One that cannot be imported is listed with the reason: a broken package of
-    somebody else's must not hide the others.
+    """Look `name` up with `find` and summarize what was found.
+
+    A thing that cannot be imported is listed with the reason: somebody else's broken package must
+    not hide the others.
     """
     try:
         return Entry(name, summary(find(name)))
@@ -72,7 +74,7 @@ def entry(name: str, find: Callable[[str], object]) -> Entry:
 
 
 def summary(target: object) -> str:
-    """The first sentence or line of its docstring."""
+    """Return the first sentence of the docstring of `target`, or the first paragraph if shorter."""
     text = inspect.getdoc(target) or ""
     paragraph = " ".join(text.partition("\n\n")[0].split())
     return paragraph.partition(". ")[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""Code of the user's own, named on the command line: a file or a module that registers things."""
+"""Import of the user's code that the command line names, before the verb runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 from ludus.errors import ConfigError
 
 imported: list[str] = []
-"""What was named so far, for worker processes that must know the same."""
+"""The names imported so far, for worker processes, which must import the same."""
 
 
 def import_user_code(name: str) -> None:
-    """Import a `.py` file, which may import its neighbours, or a module by its dotted name (the
-    current folder is searched too).
+    """Import user code by `name`: a `.py` file, or a module by a dotted name.
+
+    A file may import its neighbours. Modules are also searched for in the current folder.
 
     Raises:
-        ConfigError: there is no such file or module.
+        ConfigError: the file or module does not exist.
     """
     imported.append(name)
     if name.endswith(".py"):

@@ -1,6 +1,7 @@
-"""The `ludus` command: find the verb, run it, turn what goes wrong into one line.
+"""The `ludus` command: finds and runs the verb, and reports an error in a single line.
 
-A verb is a module of this folder with `main(arguments) -> int`, imported when it is asked for, so
+A verb is a module of this folder with `main(arguments) -> int`, imported when it is asked for,
+so
 that `ludus --help` and the serving verbs never pay for torch.
 """
 
@@ -36,7 +37,9 @@ VERBS: dict[str, str] = {
     "recipes": "the training recipes, and what each one sets",
     "sandbox": "run code in the sandbox, and say which isolation there is",
 }
-"""verb -> what it does. The module is `ludus.cli.<verb>`; those of `_MODULES` have another name."""
+"""Each verb with what it does. The module is `ludus.cli.<verb>`, except for the verbs in
+`_MODULES`.
+"""
 
 _MODULES = {
     "list": "listing",
@@ -57,16 +60,17 @@ A name with -vN is an environment, a bare name is a verifier."""
 
 
 class UnknownVerb(UnknownName):
-    """`ludus` has no such verb."""
+    """The command line names a verb that `ludus` does not have."""
 
     kind = "verb"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line, which by default is that of this process.
 
     Returns:
-        0; 1 where a check failed; 2 where the request cannot be served; 130 after Ctrl-C.
+        the exit status: 0; 1 where a check failed; 2 where the request cannot be served; 130 after
+        Ctrl-C.
     """
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
@@ -85,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tell(error: Exception) -> int:
-    """One line on stderr; the exit status."""
+    """Write `error` as a single line on stderr, and return the exit status."""
     while isinstance(error, ExceptionGroup):  # of a task group: the first is the one that matters
         error = error.exceptions[0]
     if isinstance(error, CheckFailed):
@@ -127,7 +131,7 @@ def _run(verb: str, arguments: list[str]) -> int:
 
 
 def help_text() -> str:
-    """What `ludus --help` prints."""
+    """Write the text of `ludus --help`: the verbs, the options and examples."""
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {verb:<{width}}  {does}" for verb, does in VERBS.items())
     return (

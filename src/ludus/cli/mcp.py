@@ -1,4 +1,4 @@
-"""`ludus mcp`: an environment as an MCP server."""
+"""`ludus mcp`: serve an environment as an MCP server, over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -25,33 +25,35 @@ from .sessions import named
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_BODY_BYTES = 4 << 20
-"""The most bytes of a client's message, as the SDK has them."""
+"""The most bytes of a client's message, as in the MCP SDK."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class McpOptions:
-    """What to serve, and how."""
+    """The options of `ludus mcp`: the environment, the address, and the bounds."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Which environment; constructor arguments as in 'ludus/arithmetic-v0?max_operations=2'."""
+    """The environment's id; constructor arguments as in 'ludus/arithmetic-v0?max_operations=2'."""
     http: Flag = False
     """Serve streamable HTTP; without it the client starts this command and speaks over stdio."""
     host: str = "127.0.0.1"
-    """Address to bind, with --http. Off loopback a token is required."""
+    """The address to bind, with --http. Off loopback a token is required."""
     port: int = DEFAULT_PORT
-    """With --http."""
+    """The port to bind, with --http; 0 picks a free one."""
     token: Token = NO_SECRET
-    """Bearer token clients must send; best as LUDUS_TOKEN or env:NAME, which `ps` does not show."""
+    """The bearer token that clients must send, with --http; best given as LUDUS_TOKEN or env:NAME,
+    which `ps` does not show.
+    """
     max_episodes: int = LIMITS.max_sessions
-    """Open at once."""
+    """The most episodes open at the same time."""
     step_timeout_s: float = LIMITS.step_timeout_s
-    """For the beginning of an episode and for each call."""
+    """Seconds that the beginning of an episode or a tool call may take."""
     lease_s: float = LIMITS.lease_s
-    """An episode nobody plays for so long is released."""
+    """Seconds after which an episode that nobody plays is released."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until the client goes, or until SIGINT or SIGTERM."""
+    """Serve until the client goes, or until SIGINT or SIGTERM; returns 0."""
     options = parse(
         McpOptions,
         arguments,

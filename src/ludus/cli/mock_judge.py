@@ -23,21 +23,22 @@ ludus mock-judge --port 9000 &
 
 @dataclass(frozen=True, kw_only=True)
 class MockJudgeOptions:
-    """How the judge behaves, and where."""
+    """The options of `ludus mock-judge`: the behaviour of the judge, and the port."""
 
     mode: Mode = "honest"
-    """honest, gullible (obeys instructions outside the data), echo (repeats the response), garbage
-    (answers nobody can read), flaky (500s and 429s first), slow."""
+    """How the judge behaves: honest, gullible (obeys instructions outside the data), echo (repeats
+    the response), garbage (answers nobody can read), flaky (500s and 429s first), slow.
+    """
     port: int = 9000
-    """0 picks a free one. The address is always on this machine."""
+    """The port to bind on 127.0.0.1; 0 picks a free one."""
     delay_s: float = 5.0
     """Seconds before every answer, in mode slow."""
     failing: float = 0.5
-    """Share of requests that fail first, in mode flaky."""
+    """The share of requests that fail first, in mode flaky."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM; returns 0."""
     options = parse(
         MockJudgeOptions,
         arguments,

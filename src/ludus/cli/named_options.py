@@ -1,6 +1,7 @@
-"""Options of what a command line names: `ludus serve judge --rubric rubric.toml --model my-judge`.
+"""Options of things named on the command line: `ludus serve judge --rubric rubric.toml`.
 
-A flag that is not the verb's own and that a named verifier or environment takes as an option moves
+A flag that is not the verb's own and that a named verifier or environment takes as an option
+moves
 into the name: `judge?rubric=rubric.toml&model=my-judge`, which is how options are written
 everywhere else. A file of options does the same for its table.
 """
@@ -22,11 +23,13 @@ from ludus.wire.arguments import format_served, parse_served, read_value
 
 
 def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
-    """The command line with the options of named things inside their names.
+    """Move the flags that are options of named things into the names, and return the command line.
+
+    A flag that several named things take is given to each of them.
 
     Args:
-        arguments: of the verb.
-        verb: the dataclass of the verb's own options, which go first.
+        arguments: the words after the verb.
+        verb: the dataclass of the verb's own options, which take precedence.
 
     Raises:
         ConfigError: a value is missing, or an option is given twice.
@@ -60,13 +63,13 @@ def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
 
 
 def with_options(name: str, options: Mapping[str, Any]) -> str:
-    """A name with further options.
+    """Add `options` to the arguments that `name` already has.
 
     >>> with_options("judge?model=m", {"rubric": "r.toml"})
     'judge?model=m&rubric=r.toml'
 
     Raises:
-        ConfigError: an option stands in the name already.
+        ConfigError: the name has one of the options already.
     """
     bare, present = parse_served(name)
     twice = sorted(present.keys() & options.keys())
@@ -76,8 +79,10 @@ def with_options(name: str, options: Mapping[str, Any]) -> str:
 
 
 def from_file(names: Sequence[str], path: Path | None) -> list[str]:
-    """Names with the options of a TOML file: a table for each name, or, where one thing is named,
-    the options themselves.
+    """Add the options of a TOML file to `names`; without a file the names stay unchanged.
+
+    The file has a table for each name; where a single thing is named, the options may also stand at
+    the top.
 
     Raises:
         ConfigError: the file cannot be read, or has options of something that is not named.

@@ -1,4 +1,4 @@
-"""Names on the command line: `-vN` is an environment, a bare name a verifier, `URL#NAME` remote."""
+"""The notation of names on the command line: `-vN` ends an environment, `URL#NAME` is remote."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from ludus.rewards import verifier_names
 
 
 class NameKind(StrEnum):
-    """What a name stands for."""
+    """The kind of thing that a name stands for."""
 
     ENVIRONMENT = "environment"
     VERIFIER = "verifier"
 
 
 class UnknownThing(UnknownName):
-    """Neither an environment nor a verifier."""
+    """A name belongs neither to an environment nor to a verifier."""
 
     kind = "environment or verifier"
 
 
 def kind_of(name: str) -> NameKind:
-    """What `name`, with or without a server's URL before it and arguments after, is."""
+    """Tell the kind of `name`, with or without a server's URL in front and arguments behind."""
     return NameKind.ENVIRONMENT if re.search(r"-v\d+(\?|$)", name) else NameKind.VERIFIER
 
 
 def ensure_known(name: str) -> None:
-    """Refuse a local name nobody registered, naming near misses of both kinds.
+    """Refuse a local name that nobody registered, with the closest names of both kinds.
+
+    Names on a server are let pass, since only the server knows its names.
 
     Raises:
-        UnknownThing: there is none.
+        UnknownThing: neither an environment nor a verifier has this name.
     """
     known = [*env_ids(), *verifier_names()]
     bare = name.partition("?")[0]

@@ -1,4 +1,4 @@
-"""`ludus new`: a package of your own, which works, is tested and can be published as it stands."""
+"""`ludus new`: write a package with an environment or a verifier that works and has tests."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class NewOptions:
-    """What to write."""
+    """The options of `ludus new`."""
 
     kind: Annotated[
         Literal["env", "verifier"], tyro.conf.Positional, tyro.conf.arg(metavar="env|verifier")
     ]
-    """An environment or a verifier."""
+    """What the package holds: an environment or a verifier."""
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    """Such as me/echo-v0 for an environment, me/exact for a verifier."""
+    """The name to register: me/echo-v0 for an environment, me/exact for a verifier."""
     into: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path()
-    """The folder the package is written into."""
+    """The folder in which the package's own folder is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackageNames:
-    """What a package and the thing in it are called."""
+    """The names of a package and of the parts inside, all derived from an id."""
 
     id: str
-    """me/echo-v0"""
+    """The registered name, such as me/echo-v0."""
     distribution: str
-    """me-echo, also the name of the folder"""
+    """The name of the distribution and of its folder, such as me-echo."""
     package: str
-    """me_echo"""
+    """The import name of the package, such as me_echo."""
     module: str
-    """echo"""
+    """The module inside the package, such as echo."""
     classname: str
-    """Echo"""
+    """The class of an environment, such as Echo."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the package and say what to do next."""
+    """Write the package and say what to do next; returns 0."""
     options = parse(
         NewOptions,
         arguments,
@@ -79,10 +79,10 @@ def _try(kind: str, name: str) -> str:
 
 
 def names_of(name: str, kind: str) -> PackageNames:
-    """Read the name.
+    """Derive the names of a package from the `name` to register.
 
     Raises:
-        ConfigError: it is not of the form its kind has, or no Python module can have it.
+        ConfigError: the name does not have the form of its `kind`, or makes no Python module.
     """
     said = _NAME.fullmatch(name)
     example = "me/echo-v0" if kind == "env" else "me/exact"
@@ -120,10 +120,10 @@ def _is_taken(package: str) -> bool:
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
-    """Write `files` into the new `folder`.
+    """Write `files`, by path, into the new `folder`.
 
     Raises:
-        ConfigError: it is there already, or cannot be written.
+        ConfigError: the folder exists already, or cannot be written.
     """
     if folder.exists():
         raise ConfigError(f"{str(folder)!r} exists and is left as it is; choose another --into")

@@ -1,4 +1,4 @@
-"""`ludus play`: a person in the place of the policy."""
+"""`ludus play`: play an environment at the terminal, in the place of the policy."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ HELP = "your text is the answer; /tool calls a tool; /quit or Ctrl-D leaves"
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """What to play."""
+    """The options of `ludus play`."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Which environment; constructor arguments as in 'ludus/arithmetic-v0?max_operations=1'."""
+    """The environment's id; constructor arguments as in 'ludus/arithmetic-v0?max_operations=1'."""
     url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
-    """Play it on this server."""
+    """The server on which to play the environment; by default it runs in this process."""
     task: Annotated[str, tyro.conf.arg(metavar="ID")] = ""
-    """Which task, such as train/17."""
+    """The id of the task, such as train/17; by default the seed chooses a task of the split."""
     split: str = "train"
     """The split that the task is taken from."""
     seed: int = 0
@@ -43,7 +43,7 @@ class PlayOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play one episode."""
+    """Play an episode; returns 1 if the episode ended without a reward, else 0."""
     options = parse(
         PlayOptions,
         arguments,
@@ -83,7 +83,7 @@ async def _play(options: PlayOptions, name: str) -> int:
 
 
 class PlayerPrompt:
-    """Where the person sits: shows what is new, asks for a line."""
+    """Shows a person what is new in an episode, and asks for the next message."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -91,7 +91,11 @@ class PlayerPrompt:
         self._greeted = False
 
     def ask(self, new: Sequence[Message], tools: Sequence[ToolSpec], complaint: str) -> str:
-        """Show and ask. Raises EOFError where the person leaves."""
+        """Show the new messages and the complaint about the last answer, and return the line typed.
+
+        Raises:
+            EOFError: the person leaves, by `/quit` or end of input.
+        """
         for message in new:
             show_message(self.console, message)
         if complaint:

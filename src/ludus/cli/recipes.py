@@ -1,4 +1,4 @@
-"""`ludus recipes`: list the training recipes, show one, or hold two side by side."""
+"""`ludus recipes`: list the training recipes, show a recipe, or compare two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ example:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb.
+    """List, show or compare recipes as `arguments` say; returns 0.
 
     Raises:
         UnknownRecipe: no recipe has that name.

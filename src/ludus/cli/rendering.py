@@ -1,4 +1,4 @@
-"""Conversations at the terminal, with nothing in them that the terminal would obey."""
+"""The display of conversations at a terminal, with control sequences made visible and harmless."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OBEYED = re.compile(
 
 
 def escaped(text: str) -> str:
-    r"""Write what a terminal would obey as it is written in Python.
+    r"""Write control characters as Python escapes, so that the terminal does not obey the text.
 
     >>> escaped("\x1b[31mred")
     '\\x1b[31mred'
@@ -37,7 +37,7 @@ def escaped(text: str) -> str:
 
 
 def show_message(console: Console, message: Message) -> None:
-    """Draw one message."""
+    """Draw a message in a box, with role, text and tool calls."""
     title = f"{message.role} {message.name}".strip()
     body = "\n".join(part for part in (message.text, _calls(message.tool_calls)) if part)
     body += f"\n[{len(message.images)} images]" if message.images else ""
@@ -47,7 +47,7 @@ def show_message(console: Console, message: Message) -> None:
 
 
 def show_tools(console: Console, tools: Sequence[ToolSpec]) -> None:
-    """Say how each tool is called."""
+    """Print a line for each tool: how to call the tool, and a summary."""
     for tool in tools:
         summary = tool.description.partition("\n")[0]
         console.print(Text(escaped(f"  {usage(tool)}  {summary}"), "yellow"))

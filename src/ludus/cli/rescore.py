@@ -1,4 +1,4 @@
-"""`ludus rescore`: what another reward would have said of episodes that were played already."""
+"""`ludus rescore`: score recorded episodes with another reward, and compare the advantages."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ ENV, ENV_RETURN = "env", "env_return"
 
 @dataclass(frozen=True, kw_only=True)
 class RescoreOptions:
-    """Which episodes, and the reward to score them with."""
+    """The options of `ludus rescore`: the episodes, and the reward to score with."""
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run's folder (its newest episodes) or a file of episodes."""
+    """A run's folder, whose newest episodes are taken, or a file of episodes."""
     reward: Path
     """The composition of rewards, a TOML file (docs/judges.md); a part named `env` is the return
-    that the environment gave then."""
+    that the environment gave then.
+    """
     out: Path | None = None
-    """Write the episodes with their new verdicts here; `ludus view` shows them."""
+    """A file to write the episodes to, with the new verdicts; ludus view shows them."""
     show: int = 10
-    """Episodes to list, those whose advantage changed most first."""
+    """How many episodes to list, beginning with those whose advantage changed most."""
     json: Flag = False
     """Print the comparison as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """One rollout under both rewards; advantages are rewards less the mean of their group."""
+    """A rollout under both rewards; an advantage is a reward less the mean of the group."""
 
     task: str
     group: str
@@ -66,21 +67,25 @@ class Rescored:
 
     @property
     def flipped(self) -> bool:
-        """Whether the rollout would have been pushed the other way."""
+        """Whether the advantage changes sign, so that training would have pushed the other way."""
         if self.old_advantage is None or self.new_advantage is None:
             return False
         return self.old_advantage * self.new_advantage < 0
 
     @property
     def change(self) -> float:
-        """How far the advantage moved; infinite where one reward is missing."""
+        """The distance between the two advantages.
+
+        Infinite where only one of the rewards is missing, so that such rollouts are listed first; 0
+        where both are.
+        """
         if self.old_advantage is None or self.new_advantage is None:
             return math.inf if (self.old is None) is not (self.new is None) else 0.0
         return abs(self.new_advantage - self.old_advantage)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Score again, compare, and keep."""
+    """Score the episodes again, print the comparison and write the file; returns 0."""
     options = parse(
         RescoreOptions,
         arguments,
@@ -110,7 +115,13 @@ def main(arguments: Sequence[str]) -> int:
 def compare(
     episodes: Sequence[Episode], old: Sequence[Verdict], new: Sequence[Verdict]
 ) -> list[Rescored]:
-    """Both rewards side by side, with the advantages of each within its group."""
+    """Pair both verdicts of each rollout, with the advantages within the group.
+
+    Args:
+        episodes: the recorded episodes.
+        old: the recorded verdict of each rollout, in the order of the episodes.
+        new: the verdict of the other reward, in the same order.
+    """
     owners = [episode for episode in episodes for _ in episode.trajectories]
     groups = [episode.group or episode.task for episode in owners]
     before, after = _advantages(groups, old), _advantages(groups, new)
@@ -123,7 +134,10 @@ def compare(
 
 
 def summary(compared: Sequence[Rescored]) -> dict[str, float | int | None]:
-    """The comparison in numbers."""
+    """Count the rollouts, the missing rewards and the sign changes, and average both rewards.
+
+    The means are over the rollouts that have both rewards; None if no rollout has.
+    """
     both = [one for one in compared if one.old is not None and one.new is not None]
     return {
         "episodes": len(compared),
@@ -141,12 +155,16 @@ def _trajectories(episodes: Sequence[Episode]) -> list[Trajectory]:
 
 
 class RecordedReturn:
-    """The part `env` of a composition: what the environment itself gave in the recorded episode."""
+    """The verifier behind a part `env` of a composition: repeats the recorded return of the
+    environment.
+    """
 
     never_blocks = True
 
     def score(self, sample: Sample) -> Verdict:
-        """The sum of the rewards of the episode's turns."""
+        """Return the sum of the rewards of the recorded turns; invalid for an episode that was
+        broken off.
+        """
         given = sample.info.get(ENV_RETURN)
         if given is None:
             return Verdict.invalid("the recorded episode was broken off and has no return")
@@ -154,7 +172,7 @@ class RecordedReturn:
 
 
 def _sample(trajectory: Trajectory) -> Sample:
-    """A rollout as a verifier reads it, with the environment's own return."""
+    """Convert a rollout to a sample that also carries the environment's own return."""
     given = None if trajectory.stop in FAILURES else trajectory.ret
     return msgspec.structs.replace(as_sample(trajectory), info={ENV_RETURN: given})
 

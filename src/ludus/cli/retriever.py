@@ -1,4 +1,4 @@
-"""`ludus retriever`: a corpus behind `/retrieve`, for every client that speaks Search-R1."""
+"""`ludus retriever`: serve a corpus at `/retrieve`, for every client of Search-R1's protocol."""
 
 from __future__ import annotations
 
@@ -30,32 +30,34 @@ ludus retriever corpus.jsonl --port 8000
 
 @dataclass(frozen=True, kw_only=True)
 class RetrieverOptions:
-    """What to serve, and where."""
+    """The options of `ludus retriever`: the corpus, the address and the bounds."""
 
     corpus: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")] = ""
-    """A .jsonl, .json, .csv or .tsv file, each also .gz, of {title, text} or {id, contents}, or a
-    hub's data set."""
+    """The corpus: a .jsonl, .json, .csv or .tsv file, also as .gz, of {title, text} or {id,
+    contents}, or a hub's data set; by default a fictional world.
+    """
     host: str = "127.0.0.1"
-    """Address to bind. Off loopback a token is required."""
+    """The address to bind. Off loopback a token is required."""
     port: int = 8000
-    """Search-R1's own. 0 picks a free one."""
+    """The port to bind, by default that of Search-R1; 0 picks a free one."""
     token: Token = NO_SECRET
-    """Bearer token clients must send; best as LUDUS_TOKEN or env:NAME, which `ps` does not show.
-    Clients that send no header ask http://HOST:PORT/TOKEN/retrieve."""
+    """The bearer token that clients must send; best given as LUDUS_TOKEN or env:NAME, which `ps`
+    does not show. Clients that send no header ask http://HOST:PORT/TOKEN/retrieve.
+    """
     topk: int = 3
-    """Documents for a query that does not say."""
+    """The number of documents for a query that does not ask for a number."""
     threads: int = 4
-    """That search at once."""
+    """The number of threads that search at the same time."""
     max_queue: int = 1024
-    """Requests in flight; past it 503."""
+    """The most requests in flight; a further request is refused (503)."""
     world: int = 0
-    """Without a corpus: the seed of the fictional world."""
+    """The seed of the fictional world, where no corpus is named."""
     people: int = 240
-    """Without a corpus: the size of that world."""
+    """The number of people in the fictional world, where no corpus is named."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve the corpus until SIGINT or SIGTERM; returns 0."""
     options = parse(
         RetrieverOptions,
         arguments,
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def serve(options: RetrieverOptions) -> int:
-    """Serve in this process."""
+    """Build the index, and serve in this process until SIGINT or SIGTERM; returns 0."""
     index = build_index(options)
     server = build_server(options, index)
     try:
@@ -89,14 +91,14 @@ async def serve(options: RetrieverOptions) -> int:
 
 
 def build_index(options: RetrieverOptions) -> Bm25Index:
-    """The index of the corpus that `options` name."""
+    """Build the index of the corpus that `options` name, or of a fictional world."""
     if options.corpus:
         return corpus_index(options.corpus)
     return fictional_index(options.world, options.people)
 
 
 def build_server(options: RetrieverOptions, index: Bm25Index) -> HttpServer:
-    """The server, not started."""
+    """Build the server for `index`, not started."""
     service = RetrieverService(
         index, topk=options.topk, threads=options.threads, max_queue=options.max_queue
     )

@@ -1,4 +1,4 @@
-"""`ludus sandbox`: say which isolation holds here, or open a prompt behind it."""
+"""`ludus sandbox`: report which isolation works on this machine, or open a prompt in a sandbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb; returns the exit status."""
+    """Run `doctor` or `shell` as `arguments` say, and return the exit status."""
     match arguments:
         case ["doctor"]:
             return asyncio.run(doctor(os.environ.get(TIER_VARIABLE, "")))
@@ -50,7 +50,9 @@ def main(arguments: list[str]) -> int:
 
 
 async def doctor(named: str) -> int:
-    """Probe every tier, and the server that is named; returns 0 if one holds."""
+    """Probe every tier, and the server `named` by an address; returns 0 if code can be isolated,
+    else 1.
+    """
     chosen = ""
     for tier in TIERS:
         finding = await examine(tier, SandboxSettings.from_environment())
@@ -79,7 +81,15 @@ def _show(tier: str, says: str, finding: TierFinding) -> None:
 
 
 async def shell(tier: str | None) -> int:
-    """A prompt in a sandbox until end of input."""
+    """Read cells from the terminal and run each in a sandbox, until end of input.
+
+    Args:
+        tier: the tier or address of the sandbox; None takes the environment's choice, or else the
+            strongest tier that holds.
+
+    Returns:
+        0; 1 if the session ended by itself.
+    """
     tier = tier or os.environ.get(TIER_VARIABLE) or None
     sandbox = await open_with(tier, SandboxSettings.from_environment())
     print(f"Python in {sandbox.tier}; end with Ctrl-D")
@@ -97,10 +107,10 @@ async def shell(tier: str | None) -> int:
 
 
 async def open_session(sandbox: Sandbox) -> Session | RemoteRepl:
-    """A session in whatever sandbox there is.
+    """Open a session in a sandbox of any tier.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: the tier has no sessions.
     """
     if isinstance(sandbox, SlotSandbox):
         return await Session.open(sandbox)
@@ -110,7 +120,7 @@ async def open_session(sandbox: Sandbox) -> Session | RemoteRepl:
 
 
 def read_cell() -> str | None:
-    """One cell from the terminal; None at end of input."""
+    """Read a cell from the terminal, which may span several lines; None at end of input."""
     lines: list[str] = []
     while True:
         try:
@@ -123,10 +133,10 @@ def read_cell() -> str | None:
 
 
 def visible(text: str) -> str:
-    """`text` with control characters written out: what a program prints must not drive a terminal.
+    r"""Write control characters out, since the output of a program must not drive the terminal.
 
-    >>> visible("a\\x1b[2J")
-    'a\\\\x1b[2J'
+    >>> visible("a\x1b[2J")
+    'a\\x1b[2J'
     """
     return "".join(
         letter

@@ -1,4 +1,6 @@
-"""`ludus score`: one answer or a file of answers, by any verifier; for maths also why."""
+"""`ludus score`: score an answer or a file of answers with any verifier, and explain maths
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ from .score_images import score_images
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """What to score, with what."""
+    """The options of `ludus score`: the answers, and the verifier to score with."""
 
     verifier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="VERIFIER")]
-    """The verifier's name (ludus list)."""
+    """The verifier's name, as ludus list shows it."""
 
     gold: str | None = None
     """The reference answer."""
@@ -50,28 +52,30 @@ class ScoreOptions:
     """JSON Lines with gold, response (or prediction), and optionally label and category."""
 
     check_golds: Path | None = None
-    """Lists the golds of this file that cannot be read, have several boxes, are approximate,
-    ambiguous or have to be evaluated, with what to do (maths)."""
+    """List the golds of this file that cannot be read, have several boxes, are approximate,
+    ambiguous or have to be evaluated, with what to do (maths).
+    """
 
     explain: Flag = False
-    """Prints the decision step by step (maths)."""
+    """Print the decision step by step (maths)."""
 
     set: tuple[str, ...] = ()
     """Options of the verifier, as NAME=JSON: --set preset='"strict"' timeout_s=1. They may also be
     flags of their own: --preset strict."""
 
     options: Path | None = None
-    """TOML file of options of the verifier."""
+    """A TOML file with options of the verifier."""
 
     wrong: int = 0
-    """With --file: shows that many answers whose verdict is not their label."""
+    """With --file, show this many answers whose verdict differs from the label."""
 
     json: Flag = False
-    """Prints JSON."""
+    """Print the result as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Score."""
+    """Score, print the verdicts, and return 1 where the answer or an image has no reward, else
+    0."""
     options = parse(
         ScoreOptions,
         take_options(arguments, ScoreOptions),
@@ -155,8 +159,13 @@ def _check_golds(options: ScoreOptions) -> int:
 
 
 def _golds(path: Path) -> Iterator[tuple[int, str | list[str]]]:
-    """(line, gold) of a JSON Lines file (`gold`, else `answer`, else `final_answer`; a list holds
-    golds that all count), or of plain lines.
+    """Yield the line number and the gold of each line of JSON Lines or plain text.
+
+    The gold of a JSON object is its `gold`, else `answer`, else `final_answer`; a list holds golds
+    that all count.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is not UTF-8.
     """
     try:
         lines = path.read_bytes().splitlines()

@@ -1,4 +1,4 @@
-"""`ludus score NAME --image a.png b.png --prompt "..."`."""
+"""The scoring of images by `ludus score NAME --image a.png b.png --prompt "..."`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ TIMEOUT_S = 600.0
 def score_images(
     name: str, paths: Sequence[Path], prompt: str, settings: dict[str, Any], *, as_json: bool
 ) -> int:
-    """Score files of images; 1 if any has no reward."""
+    """Score image files, print rewards and ranks, and return 1 if any image has no reward, else
+    0."""
     samples = [
         Sample(response="", prompt=prompt, images=[ImagePart(data=_read(path))]) for path in paths
     ]
@@ -48,7 +49,7 @@ def score_images(
 
 
 async def _score_all(verifier: Verifier, samples: Sequence[Sample]) -> list[Verdict]:
-    """All at once, so that a verifier that batches sees them together."""
+    """Score all samples concurrently, so that a verifier that batches sees the whole set."""
     return list(await asyncio.gather(*(_score(verifier, sample) for sample in samples)))
 
 
@@ -58,7 +59,7 @@ async def _score(verifier: Verifier, sample: Sample) -> Verdict:
 
 
 def _ranks(verdicts: Sequence[Verdict]) -> list[int | None]:
-    """1 for the best; None for an image without a reward."""
+    """Rank the images, 1 for the highest reward; None for an image without a reward."""
     rewards = [verdict.reward for verdict in verdicts]
     known = sorted((reward for reward in rewards if reward is not None), reverse=True)
     return [None if reward is None else known.index(reward) + 1 for reward in rewards]

@@ -48,54 +48,67 @@ ludus serve ludus/arithmetic-v0 maths
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """What to serve, and within which bounds."""
+    """The options of `ludus serve`: what to serve, the address, and the bounds."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    """Environments (-vN), verifiers, and 'sandbox'; arguments as in 'me/echo-v0?length=3'."""
+    """What to serve: environments (-vN), verifiers, and 'sandbox'; arguments as in
+    'me/echo-v0?length=3'.
+    """
     options: Path | None = None
-    """TOML file of options of what is served: a table for each name, or plain keys for one name."""
+    """A TOML file with options of what is served: a table for each name, or plain keys for one
+    name.
+    """
     host: str = "127.0.0.1"
-    """Address to bind. Off loopback a token is required."""
+    """The address to bind. Off loopback a token is required."""
     port: int = DEFAULT_PORT
-    """0 picks a free one. Several workers take this one and those after it."""
+    """The port to bind; 0 picks a free one. Several workers take this port and those after it."""
     token: Token = NO_SECRET
-    """Bearer token clients must send; best as LUDUS_TOKEN or env:NAME, which `ps` does not show."""
+    """The bearer token that clients must send; best given as LUDUS_TOKEN or env:NAME, which `ps`
+    does not show.
+    """
     workers: int = 1
-    """Processes, each with a port; clients spread sessions over them."""
+    """The number of server processes, each with a port; clients spread sessions over them."""
     max_sessions: int = SessionLimits().max_sessions
-    """Per worker; past it creating one is refused (429)."""
+    """The most sessions per worker; a further one is refused (429)."""
     max_queue: int = SessionLimits().max_queue
-    """Operations in flight, per worker; past it 429."""
+    """The most operations in flight per worker; a further one is refused (429)."""
     step_timeout_s: float = SessionLimits().step_timeout_s
-    """For one reset or step."""
+    """Seconds that a reset or step may take."""
     score_timeout_s: float = 60.0
-    """For one verdict."""
+    """Seconds that a verdict may take."""
     lease_s: float = SessionLimits().lease_s
-    """A session nobody uses for so long is released."""
+    """Seconds after which a session that nobody uses is released."""
     lifetime_s: float = SessionLimits().lifetime_s
-    """No session lives longer."""
+    """Seconds after which any session is released, used or not."""
     processes_per_env: int = WorkerLimits().processes
-    """Worker processes, at most, of each environment that does not declare `never_blocks`. Sessions
-    spread over them; those of one process are lost together if it dies or a step in it hangs."""
+    """The most worker processes of each environment that does not declare `never_blocks`. Sessions
+    spread over them; those of one process are lost together if it dies or a step in it hangs.
+    """
     threads: int = THREADS
-    """Threads of one such process, for plain `def` methods; a session always runs on the same."""
+    """The threads of each such process, for plain `def` methods; a session always runs on the same
+    one.
+    """
     processes_per_verifier: int = WorkerLimits().processes
-    """Worker processes, at most, of each verifier that does not declare `never_blocks`."""
+    """The most worker processes of each verifier that does not declare `never_blocks`."""
     worker_memory_mb: int = WorkerLimits().memory_bytes >> 20
-    """Private writable memory of one worker process; an allocation past it fails there."""
+    """The private writable memory of a worker process, in MiB; an allocation past it fails there.
+    """
     model_memory_mb: int = 0
-    """For the weights of all reward models together; 0 takes 80 % of the machine's memory. Models
-    that do not fit are refused at the start."""
+    """The memory for the weights of all reward models together, in MiB; 0 takes 80 % of the
+    machine's. Models that do not fit are refused at the start.
+    """
     max_reply_mb: float = 16.0
-    """A longer answer of user code is a fault of its own, never sent."""
+    """The longest answer of user code, in MiB; a longer one is a fault of that code, and never
+    sent.
+    """
     max_body_mb: float = 16.0
-    """Larger request bodies are refused (413)."""
+    """The largest request body, in MiB; a larger one is refused (413)."""
     chaos: str = ""
-    """Faults on purpose, to test a trainer: drop=0.1,delay=0.2:0.5,error=0.1."""
+    """Faults to inject on purpose, to test a trainer: drop=0.1,delay=0.2:0.5,error=0.1."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM; returns 0."""
     options = parse(
         ServeOptions,
         take_options(arguments, ServeOptions),
@@ -114,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def serve(options: ServeOptions) -> int:
-    """Serve in this process."""
+    """Run the server in this process until SIGINT or SIGTERM; returns 0."""
     server = build_server(options)
     try:
         await server.start()
@@ -134,7 +147,7 @@ async def serve(options: ServeOptions) -> int:
 
 
 def build_server(options: ServeOptions) -> HttpServer:
-    """The server `options` describe, not started."""
+    """Build the server that `options` describe, not started."""
     envs, verifiers = split_names([name for name in options.names if not is_sandbox(name)])
     services: list[Service] = []
     for name in filter(is_sandbox, options.names):
@@ -189,15 +202,15 @@ def _workers(options: ServeOptions, processes: int) -> WorkerLimits:
 
 
 def is_sandbox(name: str) -> bool:
-    """Whether a served name is the sandbox's."""
+    """Say whether a served name is that of the sandbox."""
     return parse_served(name)[0] == SANDBOX
 
 
 def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tell environments from verifiers.
+    """Split served names into environments and verifiers.
 
     Raises:
-        UnknownThing: neither; the message names the near miss, whichever it is.
+        UnknownThing: a name is neither; the message has the closest name of either kind.
     """
     envs, verifiers = set(env_ids()), set(verifier_names())
     for name in names:
@@ -211,7 +224,7 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def ready_line(urls: str, options: ServeOptions) -> str:
-    """What is printed once clients may come."""
+    """Write the line printed once clients may connect, which also tells a parent the address."""
     served = [parse_served(name) for name in options.names]
     names = [format_served(name, told_arguments(arguments)) for name, arguments in served]
     return f"serving {', '.join(names)} at {urls}"

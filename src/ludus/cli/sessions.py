@@ -1,4 +1,5 @@
-"""Environments named on the command line: `ID`, `ID?argument=value`, or `URL#ID` on a server."""
+"""The environments named on the command line: `ID`, `ID?argument=value`, or `URL#ID` on a
+server."""
 
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ from ludus.wire.arguments import parse_served
 from .names import NameKind, ensure_known, kind_of
 
 PROBE_S = 5.0
-"""A wrong address or id is told after at most so long."""
+"""The seconds after which a wrong address is reported, since a person waits."""
 
 
 def named(name: str, url: str) -> str:
-    """`name` on the server `url`, if there is one.
+    """Check the name of an environment, and put the server's `url` in front if given.
 
     Raises:
-        ConfigError: it is the name of a verifier.
-        UnknownThing: nobody registered it.
+        ConfigError: the name is that of a verifier, or has arguments although a server has the
+            environment.
+        UnknownThing: nobody registered the name.
     """
     ensure_known(name if not url else f"{url}#{name}")
     if "?" in name and (url or "#" in name):
@@ -41,13 +43,15 @@ def named(name: str, url: str) -> str:
 async def opener(
     name: str, threads: OwnThreads | None = None, *, call_timeout_s: float = 0.0
 ) -> AsyncGenerator[Callable[[], Playable]]:
-    """Opens sessions of `name` on the running loop; closes the connection, not the sessions.
+    """Yield a function that opens sessions of `name` on the running loop.
+
+    Afterwards the connection or the worker processes are closed, but not the sessions.
 
     Args:
-        name: of the environment.
-        threads: where those in this process are played; otherwise on the loop.
+        name: the environment, as `named` returns it.
+        threads: threads to play environments of this process on; None plays them on the loop.
         call_timeout_s: if more than 0, environments of this process that may block are played in
-            worker processes, each call for at most so long.
+            worker processes, each call for at most so many seconds.
     """
     url, remote, env_id = name.rpartition("#")
     if not remote:

@@ -1,4 +1,4 @@
-"""Verbs whose options are the settings of a config class, from a TOML file and the command line.
+"""The parsing of verbs whose options are a config class, from a TOML file and the command line.
 
 Options are written like those of the other verbs, `--rollout.max-tokens 16`; the names that the
 TOML file has, `--rollout.max_tokens=16`, are taken as well.
@@ -31,12 +31,14 @@ def parse_settings(
 
     Args:
         cls: the config class.
-        arguments: of the verb.
+        arguments: the words after the verb.
         usage: the head of the help text.
-        named: what a first argument that is no option stands for; None where the verb takes none.
+        named: reads the table that a first argument without dashes stands for, by default a TOML
+            file;
+            None where the verb takes no such argument.
 
     Raises:
-        ConfigError: a setting that does not exist, or a value that does not fit.
+        ConfigError: a setting does not exist, or a value does not fit.
     """
     rest, table = list(arguments), Table()
     if "-h" in rest or "--help" in rest:
@@ -48,7 +50,8 @@ def parse_settings(
 
 
 def describe(cls: Any, prefix: str = "") -> str:
-    """One line a setting, sections after plain settings."""
+    """List every setting on a line with default and documentation, sections after plain
+    settings."""
     return "\n".join(_lines(cls, prefix))
 
 
@@ -76,7 +79,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """The string under each field of a dataclass, on one line."""
+    """Return the text under each field of a dataclass, on a single line, by the field's name."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`ludus sft`: a supervised warm start."""
+"""`ludus sft`: warm a model up on demonstrations by an environment's expert."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Train, print the checkpoint's path, and return 0, or 130 if interrupted after a
+    checkpoint."""
     try:
         from ludus.trainer.config import SFTConfig
         from ludus.trainer.run.checkpoint import checkpoints

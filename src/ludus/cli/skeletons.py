@@ -1,4 +1,5 @@
-"""What `ludus new` writes: one function a file, so that the text stands as it will be read."""
+"""The files that `ludus new` writes, with a function for each, so that the text reads as
+written."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ludus import __version__
 
 
 class Named(Protocol):
-    """The names a skeleton is filled with."""
+    """The names that a skeleton is filled with; see `PackageNames`."""
 
     @property
     def id(self) -> str: ...
@@ -23,7 +24,7 @@ class Named(Protocol):
 
 
 def files(kind: str, names: Named) -> dict[str, str]:
-    """Path in the package -> text."""
+    """Write the files of a package of `kind` ("env" or "verifier"): path in the package -> text."""
     source = f"src/{names.package}"
     common = {
         "pyproject.toml": _pyproject(kind, names),

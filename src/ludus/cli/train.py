@@ -1,4 +1,4 @@
-"""`ludus train`: reinforcement learning."""
+"""`ludus train`: train a policy by reinforcement learning, from a recipe or a file of settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Train, write the report, and return 0, or 130 if interrupted after saving."""
     try:
         from ludus.trainer.config import TrainConfig
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`ludus view`: episodes as one HTML page that opens from the file."""
+"""`ludus view`: show episodes as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ from .arguments import parse
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
-    """What to show."""
+    """The options of `ludus view`."""
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
-    """A file of episodes (ludus eval --out), or a run's folder: its newest file of episodes."""
+    """A file of episodes (ludus eval --out), or a run's folder, whose newest file of episodes is
+    taken.
+    """
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """Where the page goes; by default beside the episodes, with .html at the end."""
+    """The file to write the page to; by default beside the episodes, with .html at the end."""
     tokenizer: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
-    """A model folder or tokenizer.json; shows every token with its log-probability."""
+    """A model folder or tokenizer.json; with it the page shows every token with its
+    log-probability.
+    """
     most: int = 500
-    """Episodes in the page; the first ones."""
+    """The most episodes in the page; the first ones are shown."""
     passing: float = 1.0
-    """The return from which an episode passes."""
+    """The lowest return with which an episode passes."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page and say where it is."""
+    """Write the page and print the path; returns 0."""
     options = parse(
         ViewOptions,
         arguments,
@@ -61,10 +65,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def episodes_file(path: Path) -> Path:
-    """The file of episodes that `path` is or holds: of a run's folder, the newest.
+    """Return the file of episodes that `path` is, or the newest file of episodes in the folder
+    `path`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder has no episodes.
     """
     if not path.is_dir():
         return path
@@ -76,10 +81,10 @@ def episodes_file(path: Path) -> Path:
 
 
 def write_page(page: str, path: Path) -> Path:
-    """Write `page`.
+    """Write `page` to `path`, whose folder is made if need be, and return `path`.
 
     Raises:
-        ConfigError: that cannot be.
+        ConfigError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +97,7 @@ def write_page(page: str, path: Path) -> Path:
 def page_of_evaluation(
     episodes: Sequence[Episode], *, title: str, passing: float, most: int = ViewOptions.most
 ) -> str:
-    """The page of `ludus eval --html`."""
+    """Build the page of `ludus eval --html` with the first `most` episodes."""
     return page_of(
         episodes[:most], title=title, passing=passing, left_out=max(0, len(episodes) - most)
     )

@@ -1,7 +1,8 @@
-"""`ludus serve --workers N`: N server processes, each on its own port, kept alive.
+"""`ludus serve --workers N`: N server processes, each on a port, kept alive.
 
 Sessions live in one process, so connections must not be spread blindly over them (SO_REUSEPORT
-would); each worker has an address and clients hash a session to one of them. A worker that dies is
+would); each worker has an address and clients hash a session to one of them. A worker that dies
+is
 started again on its port; its sessions are gone, and clients are told so by a typed error.
 """
 
@@ -33,12 +34,14 @@ MAX_RESTART_AFTER_S = 30.0
 STABLE_S = 60.0
 POLL_S = 0.2
 WORKER_VARIABLE = "LUDUS_WORKER"
-"""Set for worker processes: they stop when their standard input closes, so none outlives us."""
+"""The environment variable set for worker processes: they stop when their standard input closes, so
+no worker outlives the process that started it.
+"""
 READY = " at http"
 
 
 class ServerWorker:
-    """One server process and its port."""
+    """A server process on a fixed port, through all restarts."""
 
     def __init__(self, options: ServeOptions, port: int) -> None:
         self.options = options
@@ -50,7 +53,7 @@ class ServerWorker:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start the process; `ready` waits until it serves."""
+        """Start the process; `ready` waits until the server listens."""
         options = dataclasses.replace(self.options, workers=1, port=self.port)
         imports = [part for name in imported for part in ("--import", name)]
         command = [sys.executable, "-m", "ludus", *imports, "serve", *as_arguments(options)]
@@ -68,10 +71,10 @@ class ServerWorker:
         )
 
     def ready(self) -> None:
-        """Wait for the line that tells its address.
+        """Wait for the line with the address, and keep the address and the port.
 
         Raises:
-            ConfigError: it ended, or took too long; what it complained about is on stderr.
+            ConfigError: the process ended or took too long; what it complained about is on stderr.
         """
         assert self.process is not None
         assert self.process.stdout is not None
@@ -88,7 +91,9 @@ class ServerWorker:
         self.port = int(self.url.rpartition(":")[2])
 
     def restart_after_s(self) -> float:
-        """How long to wait before starting it again: longer each time it dies young."""
+        """Count a restart, and return the seconds to wait before: doubled each time the worker dies
+        young.
+        """
         if time.monotonic() - self.started > STABLE_S:
             self.restarts = 0
         self.restarts += 1
@@ -96,7 +101,7 @@ class ServerWorker:
 
 
 class Workers:
-    """Starts the workers and keeps them alive until told to stop."""
+    """Starts the workers, and starts each again that dies, until told to stop."""
 
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
@@ -105,7 +110,7 @@ class Workers:
         self._stopping = False
 
     def run(self) -> int:
-        """Serve until SIGINT or SIGTERM."""
+        """Serve until SIGINT or SIGTERM; returns 0."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         try:
@@ -168,7 +173,9 @@ def _close_pipes(process: subprocess.Popen[str]) -> None:
 
 
 def as_arguments(options: ServeOptions) -> list[str]:
-    """The command line that gives `options`; without the token, which goes by the environment."""
+    """Write the command line that gives `options`, without the token, which the environment
+    carries.
+    """
     arguments = list(options.names)
     for option in dataclasses.fields(options):
         if option.name not in ("names", "token", "options"):

@@ -1,7 +1,9 @@
 """A server that runs on a thread of the caller's process, for notebooks, scripts and tests.
 
-with BackgroundServer(HttpServer([EnvService(["me/echo-v0"])])) as url:
-    env = ludus.connect(url).make("me/echo-v0")
+    with BackgroundServer(HttpServer([EnvService(["me/echo-v0"])])) as url:
+        env = ludus.connect(url).make("me/echo-v0")
+
+The server listens when the block begins, and is stopped when the block ends.
 """
 
 from __future__ import annotations
