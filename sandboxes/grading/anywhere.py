@@ -1,4 +1,4 @@
-"""Grading by whatever sandbox there is: in its slots, or over there where it is somewhere else."""
+"""Grades with any sandbox: in the slots of this machine, or on the server of a remote sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading, grade_in_detai
 
 @runtime_checkable
 class Grader(Protocol):
-    """A sandbox that grades by itself."""
+    """A sandbox that grades by itself, such as a remote sandbox, whose server grades."""
 
     async def grade_in_detail(
         self,
@@ -21,7 +21,9 @@ class Grader(Protocol):
         kind: str = "assert",
         options: GradeOptions = DEFAULT_OPTIONS,
     ) -> Grading:
-        """See `ludus.sandboxes.grade_in_detail`."""
+        """Grade `solution` and return the result of each test; see
+        `ludus.sandboxes.grade_in_detail`.
+        """
         ...
 
 
@@ -33,10 +35,10 @@ async def grade_with(
     kind: str = "assert",
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Grading:
-    """Grade `solution`; see `ludus.sandboxes.grade_in_detail`.
+    """Grade `solution` with whatever `sandbox` offers; see `ludus.sandboxes.grade_in_detail`.
 
     Raises:
-        ConfigError: an unknown kind or comparison, or not one for this sandbox.
+        ConfigError: the kind or the comparison is unknown, or is not possible in this sandbox.
     """
     if isinstance(sandbox, Grader):
         return await sandbox.grade_in_detail(solution, tests, kind=kind, options=options)

@@ -1,8 +1,8 @@
-"""Grades functions: the solution runs in one slot and answers calls, the tests run in another.
+"""Grades functions: the solution answers calls in a slot, and the tests run in another slot.
 
-Between them go function names and plain values; the expected values stay with the tests. The tests'
-side is a process that has proved other solutions before where the tests leave no trace in it, and a
-new one where they might.
+Between the slots go function names and plain values; the expected values stay with the tests. Where
+the tests leave no trace in their process, a test runner is used that has graded other solutions
+before; where they might, a new process is started.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .sources import function_name, test_sources
 
 _REPORT_BYTES = 4 * MIB
 _GRACE_S = 0.05
-"""How long the solution's side may take to end by itself once the tests are over."""
+"""Seconds the solution's side may take to end by itself once the tests are over."""
 
 _TEST_SIDE_EXTRA_S = 2.0
 _TRIES = 2
@@ -40,10 +40,11 @@ async def grade_calls(
     kind: str,
     options: GradeOptions,
 ) -> list[TestResult]:
-    """One result per test, in order; fewer if the first failure ends it.
+    """Return a result for each test, in order; the list is shorter if the first failure ends the
+    grading.
 
     Raises:
-        UnusableTests: they are no tests, or do not compile.
+        UnusableTests: a test is not a test of this kind, or does not compile.
         GradingFault: the harness of the tests failed.
         SlotLost: the sandbox failed, twice.
     """
@@ -68,7 +69,8 @@ async def grade_calls(
 
 
 class _Grading:
-    """One solution, one list of tests."""
+    """The grading of a solution by a list of tests, which may be tried again after a slot was
+    lost."""
 
     def __init__(
         self, sandbox: SlotSandbox, code: bytes, job: dict[str, object], options: GradeOptions
@@ -79,8 +81,10 @@ class _Grading:
         self._limits = options.limits(output_bytes=1)
 
     async def with_a_test_runner(self) -> list[TestResult] | None:
-        """Grade with a tests' side that stays; None if these tests need one of their own, or if
-        either side was lost.
+        """Grade with a test runner that serves many gradings.
+
+        Returns None if these tests need a process of their own, or if either side was lost; the
+        caller then grades with new processes.
         """
         report = os.memfd_create("report")
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -104,7 +108,14 @@ class _Grading:
             os.close(report)
 
     async def with_new_processes(self, mode: str) -> list[TestResult]:
-        """Grade with two new processes."""
+        """Grade with a new process for the solution and another for the tests.
+
+        The tests' side has a little more time than the solution's, so that a solution that runs too
+        long is reported as such.
+
+        Raises:
+            SlotLost: the sandbox failed.
+        """
         limits = self._limits
         patient = Limits(
             timeout_s=limits.timeout_s + _TEST_SIDE_EXTRA_S,
@@ -131,8 +142,8 @@ class _Grading:
 
     @asynccontextmanager
     async def _serving(self, solver: Slot, line: int) -> AsyncGenerator[asyncio.Future[RunOutcome]]:
-        """Run the solution beside the block; it has ended when the block is left, however that
-        was.
+        """Run the solution beside the block; the solution has ended when the block is left, by any
+        way.
         """
         request = Request(mode=SERVE, blobs=[self._code])
         run = solver.run(request, self._limits, peers=[("peer", line)])
@@ -149,7 +160,7 @@ class _Grading:
 
 
 async def _end(solver: Slot, serving: asyncio.Future[RunOutcome]) -> None:
-    """See that the solution ends, now that the tests are over."""
+    """Wait a moment for the solution to end, now that the tests are over, and then kill the run."""
     if not serving.done():
         await asyncio.wait([serving], timeout=_GRACE_S)
     if not serving.done():
@@ -158,10 +169,10 @@ async def _end(solver: Slot, serving: asyncio.Future[RunOutcome]) -> None:
 
 
 def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult]:
-    """The results, one per test that ran; what is missing counts as failed, with the reason.
+    """Return the results, with a failed result in place of what is missing, which says why.
 
     Raises:
-        SlotLost: the sandbox, not the solution, is why they are missing.
+        SlotLost: results are missing by a fault of the sandbox.
         UnusableTests: the tests do not compile.
         GradingFault: the harness failed in a step that uses nothing of the solution.
     """

@@ -1,4 +1,5 @@
-"""Whether two outputs say the same; both are text, and nothing in them is evaluated."""
+"""Compares outputs as texts: exactly, by tokens or by numbers. Nothing in an output is
+evaluated."""
 
 from __future__ import annotations
 
@@ -15,21 +16,25 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One way to compare."""
+    """A way to compare an output with the expected output."""
 
     kind: str
-    """exact, tokens or float."""
+    """How to compare: `exact`, `tokens` or `float`."""
     tolerance: float = 0.0
-    """How far a float may be off: absolutely, or relative to the expected number, whichever is
-    larger.
+    """How far a float may be off: absolutely, or relative to the larger of the two numbers,
+    whichever allows more.
     """
 
     @classmethod
     def parse(cls, text: str) -> Comparison:
-        """Read `exact`, `tokens` or `float:1e-6`.
+        """Read a comparison, written `exact`, `tokens` or `float:TOLERANCE`.
+
+        `exact` compares lines, without spaces at the ends of lines and empty lines at the end.
+        `tokens` compares the words between spaces. `float` does too, but words that are numbers
+        need only be close.
 
         Raises:
-            ConfigError: it is none of them.
+            ConfigError: the text is none of these, or the tolerance is not in [0, 1).
         """
         if text in ("exact", "tokens"):
             return cls(text)
@@ -41,9 +46,9 @@ class Comparison:
         )
 
     def same(self, output: str, expected: str) -> bool:
-        """Whether `output` is as good as `expected`.
+        r"""Return whether `output` is as good as `expected`.
 
-        >>> Comparison.parse("exact").same("1 2 \\n3\\n\\n", "1 2\\n3")
+        >>> Comparison.parse("exact").same("1 2 \n3\n\n", "1 2\n3")
         True
         >>> Comparison.parse("float:1e-6").same("0.3333333", "0.33333333")
         True

@@ -1,4 +1,4 @@
-"""Grades a solution by tests that it cannot see, read or reach.
+"""Grades a solution by tests that the solution cannot see, read or reach.
 
 *Who is at fault*: whatever the solution does (crash, loop, lie, flood the line) is an ok verdict
 with reward 0. Tests that cannot be used are `invalid`; a slot that broke is `unavailable`.
@@ -30,7 +30,7 @@ KINDS = {
     "stdin": "stdin", "stdio": "stdin", "function_call": "function_call", "pytest": "pytest",
     "unittest": "assert",
 }  # fmt: skip
-"""kind as callers write it -> kind."""
+"""The kinds of tests: each name that callers may write, and the kind it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Grading:
     verdict: Verdict
     results: tuple[TestResult, ...] = ()
     tier: str = ""
-    """The isolation it ran behind; the verdict's detail says it too. Empty where that is not
-    told.
+    """The isolation tier the solution ran in, which the verdict's detail names too; empty if
+    unknown.
     """
 
 
@@ -53,7 +53,9 @@ async def grade(
     kind: str = "assert",
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
-    """Grade `solution`; see `grade_in_detail`."""
+    """Grade `solution` and return the verdict alone; see `grade_in_detail` for arguments and
+    errors.
+    """
     return (await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)).verdict
 
 
@@ -65,17 +67,20 @@ async def grade_in_detail(
     kind: str = "assert",
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Grading:
-    """Grade `solution`, with each test's result.
+    """Grade `solution`, and return the verdict with the result of each test.
 
     Args:
-        tests: `assert`: Python sources, each an assertion, or one that defines and calls
-            `check(candidate)`.
-            `pytest`: the sources of one test file, which imports the solution as `options.module`.
-            `function_call`: {"input": [arguments], "output": result}. `stdin`: {"input": text,
-                "output": text}.
+        sandbox: where the solution and the tests run; kinds other than `stdin` need slots.
+        solution: the source text.
+        tests: in the form that `kind` asks for. `assert`: Python sources, each an assertion, or a
+            source that defines and calls `check(candidate)`. `pytest`: the sources of one test
+            file, which imports the solution as `options.module`. `function_call`: {"input":
+            [arguments], "output": result}. `stdin`: {"input": text, "output": text}.
+        kind: a key of `KINDS`.
+        options: limits, partial reward and comparison.
 
     Raises:
-        ConfigError: an unknown kind or comparison; tests of any kind but `stdin` need slots.
+        ConfigError: the kind or comparison is unknown; tests of any kind but `stdin` need slots.
     """
     if kind not in KINDS:
         raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
@@ -84,7 +89,7 @@ async def grade_in_detail(
 
 
 def on_tier(tier: str, grading: Grading) -> Grading:
-    """The grading, which says which tier it ran behind."""
+    """Return the grading with the tier added to the verdict's detail."""
     detail = f"{grading.verdict.detail}; tier {tier}"
     verdict = msgspec.structs.replace(grading.verdict, detail=detail)
     return Grading(verdict, grading.results, tier)

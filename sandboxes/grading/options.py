@@ -1,4 +1,4 @@
-"""What a grading is asked for, and what it finds out about each test."""
+"""The options of a grading, and the result of each test."""
 
 from __future__ import annotations
 
@@ -10,45 +10,53 @@ from ..protocol import MIB, Limits
 
 
 class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to grade."""
+    """Options of a grading: rewards, limits, and how the tests meet the solution."""
 
     partial: bool = False
-    """Reward the fraction of passed tests instead of all or nothing."""
+    """Whether the reward is the fraction of passed tests instead of all or nothing."""
     stop_early: bool | None = None
-    """End at the first failure; by default exactly when that cannot change the reward."""
+    """Whether the first failure ends the grading; by default only where that cannot change the
+    reward.
+    """
     timeout_s: float = 10.0
-    """Wall limit of the whole grading (assert, function_call) or of each input (stdin)."""
+    """The limit of wall time, in seconds: of the whole grading, or of each input for stdin tests.
+    """
     cpu_s: float | None = None
-    """CPU limit, of the same span; the wall limit if left out."""
+    """The limit of CPU time, in seconds, over the same span; by default equal to `timeout_s`."""
     memory_bytes: int = 512 * MIB
     entry_point: str = ""
-    """The function under test: `check(candidate)` is called with it, `function_call` calls it."""
+    """The name of the function under test: `check(candidate)` gets it, `function_call` calls it."""
     interface: dict[str, list[str]] = {}
-    """Name of a class of the solution, or of a function that returns objects -> the attributes and
-    methods that the tests may use of them, besides what the tests themselves show.
+    """The attributes and methods that tests may use of objects, besides those the tests themselves
+    show.
+
+    Keys are names of classes of the solution, or of functions that return objects.
     """
     prelude: str = ""
-    """Trusted source run with the tests: its names win over the solution's (helpers a prompt
-    gives).
+    """Trusted source run with the tests, such as helpers that the prompt gives.
+
+    Names defined here win over names of the solution.
     """
     compare: str = "exact"
-    """Outputs of stdin tests: `exact` (lines, ignoring space at their ends), `tokens`,
-    `float:1e-6`.
+    """How outputs of stdin tests are compared: `exact`, `tokens` or `float:1e-6`; see `Comparison`.
     """
     checker: str = ""
-    """Trusted Python for stdin tests, instead of `compare`: defines `check(input, output,
-    expected)`, and an output passes if that is true. A slot of its own runs the checker.
+    """Trusted Python source that judges outputs of stdin tests, instead of `compare`.
+
+    The source defines `check(input, output, expected)`, and an output passes if that returns a true
+    value. The checker runs in a slot of its own.
     """
     module: str = "solution"
-    """What pytest tests import the solution as."""
+    """The module name under which pytest tests import the solution."""
     language: str = "python"
-    """The language of the solution; other than python only for stdin tests."""
+    """The language of the solution; languages other than python are possible only with stdin tests.
+    """
 
     def limits(self, *, output_bytes: int) -> Limits:
-        """The limits of one run.
+        """Return the limits of a run of the solution, with the given output limit.
 
         Raises:
-            ValueError: one is not above 0.
+            ValueError: a limit is not above 0.
         """
         return Limits(
             timeout_s=self.timeout_s,
@@ -71,7 +79,9 @@ DEFAULT_OPTIONS = GradeOptions()
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """What one test said."""
+    """The result of a test: whether the test passed, the reason if not, and the wall time in
+    seconds.
+    """
 
     passed: bool
     detail: str
@@ -79,8 +89,10 @@ class TestResult:
 
 
 class GradingFault(Exception):
-    """The harness of the tests failed by itself: a defect of ludus, never the solution's."""
+    """The harness of the tests failed by itself, which is a defect of ludus and never of the
+    solution.
+    """
 
 
 class UnusableTests(Exception):
-    """The tests cannot be used: ours or the data's fault, never the solution's."""
+    """The tests cannot be used, which is a fault of the tests and never of the solution."""

@@ -1,5 +1,7 @@
-"""Grades a program by what it writes for what it reads: one run per input, outputs compared here,
-outside every sandbox, or by a checker in a run of its own.
+"""Grades a program by the output for each input.
+
+Each input gets a run of its own. Outputs are compared in this process, outside every sandbox, or by
+a checker in a further run.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ async def grade_outputs(
     tests: Sequence[object],
     options: GradeOptions,
 ) -> list[TestResult]:
-    """One result per input, in order; fewer if the first failure ends it.
+    """Return a result for each input, in order; the list is shorter if the first failure ends the
+    grading.
 
     Raises:
-        UnusableTests: one has no input or output. SlotLost: a run failed for reasons of ours.
+        UnusableTests: a test has no input or output, the checker cannot be used, or a well-known
+            module that the program imports is not installed.
+        SlotLost: a run failed by a fault of the sandbox.
     """
     limits = options.limits(output_bytes=MIB)
     pairs = [_texts(test) for test in tests]
@@ -49,10 +54,14 @@ async def grade_outputs(
 
 
 async def _check_modules(sandbox: Sandbox, options: GradeOptions, stderr: str) -> None:
-    """A program that ended for want of a well-known module that is not installed there.
+    """Check whether a program failed because a well-known module is not installed where programs
+    run.
+
+    What the program wrote to its errors is not believed: the module is imported in a run of its
+    own.
 
     Raises:
-        UnusableTests: that is so.
+        UnusableTests: the module is not installed.
     """
     last = stderr.rstrip().rpartition("\n")[2]
     name = needs.lacking_of(last) if options.language == "python" else ""
@@ -64,25 +73,25 @@ async def _check_modules(sandbox: Sandbox, options: GradeOptions, stderr: str) -
 
 
 class _Compared:
-    """Compares an output with the expected one."""
+    """Judges an output by comparison with the expected output."""
 
     def __init__(self, options: GradeOptions) -> None:
         self._comparison = Comparison.parse(options.compare)
 
     async def problem(self, given: str, output: str, expected: str) -> str:
-        """Why the output does not pass; empty if it does."""
+        """Return why the output does not pass; the text is empty for an output that passes."""
         same = self._comparison.same(output, expected)
         return "" if same else f"wrong output: {output[:100]!r}"
 
 
 class _Checker:
-    """Has a program of the tests' author judge an output.
+    """Judges an output by a checker, a program of the tests' author.
 
-    Whatever ends it but a true answer is the output's fault: a checker that fails on junk, or does
-    not get through with it in time, has not been shown a right one.
+    An output passes only if the checker says so. A checker that fails on an output, or is too slow,
+    refuses the output: a checker works on right outputs.
 
     Raises:
-        UnusableTests: it does not compile, or defines no `check`.
+        UnusableTests: the checker does not compile, or defines no `check`.
     """
 
     def __init__(self, sandbox: Sandbox, options: GradeOptions) -> None:
@@ -98,7 +107,11 @@ class _Checker:
         self._limits = options.limits(output_bytes=MIB)
 
     async def problem(self, given: str, output: str, expected: str) -> str:
-        """Why the output does not pass; empty if it does."""
+        """Return why the output does not pass; the text is empty for an output that passes.
+
+        Raises:
+            SlotLost: the checker's run failed by a fault of the sandbox.
+        """
         case = json.dumps({"input": given, "output": output, "expected": expected})
         done = await self._sandbox.execute(self._program, limits=self._limits, stdin=case)
         if done.status is ExecutionStatus.INFRA_ERROR:
@@ -118,7 +131,12 @@ _sys.exit(not check(_case["input"], _case["output"], _case["expected"]))
 
 
 def _texts(test: object) -> tuple[str, str]:
-    """Input and expected output of a stdin test, in the shapes datasets write them."""
+    """Return the input and expected output of a stdin test, from any shape in which datasets write
+    tests.
+
+    Raises:
+        UnusableTests: the test has no such texts.
+    """
     if isinstance(test, Mapping):
         given, expected = test.get("input", ""), test.get("output", test.get("expected_output"))
         if isinstance(given, Mapping) and isinstance(expected, Mapping):  # CommonOJ

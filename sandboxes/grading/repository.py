@@ -1,11 +1,11 @@
-"""Grades a whole repository by hidden pytest files that run in its own process.
+"""Grades a whole repository by hidden pytest files that run in the same process as the repository.
 
-For what functions and values cannot express: packages with state, command lines, files. The tests'
-process can be reached by what it tests, so the promise of the other kinds does not hold here, and
-the verdict begins with `in_process`. What holds: the repository is a copy nobody can change any
-more; its conftest, pytest settings, plugins and compiled files are left out; the tests are written
-last; a supervisor, which runs nothing of the repository, takes the results; and every expected test
-has to be among them, passed, and no other.
+This is for what functions and values cannot express: packages with state, command lines, files. The
+tests' process can be reached by what it tests, so the promise of the other kinds does not hold
+here, and the verdict begins with `in_process`. What holds: the repository is a copy nobody can
+change any more; its conftest, pytest settings, plugins and compiled files are left out; the tests
+are written last; a supervisor, which runs nothing of the repository, takes the results; and every
+expected test has to be among them, passed, and no other.
 """
 
 from __future__ import annotations
@@ -45,14 +45,18 @@ async def grade_repository(
     paths: Sequence[str] = (".", "src"),
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Grading:
-    """Run `tests` over a copy of `files`.
+    """Run `tests` over a copy of `files`, and compare the results with the expected tests.
 
     Args:
-        files: the repository, by path. tests: hidden files, by path; they replace files of the
-            repository. Those called `test_*.py` or `*_test.py` are run.
-        expected: the ids of exactly the tests there are: `tests/test_a.py::test_b[1]`.
-        paths: folders of the repository its packages are imported from, after everything else.
-        options: `partial`, `timeout_s`, `cpu_s` (of the whole grading) and `memory_bytes`.
+        sandbox: where the tests run.
+        files: the repository, content by path.
+        tests: hidden files, content by path; they replace files of the repository. Files called
+            `test_*.py` or `*_test.py` are run.
+        expected: the ids of exactly the tests there are, such as `tests/test_a.py::test_b[1]`.
+        paths: folders of the repository from which its packages are imported, after everything
+            else.
+        options: of these, `partial`, `timeout_s` and `cpu_s` (of the whole grading) and
+            `memory_bytes` are used.
 
     Raises:
         ConfigError: a path is not allowed, or the files do not fit.
@@ -89,8 +93,9 @@ def _check_paths(paths: Sequence[str]) -> list[str]:
 def _without_settings(
     files: Mapping[str, bytes | str], hidden: Mapping[str, bytes]
 ) -> dict[str, bytes | str]:
-    """The repository without what would configure pytest or the interpreter, and without what
-    stands where a hidden test goes.
+    """Return the repository without files that would configure pytest or the interpreter.
+
+    Files that stand where a hidden test or its folder goes are left out as well.
     """
     folders = {str(parent) for path in hidden for parent in PurePosixPath(path).parents}
     return {
@@ -164,7 +169,7 @@ def _problem(
     unexpected: Sequence[str],
     results: Sequence[TestResult],
 ) -> str:
-    """Why none of it counts; empty if it does."""
+    """Return why no result counts, or an empty text if the results are sound."""
     ended = rows[-1].get("ended") if rows else None
     if ended is None:
         return f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()

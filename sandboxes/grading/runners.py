@@ -1,8 +1,8 @@
-"""Tests' sides that stay: one process each, which runs the tests of one grading after another.
+"""Test runners are processes that run the tests of many gradings in sequence.
 
-A grading needs two processes, and starting them is most of its cost. Where the tests leave no
-trace in their process (decided by their syntax, in `guest.testing.traceless`), it need not be new.
-Everything else about a grading is the same.
+A grading needs two processes, and starting them is most of its cost. Where the tests leave no trace
+in their process (decided by their syntax, in `guest.testing.traceless`), the process need not be
+new. Everything else about a grading is the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORD_BYTES = 64
 
 
 class GradingRunner:
-    """The tests' side in one slot; one grading at a time."""
+    """A test runner in a slot, which runs the tests of a single grading at a time."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
@@ -42,8 +42,15 @@ class GradingRunner:
         self._proving = False
 
     async def begin(self, job: dict[str, object], far: int, report: int) -> bool:
-        """Begin to run the tests of `job` over the line `far`, results going to `report`; False if
-        they need a process of their own, or there is none here.
+        """Begin to run the tests of a job; return False if that is not possible in this process.
+
+        Tests that may leave a trace need a process of their own. False is also returned if the
+        process cannot be started or does not answer.
+
+        Args:
+            job: the tests and how they are run.
+            far: the descriptor of the line to the solution.
+            report: the descriptor of the file that results are written to.
         """
         try:
             line = await self._ready()
@@ -57,7 +64,7 @@ class GradingRunner:
         return self._proving
 
     async def _ready(self) -> socket.socket:
-        """The line to a process that waits for a job."""
+        """Return the line to a process that waits for a job, started here if need be."""
         if self._line and self._run and not self._run.done() and self._number < MAX_JOBS:
             return self._line
         await self.close()
@@ -69,7 +76,10 @@ class GradingRunner:
         return self._line
 
     async def over(self) -> bool:
-        """Wait until the tests are over; False if they never are. Bounded by `hurry`."""
+        """Wait until the tests are over; return False if the process ended before.
+
+        The wait has no timeout of its own: `hurry` bounds the wait once the solution has ended.
+        """
         word = b""
         if self._line:
             with suppress(OSError):
@@ -82,12 +92,17 @@ class GradingRunner:
         return word == OVER
 
     def hurry(self, timeout_s: float) -> None:
-        """The solution has ended: the tests have this long to see it."""
+        """End the process in `timeout_s` seconds unless the tests are over by then.
+
+        This is called when the solution has ended, which the tests notice soon.
+        """
         if self._proving:
             self._deadline = self._loop.call_later(timeout_s, self.end)
 
     def end(self) -> None:
-        """End the process, and the wait for it; the next grading gets a new one."""
+        """Kill the process, which also ends the wait in `over`; the next grading starts a new
+        process.
+        """
         self._proving = False
         if self._line:
             with suppress(OSError):
@@ -96,7 +111,7 @@ class GradingRunner:
             self.slot.kill_run()
 
     async def close(self) -> None:
-        """End the process and wait until its slot is free."""
+        """End the process, and wait until the slot is free."""
         self.end()
         if self._run:
             await self.slot.end_run(self._run)
@@ -109,7 +124,7 @@ class GradingRunner:
 
 
 class GradingRunners:
-    """The provers of one pool of slots."""
+    """The test runners of a sandbox, at most a single test runner in each slot of the pool."""
 
     def __init__(self, pool: SlotPool) -> None:
         self._pool = pool
@@ -117,15 +132,15 @@ class GradingRunners:
 
     @classmethod
     def of(cls, sandbox: SlotSandbox) -> GradingRunners:
-        """Return the provers that live as long as a sandbox."""
+        """Return the test runners that live as long as a sandbox."""
         return sandbox.companions.get(cls, lambda: cls(sandbox.pool(PROVING)))
 
     @asynccontextmanager
     async def take(self) -> AsyncGenerator[GradingRunner]:
-        """Hold a prover for one grading.
+        """Hold a test runner for the length of a grading.
 
         Raises:
-            SlotLost: no slot can be had.
+            SlotLost: no slot can be started.
         """
         async with self._pool.take() as (slot,):
             if slot not in self._test_runners:
@@ -145,7 +160,7 @@ class GradingRunners:
                 await test_runner.close()
 
     async def close(self) -> None:
-        """End every process. Idempotent."""
+        """End every test runner. A second call does nothing."""
         while self._test_runners:
             _, test_runner = self._test_runners.popitem()
             await test_runner.close()

@@ -1,4 +1,4 @@
-"""Tests as Python sources, from the shapes data sets write them in."""
+"""Converts tests from the shapes used in data sets to Python sources."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .options import GradeOptions, UnusableTests
 
 
 def test_sources(tests: Sequence[object], kind: str, options: GradeOptions) -> list[str]:
-    """The tests as Python sources. (Whether they compile, the tests' side finds out.)
+    """Return the tests as Python sources, which the tests' side compiles later.
 
     Raises:
-        UnusableTests: one is not a test of this kind.
+        UnusableTests: a test is not a test of this kind.
     """
     sources: list[str] = []
     for number, test in enumerate(tests):
@@ -26,7 +26,8 @@ def test_sources(tests: Sequence[object], kind: str, options: GradeOptions) -> l
 
 
 def function_name(entry_point: str) -> str:
-    """The name under test; a method of `class Solution` is found by its own.
+    """Return the name of the function under test; for a method of `class Solution`, the method's
+    name.
 
     >>> function_name("Solution().twoSum"), function_name("f")
     ('twoSum', 'f')
@@ -35,7 +36,9 @@ def function_name(entry_point: str) -> str:
 
 
 def _calling_check(source: str, entry_point: str) -> str:
-    """`source`, with the call of its `check` that it may lack."""
+    """Return `source`, with a call of `check` appended if the source defines `check` but never
+    calls it.
+    """
     if not entry_point or "def check" not in source:
         return source
     try:
@@ -76,7 +79,11 @@ def _call_source(test: object, options: GradeOptions) -> str:
 
 
 def _json_lines(value: object) -> object:
-    """LiveCodeBench writes one JSON argument a line."""
+    """Return the arguments of a text with a JSON value in each line, as LiveCodeBench writes
+    inputs.
+
+    A value that is not a text is returned unchanged.
+    """
     return [_json(line) for line in value.split("\n")] if isinstance(value, str) else value
 
 

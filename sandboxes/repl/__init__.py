@@ -1,1 +1,1 @@
-"""Stateful Python sessions in a sandbox, and snapshots of them."""
+"""Stateful Python sessions in a sandbox, and snapshots of sessions."""

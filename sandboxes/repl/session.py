@@ -1,4 +1,4 @@
-"""Sessions: a Python prompt that keeps its state, for agents that work over several turns.
+"""Sessions are Python prompts that keep state between calls, for agents that work in several turns.
 
     async with await Session.open(sandbox) as session:
         await session.run("x = 6")
@@ -43,7 +43,7 @@ from .session_processes import (
 from .snapshot_client import NotSnapshotable, SnapshotClient
 
 INTERRUPT_GRACE_S = 1.0
-"""How long an interrupted cell may take to stop before the session is ended."""
+"""Seconds an interrupted cell may take to stop before the session is ended."""
 
 _MAX_ANSWER_BYTES = 48 * MIB
 _READ_BYTES = 1 << 16
@@ -53,7 +53,7 @@ SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB
 
 
 class _Output:
-    """One output pipe of the session; keeps at most `limit` bytes of each cell."""
+    """An output pipe of the session, of which at most `limit` bytes are kept for each cell."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -62,7 +62,10 @@ class _Output:
         os.set_blocking(descriptor, False)
 
     def drain(self) -> None:
-        """Read what is there; what is beyond the limit is dropped."""
+        """Read what the pipe holds now, and drop the bytes beyond the limit.
+
+        After 64 times the limit the call returns, so that the event loop can interrupt the cell.
+        """
         with suppress(BlockingIOError):
             while data := os.read(self.descriptor, _READ_BYTES):
                 self._parts.append(data[: max(0, self.limit - self.size)])
@@ -71,18 +74,22 @@ class _Output:
                     return  # a flood: back to the loop, which will interrupt it
 
     def start(self, limit: int) -> None:
-        """Forget what was said between cells."""
+        """Set the limit for the next cell, and drop what was written between cells."""
         self.limit = limit
         self.drain()
         self.size, self._parts = 0, []
 
     def text(self) -> str:
-        """What the cell wrote."""
+        """Return the kept output of the cell as text; bytes that are not valid UTF-8 are
+        replaced."""
         return b"".join(self._parts).decode("utf-8", "replace")
 
 
 class Session:
-    """A running session; make one with `open`. Calls are taken one at a time."""
+    """A running session, made by `Session.open` or `Snapshot.restore`.
+
+    Concurrent calls wait for each other, so cells run in order.
+    """
 
     def __init__(
         self,
@@ -113,11 +120,15 @@ class Session:
         limits: Limits = SESSION_LIMITS,
         idle_ttl_s: float = 600.0,
     ) -> Self:
-        """Start a session.
+        """Start a session in a slot of `sandbox`, and wait for a free slot if need be.
 
         Args:
-            limits: of the whole session; `output_bytes` of each cell and each file read.
-            idle_ttl_s: ends the session after this long without a call.
+            sandbox: the sandbox whose slots of kind `session` are used.
+            limits: the limits of the whole session; `output_bytes` of each cell and each file read.
+            idle_ttl_s: ends the session after this many seconds without a call.
+
+        Raises:
+            SlotLost: no slot could be started.
         """
         held = AsyncExitStack()
         (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
@@ -131,7 +142,9 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """Whether the sandbox or waiting too long ended it, not what ran in it."""
+        """Whether the session ended by a fault of the sandbox or by being idle, not by what ran
+        there.
+        """
         ended = self._session_process.ended
         if self._expired or not ended.done() or ended.cancelled():
             return self._expired
@@ -140,7 +153,7 @@ class Session:
         return ended.result().status is ExecutionStatus.INFRA_ERROR
 
     def _why(self) -> str:
-        """Why there is no session any more."""
+        """Return why the session has ended."""
         ended = self._session_process.ended
         if ended.done() and not ended.cancelled() and not ended.exception():
             outcome = ended.result()
@@ -148,14 +161,15 @@ class Session:
         return self._reason
 
     async def snapshot(self, *, idle_ttl_s: float = 600.0) -> Snapshot:
-        """Keep this session as it is now; it goes on itself.
+        """Keep the present state of this session as a snapshot; the session itself goes on.
 
         Args:
-            idle_ttl_s: ends the snapshot after this long without a `restore`.
+            idle_ttl_s: ends the snapshot after this many seconds without a `restore`.
 
         Raises:
-            NotSnapshotable: it has threads, children, open files, sockets or shared memory, or this
-                tier offers none; `reason` says which. SessionGone: the session has ended.
+            NotSnapshotable: the session has threads, children, open files, sockets or shared
+                memory, or this tier offers no snapshots; `reason` says which.
+            SessionGone: the session has ended.
         """
         async with self._turn:
             self._check()
@@ -174,10 +188,15 @@ class Session:
         return Snapshot(frozen, self._limits, idle_ttl_s)
 
     async def run(self, code: str, *, timeout_s: float = 30.0) -> Execution:
-        """Run one cell; a last expression is shown as at the prompt.
+        """Run a cell; the value of a last expression is printed, as at the Python prompt.
 
-        A cell that is late or says too much is interrupted (`KeyboardInterrupt`), and the session
-        lives on; if it does not stop then, the session is ended.
+        A cell that exceeds `timeout_s` or the output limit is interrupted (`KeyboardInterrupt`),
+        and the session lives on. A cell that does not stop within `INTERRUPT_GRACE_S` ends the
+        session.
+
+        Args:
+            code: the source of the cell.
+            timeout_s: the limit of wall time, in seconds.
 
         Raises:
             SessionGone: the session has ended, or ends with this cell.
@@ -232,10 +251,11 @@ class Session:
         return await asking, verdict
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:
-        """Write files into the session's directory.
+        """Write files into the session's work directory, over files of the same names.
 
         Raises:
-            ConfigError: a path is not allowed. SessionGone: the session has ended.
+            ConfigError: a path is not allowed.
+            SessionGone: the session has ended.
             OSError: there is no room, or the session has put something else in the way.
         """
         data = check_files(files, room_bytes=_MAX_ANSWER_BYTES // 2)
@@ -246,11 +266,12 @@ class Session:
             raise OSError(f"the files cannot be written: {str(answer.get('reason'))[:200]}")
 
     async def read(self, path: str) -> bytes:
-        """Read one regular file of the session.
+        """Read a regular file from the session's work directory.
 
         Raises:
-            ConfigError: the path is not allowed. SessionGone: the session has ended.
-            OSError: it is no regular file, or larger than the output limit.
+            ConfigError: the path is not allowed.
+            SessionGone: the session has ended.
+            OSError: there is no such regular file, or it is larger than the output limit.
         """
         room = self._limits.output_bytes
         async with self._turn:
@@ -263,8 +284,8 @@ class Session:
         return data[:room]
 
     async def _ask_in_time(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A request that takes the session no time of its own; ends a session that does not
-        answer.
+        """Send a request that runs no code of the session, and end a session that does not answer
+        in time.
         """
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
@@ -275,7 +296,9 @@ class Session:
             raise SessionGone(f"the session has ended: {self._reason}") from error
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One request and its answer, which untrusted code gives: bounded, and JSON at most."""
+        """Send a request and return the answer, which is untrusted: of bounded size, and plain
+        JSON.
+        """
         self._busy()
         body = json.dumps(message).encode()
         try:
@@ -283,6 +306,7 @@ class Session:
             (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
             answer = json.loads(await self._exactly(min(length, _MAX_ANSWER_BYTES)))
         except (OSError, EOFError, ValueError, RecursionError) as error:
+            # The line closes a moment before the slot reports why the process ended.
             await asyncio.wait([self._session_process.ended], timeout=0.5)
             self._reason = self._why()
             await self.close()
@@ -318,7 +342,7 @@ class Session:
         self._ending = self._loop.create_task(self.close())
 
     async def close(self) -> None:
-        """End the session and give its slot back. Idempotent."""
+        """End the session and give the slot back. A second call does nothing."""
         if self._idle:
             self._idle.cancel()
         if self._line.fileno() < 0:
@@ -339,7 +363,7 @@ class Session:
 
 
 class Snapshot:
-    """A session as it was at one moment; make one with `Session.snapshot`."""
+    """The state of a session at a moment in time, made by `Session.snapshot`."""
 
     def __init__(self, frozen: FrozenSnapshot, limits: Limits, idle_ttl_s: float) -> None:
         self._frozen, self._limits, self._idle_ttl_s = frozen, limits, idle_ttl_s
@@ -349,10 +373,17 @@ class Snapshot:
         self._idle = self._loop.call_later(idle_ttl_s, self._expire)
 
     async def restore(self, *, limits: Limits | None = None, idle_ttl_s: float = 600.0) -> Session:
-        """A new session that goes on from here, with files, limits and chance of its own.
+        """Return a new session that goes on from this state, independent of every other.
+
+        The new session has its own files, limits and random numbers.
+
+        Args:
+            limits: the limits of the new session; by default the limits of the original.
+            idle_ttl_s: ends the new session after this many seconds without a call.
 
         Raises:
-            SessionGone: the snapshot has ended. NotSnapshotable: the sandbox failed.
+            SessionGone: the snapshot has ended.
+            NotSnapshotable: the sandbox failed.
         """
         if self._gone:
             raise SessionGone(f"the snapshot has ended: {self._gone}")
@@ -373,7 +404,9 @@ class Snapshot:
         self._ending = self._loop.create_task(self._frozen.close())
 
     async def close(self) -> None:
-        """Forget it; sessions restored from it go on. Idempotent."""
+        """Delete the snapshot; sessions restored from the snapshot go on. A second call does
+        nothing.
+        """
         self._idle.cancel()
         self._gone = self._gone or "it was closed"
         await self._frozen.close()

@@ -1,8 +1,9 @@
-"""The processes behind sessions: what each holds, and how it ends.
+"""The processes behind sessions: the first process of a slot, and the copies made from snapshots.
 
-A session's first process is the run of a slot. Its copies live in the same slot: *holders*, which
-never run again, and *branches*, each with a control group, files and descriptors of its own. The
-slot is kept until the last of them has ended.
+The first process of a session is the run of a slot. Copies of the process live in the same slot. A
+*frozen snapshot* is a copy that never runs again; a *branch* is a running copy of a frozen
+snapshot, with a control group, files and descriptors of its own. All of them together are the
+process tree of the session. The slot is kept until the last of them has ended.
 """
 
 from __future__ import annotations
@@ -34,46 +35,57 @@ _END_TIMEOUT_S = 5.0
 
 
 class SessionProcess(Protocol):
-    """The process behind one session."""
+    """The process behind a session: a slot's run, or a branch."""
 
     tree: ProcessTree
     place: str
-    """Its files, as its slot sees them."""
+    """The folder of the session's files, as a path inside the slot."""
     node: str
-    """Where copies of them are kept."""
+    """The folder, as a path inside the slot, below which copies of the session's files are mounted.
+    """
     apart: bool
-    """Whether it has been set apart from its copies."""
+    """Whether the process is restricted already so that it cannot reach its copies, nor they it."""
 
     @property
     def group(self) -> ControlGroup | None:
-        """What it and everything it started is in, if there are groups."""
+        """The control group of the process and all descendants, or None where no groups can be
+        made.
+        """
         ...
 
     @property
     def ended(self) -> asyncio.Future[RunOutcome]:
-        """Done when it has ended."""
+        """A future that is done when the process has ended; the result says how."""
         ...
 
     @property
     def pid(self) -> int:
-        """The process, as this machine counts; 0 once it is gone."""
+        """The pid in the pid namespace of the driver, or 0 once the process has ended."""
         ...
 
     def interrupt(self) -> None:
-        """Send it SIGINT."""
+        """Send SIGINT to the process."""
         ...
 
     def outlived(self) -> None:
-        """Its slot goes on when it ends: there are copies of it now."""
+        """Keep the slot running when this process ends, because copies live in the slot now."""
         ...
 
     async def close(self) -> None:
-        """End it and give back what it held. Idempotent."""
+        """End the process and release all resources. A second call does nothing."""
         ...
 
 
 class ProcessTree:
-    """The processes in one slot that come from one session."""
+    """The process tree of a session: all processes in a slot that are the session's first or a
+    copy.
+
+    Args:
+        slot: the slot that all processes live in.
+        held: gives the slot back to its pool when closed.
+        groups: where control groups for copies are made; None where none can be.
+        snapshots: the line to the snapshot server.
+    """
 
     def __init__(
         self,
@@ -91,39 +103,51 @@ class ProcessTree:
         self.run: asyncio.Future[RunOutcome] | None = None
 
     def join(self) -> None:
-        """One more process, or one more snapshot."""
+        """Count a further process or snapshot as a member of the tree."""
         self._members += 1
 
     @property
     def shared(self) -> bool:
-        """Whether others than one are left."""
+        """Whether the tree has more than a single member."""
         return self._members > 1
 
     async def leave(self) -> None:
-        """One less; the last gives the slot back."""
+        """Count a member less; the last to leave ends the slot's run and gives the slot back to the
+        pool.
+        """
         self._members -= 1
         if self._members or self.run is None:
             return
         await self.slot.end_run(self.run)
         with suppress(SlotLost):
             await self.run
+        # The pool gives the slot to another session, which must not find copies of files.
         if self.copied and self.slot.alive and self.slot.group:
             with suppress(NotSnapshotable):
                 await self.snapshots.ask(self.request("sweep", self.slot.group))
         await self._held.aclose()
 
     def slot_pid(self) -> int:
-        """The slot, as this machine counts.
+        """Return the pid of the slot's own process, in the pid namespace of the driver.
 
         Raises:
-            NotSnapshotable: it is gone.
+            NotSnapshotable: the slot has ended.
         """
         for pid in children_of(self.slot.pid):
             return pid
         raise NotSnapshotable("gone", "its slot has ended")
 
     def make_group(self, name: str, *, processes: int, memory_bytes: int) -> ControlGroup:
-        """A control group of its own for one copy."""
+        """Make a control group for a copy.
+
+        Args:
+            name: the beginning of the group's name; a number follows.
+            processes: the most processes and threads in the group.
+            memory_bytes: the most memory of all processes in the group.
+
+        Raises:
+            NotSnapshotable: no control groups can be made here.
+        """
         if self.groups is None:
             raise NotSnapshotable("tier", "copies need control groups of their own")
         number = next(_groups)
@@ -132,7 +156,17 @@ class ProcessTree:
         return group
 
     def request(self, do: str, group: ControlGroup, **more: Any) -> dict[str, Any]:
-        """What the snapshot server is to do in this slot."""
+        """Return a request to the snapshot server, with what the server needs to know about this
+        slot.
+
+        Args:
+            do: the operation: `hold`, `branch`, `drop`, `clear` or `sweep`.
+            group: the control group that the server's work and the new process are charged to.
+            more: further fields, which depend on the operation.
+
+        Raises:
+            NotSnapshotable: the slot has ended.
+        """
         plan = self.slot.plan
         about = {
             "slot": self.slot_pid(), "uid": plan.uid, "gid": plan.gid,
@@ -142,7 +176,10 @@ class ProcessTree:
         return {"do": do, **about, **more}
 
     async def clear(self, group: ControlGroup, place: str, do: str = "clear", **more: Any) -> None:
-        """Remove the files of a copy that has ended, and its group."""
+        """Remove the files and the control group of a copy that has ended.
+
+        A snapshot server that cannot remove the files is ignored: the files go with the slot.
+        """
         with suppress(NotSnapshotable):
             await self.snapshots.ask(self.request(do, group, to=place, **more))
         await remove(group)
@@ -152,14 +189,17 @@ _groups = count(1)
 
 
 async def remove(group: ControlGroup) -> None:
-    """Kill what is in a group, and remove it once everything has left it."""
+    """Kill the processes of a control group, and remove the group once every process has left.
+
+    The wait ends after `_END_TIMEOUT_S`, with or without success.
+    """
     deadline = time.monotonic() + _END_TIMEOUT_S
     while not group.try_to_remove() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event
         await asyncio.sleep(0.003)  # a killed process leaves its group a moment later
 
 
 class FirstSessionProcess:
-    """A session's first process: the run of a slot."""
+    """The first process of a session, which is the run of a slot."""
 
     place, node = policy.WORK, policy.BRANCHES
 
@@ -176,27 +216,33 @@ class FirstSessionProcess:
 
     @property
     def group(self) -> ControlGroup | None:
-        """The slot's own; the slot is in it as well."""
+        """The control group of the slot, which contains the slot's own process as well."""
         return self.tree.slot.group
 
     @property
     def ended(self) -> asyncio.Future[RunOutcome]:
-        """Done when it has ended: with its run, until the slot holds copies as well."""
+        """A future that is done when the process has ended.
+
+        While the slot holds no copies, that is when the slot's run ends. Once there are copies the
+        run goes on, and the process is watched by itself (see `outlived`).
+        """
         return self._own_end or self._ended
 
     @property
     def pid(self) -> int:
-        """The slot's first child."""
+        """The pid of the slot's first child, or 0 once this process has ended."""
         if not self._pid:
             self._pid = next(iter(children_of(self.tree.slot_pid())), 0)
         return 0 if self.ended.done() else self._pid
 
     def interrupt(self) -> None:
-        """Send it SIGINT."""
+        """Send SIGINT to the process."""
         self.tree.slot.interrupt_run()
 
     def outlived(self) -> None:
-        """Its slot goes on when it ends: there are copies of it now."""
+        """Have the slot's run go on when this process ends, and watch the process by a pidfd from
+        now on.
+        """
         if self._own_end:
             return
         loop = asyncio.get_running_loop()
@@ -215,10 +261,12 @@ class FirstSessionProcess:
             self._own_end.set_result(_outcome(ExecutionStatus.ERROR, "it exited"))
 
     async def close(self) -> None:
-        """End it and leave the family. Idempotent."""
+        """End the process, and leave the process tree. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
+        # Copies are in groups of their own, so this kills only the first process and what it
+        # started. The last member needs no kill: `leave` ends the slot's run.
         if self.tree.shared and self.group and self.tree.slot.alive:
             _kill(set(self.group.processes()) - {self.tree.slot_pid()})
         self._over()
@@ -236,7 +284,11 @@ def _outcome(status: ExecutionStatus, detail: str) -> RunOutcome:
 
 
 class BranchedSessionProcess:
-    """A branch: a process in a slot that is not its run, held against its limits from here."""
+    """A branch of a session: a running copy of a frozen snapshot.
+
+    The slot's run is another process, so the limits of a branch are checked here: CPU and wall time
+    every `_LOOK_EVERY_S`, memory and processes by the control group.
+    """
 
     def __init__(
         self,
@@ -260,11 +312,11 @@ class BranchedSessionProcess:
 
     @property
     def pid(self) -> int:
-        """The process, as this machine counts."""
+        """The pid in the pid namespace of the driver, or 0 once the process has ended."""
         return 0 if self.ended.done() else self._number
 
     def interrupt(self) -> None:
-        """Send it SIGINT."""
+        """Send SIGINT to the process."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGINT)
 
@@ -283,7 +335,9 @@ class BranchedSessionProcess:
             self._end(ExecutionStatus.ERROR, "it exited")
 
     def outlived(self) -> None:
-        """Nothing: its slot's run is another process."""
+        """Do nothing: the slot does not end with a branch, because the slot's run is another
+        process.
+        """
 
     def _end(self, status: ExecutionStatus, detail: str) -> None:
         self._timer.cancel()
@@ -294,7 +348,10 @@ class BranchedSessionProcess:
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End it and everything it started, remove its files. Idempotent."""
+        """Kill the branch and all descendants, remove the files, and leave the process tree.
+
+        A second call does nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -306,7 +363,9 @@ class BranchedSessionProcess:
 
 
 class FrozenSnapshot:
-    """A copy of a process that never runs again, and a copy of its files."""
+    """A stopped copy of a session process, which never runs again, with a copy of the session's
+    files.
+    """
 
     def __init__(self, origin: SessionProcess, pid: int, group: ControlGroup, place: str) -> None:
         self.tree, self._node = origin.tree, origin.node
@@ -316,10 +375,16 @@ class FrozenSnapshot:
 
     @classmethod
     async def of(cls, origin: SessionProcess, copy: int, memory_bytes: int) -> FrozenSnapshot:
-        """Stop `copy`, a copy of itself `origin` has left behind.
+        """Freeze `copy`, a fork of `origin` that the session has made of itself, and copy the
+        files.
+
+        Args:
+            origin: the process behind the session.
+            copy: the pid of the fork, which waits to be frozen.
+            memory_bytes: the memory limit of the frozen copy.
 
         Raises:
-            NotSnapshotable: its copies would share something.
+            NotSnapshotable: a copy would share something with the session; `reason` says what.
         """
         tree = origin.tree
         tree.copied = True
@@ -330,7 +395,8 @@ class FrozenSnapshot:
             request = tree.request("hold", group, set_apart=not origin.apart, **more)
             await tree.snapshots.ask(request)
             origin.apart = True
-            copyable(origin)  # still: what it started meanwhile has not been set apart
+            # Checked again: a process that the session started meanwhile is not restricted.
+            copyable(origin)
         except BaseException:
             _kill([copy])
             await tree.clear(group, place, "drop", frozen=copy)
@@ -338,10 +404,11 @@ class FrozenSnapshot:
         return cls(origin, copy, group, place)
 
     async def branch(self, limits: Limits) -> tuple[BranchedSessionProcess, list[int]]:
-        """A new branch, and the driver's ends of its line, output and errors.
+        """Start a branch, and return the driver's ends of the request line and of both output
+        pipes.
 
         Raises:
-            NotSnapshotable: the holder is gone, or the sandbox failed.
+            NotSnapshotable: the frozen copy is gone, or the sandbox failed.
         """
         tree = self.tree
         group = tree.make_group("branch", processes=MAX_PROCESSES, memory_bytes=limits.memory_bytes)
@@ -357,7 +424,9 @@ class FrozenSnapshot:
         return BranchedSessionProcess(tree, pid, process, group, place, limits), ends
 
     async def close(self) -> None:
-        """End it. Idempotent."""
+        """Kill the frozen copy, remove the files, and leave the process tree. A second call does
+        nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -366,10 +435,12 @@ class FrozenSnapshot:
 
 
 def copyable(session_process: SessionProcess) -> None:
-    """See that a process is alone, so that a copy of it is all there is to copy.
+    """Check that a session process can be copied, which takes a process without threads or
+    children.
 
     Raises:
-        NotSnapshotable: it has threads or children, or copies are not to be had here.
+        NotSnapshotable: other threads or children are running, or this tier or kernel supports no
+            copies.
     """
     plan, pid = session_process.tree.slot.plan, session_process.pid
     if (
@@ -386,7 +457,10 @@ def copyable(session_process: SessionProcess) -> None:
 
 
 def others_in(session_process: SessionProcess) -> list[int]:
-    """What a session has started, as this machine counts."""
+    """Return the pids of the processes that a session has started, as numbered for the driver.
+
+    The list is empty where there is no control group to read them from.
+    """
     own = {session_process.pid, session_process.tree.slot_pid()}
     return (
         [pid for pid in session_process.group.processes() if pid not in own]

@@ -1,4 +1,4 @@
-"""The driver's line to the snapshot server, the process that holds snapshots and copies them."""
+"""The driver's connection to the snapshot server, the process that holds and copies snapshots."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ class NotSnapshotable(LudusError, RuntimeError):
 
 
 class SnapshotClient:
-    """Starts the process with the first request, and again if it has ended; one request at a
+    """A client of the snapshot server, which starts the server on demand and serves a request at a
     time.
+
+    The server is started with the first request, and again with the first request after its end.
+    Snapshots end with the server.
     """
 
     def __init__(self) -> None:
@@ -57,14 +60,16 @@ class SnapshotClient:
 
     @property
     def pid(self) -> int:
-        """Its process; 0 while there is none."""
+        """The pid of the snapshot server, or 0 while no server runs."""
         return self._process.pid if self._process and self._process.poll() is None else 0
 
     async def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
-        """The answer to one request, and the descriptors that came with it.
+        """Send a request; return the answer and the descriptors that came with the answer.
+
+        A cancelled call still reads its answer, in the background, and closes the descriptors.
 
         Raises:
-            NotSnapshotable: it cannot be done; `reason` says why.
+            NotSnapshotable: the server refused or failed; `reason` says why.
         """
         asking = asyncio.ensure_future(self._ask(json.dumps(request).encode()))
         try:
@@ -114,7 +119,7 @@ class SnapshotClient:
         return self._line
 
     async def close(self) -> None:
-        """End the process, and all it holds. Idempotent."""
+        """End the snapshot server, and so all frozen snapshots. A second call does nothing."""
         self._end()
 
     def _end(self) -> None:
@@ -128,7 +133,10 @@ class SnapshotClient:
 
 
 def _discard(asked: asyncio.Future[_Answer]) -> None:
-    """Nobody wants the answer any more; a branch ends when its line closes."""
+    """Close the descriptors of an answer whose caller was cancelled.
+
+    If the answer was a new branch, the branch ends when its line closes.
+    """
     if not asked.cancelled():
         for descriptor in asked.result()[1]:
             os.close(descriptor)
