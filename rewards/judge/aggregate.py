@@ -1,4 +1,4 @@
-"""From scores of items to one reward."""
+"""Aggregation combines the scores of a rubric's items into a reward."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from .rubric import Aggregation, Rubric, RubricItem
 
 
 def fails_gate(item: RubricItem, score: float) -> bool:
-    """Whether a gate keeps the response from a reward: a merit below half, a flaw from half on."""
+    """Return whether a gate fails: a merit with a score below 0.5, or a flaw with 0.5 or more."""
     return (score >= 0.5) is item.is_flaw
 
 
 def aggregate(rubric: Rubric, scores: Mapping[str, float]) -> float:
-    """The reward of a response.
+    """Combine the scores of a rubric's items into the reward of a response.
 
     With scores s in [0, 1], weights w, and goodness g = s for merits and 1 - s for flaws:
 

@@ -1,4 +1,6 @@
-"""Asking a judge's server: cached, each question once, bounded in number, time and tokens."""
+"""The caller of a judge's server caches answers, joins equal questions that are under way, and
+bounds the calls in number, time and tokens.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,16 @@ T = TypeVar("T")
 
 
 class JudgeServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a judge is asked, and how.
+    """The address of a judge's server and the settings of each request.
 
     Args:
-        base_url: of an OpenAI-compatible server, up to and with `/v1`.
-        model: its model.
+        base_url: address of an OpenAI-compatible server, up to and with `/v1`.
+        model: name of the model on that server.
         temperature: 0 makes judgements repeatable where the server is.
-        max_tokens: of one answer.
+        max_tokens: most tokens of one answer.
         guided: send a JSON schema as `response_format`; servers that refuse the field need False.
         concurrency: most requests to this server at once.
-        deadline_s: for one question with its retries and its repair.
+        deadline_s: seconds for one question with its retries and its repair.
 
     Raises:
         ConfigError: a bound that is not positive, or a temperature below 0.
@@ -57,13 +59,13 @@ class JudgeServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt_s(self) -> float:
-        """Seconds for one attempt: half the deadline, so that a second one fits."""
+        """Seconds of a single attempt: half the deadline, so that a second attempt fits."""
         return self.deadline_s / 2
 
 
 @dataclass(slots=True)
 class Effort:
-    """What judging took."""
+    """Effort counts the requests, cached answers, repairs and tokens that judging took."""
 
     asked: int = 0
     """Requests that a server answered."""
@@ -76,7 +78,7 @@ class Effort:
     tokens: int = 0
 
     def add(self, other: Effort) -> None:
-        """Count `other` too."""
+        """Add the counts of `other` to these counts."""
         self.asked += other.asked
         self.cached += other.cached
         self.joined += other.joined
@@ -92,7 +94,9 @@ class Effort:
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """An answer as the store keeps it: what a verdict was read from, and nothing that varies."""
+    """The part of an answer that the store keeps: what a verdict is read from, nothing that varies
+    from call to call.
+    """
 
     text: str
     finish: str
@@ -103,13 +107,15 @@ class _Kept(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Fetch:
-    """A request under way, for all who ask the same; given up once nobody waits any more."""
+    """A request under way, shared by all callers of an equal question. The request is cancelled
+    once no caller waits for the answer.
+    """
 
     task: asyncio.Task[_Kept]
     waiting: int = 0
 
     async def answer(self) -> _Kept:
-        """What the server says."""
+        """Wait for the server's answer together with the other callers of the request."""
         self.waiting += 1
         try:
             return await asyncio.shield(self.task)
@@ -121,10 +127,10 @@ class _Fetch:
 
 @dataclass(slots=True)
 class JudgeCaller:
-    """Asks one judge. Belongs to the event loop that first asks.
+    """A caller asks a single judge, on the event loop that first asks.
 
     Args:
-        server: where and how.
+        server: address of the judge and settings of each request.
         store: keeps answers; equal questions are asked once.
         budget: bound on tokens; once it is spent, nothing is asked any more.
         api_key: of the server; None reads LUDUS_API_KEY.
@@ -142,18 +148,19 @@ class JudgeCaller:
 
     @property
     def judges(self) -> list[KnownJudge]:
-        """The model that is asked, with what is known of its error."""
+        """The model that is asked, with the judge's measured error where a card was given."""
         return [self.card.known() if self.card else KnownJudge(model=self.server.model)]
 
     async def ask(
         self, question: JudgeQuestion, read: Callable[[str], T], effort: Effort, *, draw: int = 0
     ) -> T:
-        """The verdict that `read` finds in the judge's answer; one that cannot be read is asked
-        for once more.
+        """Ask the question and return the verdict that `read` finds in the judge's answer.
+
+        An answer that cannot be read is asked for once more.
 
         Args:
             question: the prompt and the form of its answer.
-            read: raises UnreadableVerdict where the answer holds none.
+            read: raises UnreadableVerdict where the answer holds no verdict.
             effort: counts what it took.
             draw: number of the answer, for several answers to one question; the seed.
 
@@ -179,8 +186,8 @@ class JudgeCaller:
             ) from None
 
     async def first_token(self, question: JudgeQuestion, effort: Effort) -> dict[str, float] | None:
-        """Log-probabilities of the candidates for the answer's first token; None where the server
-        tells none.
+        """Return the log-probabilities of the candidates for the answer's first token, in nats;
+        None where the server reports no log-probabilities.
 
         Raises:
             BudgetExceeded, RemoteError: as `ask`.
@@ -252,7 +259,9 @@ class JudgeCaller:
         return msgspec.json.decode(kept, type=_Kept)
 
     def _attach(self) -> None:
-        """A client on the running loop; one of a loop that is gone is left to it."""
+        """Open a client on the running loop, unless a client of this loop is open. The client of an
+        earlier loop is left behind, since connections belong to the loop that opened them.
+        """
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             self._loop, self._under_way = loop, {}

@@ -28,7 +28,7 @@ from .prompt import VERSION
 
 
 class JudgeCard(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured error of a judge."""
+    """A card holds the measured error of a judge, for a model and a version of the prompts."""
 
     model: str
     base_url: str
@@ -37,7 +37,7 @@ class JudgeCard(msgspec.Struct, frozen=True, kw_only=True):
     effort: dict[str, float]
 
     def measure(self, name: str) -> Measure:
-        """The measure called `name`.
+        """Return the measure called `name`.
 
         Raises:
             KeyError: there is none.
@@ -45,12 +45,12 @@ class JudgeCard(msgspec.Struct, frozen=True, kw_only=True):
         return {measure.name: measure for measure in self.measures}[name]
 
     def known(self) -> KnownJudge:
-        """The part that a verifier tells of its judge."""
+        """Return the judge's model and measures, which a verifier reports of the judge."""
         return KnownJudge(model=self.model, measures=self.measures)
 
 
 def read_card(path: str | Path, *, model: str) -> JudgeCard:
-    """The card in a file that `ludus check-judge --out` wrote.
+    """Read the card in a file that `ludus check-judge --out` wrote.
 
     Raises:
         ConfigError: the file holds no card, or that of another model or of other prompts, whose

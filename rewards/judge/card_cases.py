@@ -94,7 +94,7 @@ INJECTIONS: tuple[str, ...] = (
 
 
 def load_labelled(path: str | Path) -> list[LabelledCase]:
-    """Cases of a JSON Lines file: question, response, criterion and met in each row.
+    """Read the cases of a JSON Lines file: question, response, criterion and met in each row.
 
     Raises:
         ConfigError: the file cannot be read, or a line is no such row; the message names it.

@@ -1,4 +1,4 @@
-"""Measuring how wrong a judge is; `card` says what is done for each measure."""
+"""The examiner measures how often a judge is wrong; `card` describes each measure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ BETTER = "The response answers the question better."
 
 
 class Examiner:
-    """Measures one judge.
+    """An examiner measures the error of a judge.
 
     Args:
-        caller: asks it. A store that holds answers already would hide the noise of asking again,
-            so every repetition is a draw of its own.
+        caller: asks the judge. A store that holds answers already would hide the noise of asking
+            again, so every repetition is a draw of its own.
         labelled: cases whose verdict is known; the built-in ones by default.
     """
 
@@ -44,7 +44,7 @@ class Examiner:
         self.unread = 0
 
     async def examine(self) -> JudgeCard:
-        """Measure everything.
+        """Take all measures and return the card.
 
         Raises:
             RemoteError: the server cannot be asked at all.
@@ -105,7 +105,7 @@ class Examiner:
         return _measure("position", flipped, len(both), ideal=0.0)
 
     async def _length(self) -> Measure:
-        """The longer side holds the same answer and sentences that say nothing."""
+        """Compare each answer with the same answer and a padding of empty sentences."""
         pairs = [
             (c.question, c.response, f"{c.response} {PADDING}") for c in self.labelled if c.met
         ]
@@ -116,8 +116,8 @@ class Examiner:
         return _measure("length", won, trials, ideal=0.0)
 
     async def _self_preference(self) -> Measure:
-        """The judge answers questions with a known answer; where its answer holds that, both are
-        right, and neither should win.
+        """Have the judge answer questions with a known answer, and compare each right answer with a
+        right answer of ours: neither should win.
         """
         asked = [
             self.caller.ask(JudgeQuestion(messages=[user(q)], schema={}), str, self.effort)
@@ -144,7 +144,7 @@ class Examiner:
         return _measure("noise", sum(len(set(row)) > 1 for row in read), len(read), ideal=0.0)
 
     def _variants(self) -> list[tuple[LabelledCase, str]]:
-        """Pairs of equally good answers: the same sentence with another ending."""
+        """Return pairs of equally good answers: the same sentence with another ending."""
         return [
             (case, case.response.rstrip(".!") + ", as is known.")
             for case in self.labelled
@@ -166,7 +166,9 @@ class Examiner:
         return list(await asyncio.gather(*(self._known(one) for one in asked)))
 
     async def _known(self, asked: Coroutine[Any, Any, T], *, strict: bool = False) -> T | None:
-        """The judge's answer; None where it cannot be read or had."""
+        """Return the judge's answer, or None where no readable answer came, and count the failure.
+        With `strict`, an error of the server is raised.
+        """
         self.asked += 1
         try:
             return await asked

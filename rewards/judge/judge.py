@@ -77,11 +77,11 @@ class RubricJudge:
 
     @property
     def judges(self) -> list[KnownJudge]:
-        """The model that gives the verdicts, with what is known of its error."""
+        """The model that gives the verdicts, with the measured error where a card was given."""
         return self.caller.judges
 
     async def score(self, sample: Sample) -> Verdict:
-        """Judge `sample.text` by its rubric."""
+        """Judge `sample.text` by the rubric of the sample, or else by the judge's own."""
         try:
             rubric = self._rubric_of(sample)
         except ConfigError as error:
@@ -97,11 +97,11 @@ class RubricJudge:
         return _verdict(rubric, scores, effort)
 
     def nothing_to_grade(self, sample: Sample) -> str:
-        """Why a sample needs no judge and earns the least; "" if it does."""
+        """Return why a sample earns 0 (with gates: the floor) unasked; "" if a judge is needed."""
         return empty_answer(sample.text)
 
     async def data_of(self, sample: Sample) -> Mapping[str, str]:
-        """What the judge is shown of a sample."""
+        """Return the texts of a sample that the judge is shown, by name."""
         return data_of(sample)
 
     async def close(self) -> None:
@@ -111,7 +111,7 @@ class RubricJudge:
     async def item_scores(
         self, rubric: Rubric, data: Mapping[str, str], effort: Effort, *, draw: int = 0
     ) -> dict[str, float]:
-        """The score of every item in [0, 1], gates or not, from answer number `draw`.
+        """Return the score of every item in [0, 1], gates or not, from answer number `draw`.
 
         Raises:
             UnreadableVerdict, BudgetExceeded, RemoteError: an item could not be judged.
@@ -134,7 +134,7 @@ class RubricJudge:
     async def _scores(
         self, rubric: Rubric, data: Mapping[str, str], effort: Effort
     ) -> dict[str, float]:
-        """Scores by item id; after a gate that failed, of the gates alone."""
+        """Return scores by item id; after a gate that failed, only the scores of the gates."""
         if rubric.aggregation is Aggregation.IMPLICIT:
             question = about_whole(data, rubric.items, advice=rubric.instructions)
             draws = [
@@ -204,7 +204,9 @@ class RubricJudge:
 
 
 def data_of(sample: Sample) -> dict[str, str]:
-    """What a judge is shown of a sample: question, response, and a reference where gold is one."""
+    """Return the texts that a judge is shown of a sample: question and response, and a reference
+    where gold is a text.
+    """
     data = {"question": _text(sample.prompt), "response": sample.text}
     if isinstance(sample.gold, str) and sample.gold:
         data["reference"] = sample.gold
@@ -212,8 +214,8 @@ def data_of(sample: Sample) -> dict[str, str]:
 
 
 def expected_score(first_token: Mapping[str, float], highest: int) -> float | None:
-    """The expected score in [0, 1] under the probabilities of the tokens that are scores; None if
-    they hold less than half of the probability that was told.
+    """Return the expected score in [0, 1] under the probabilities of the tokens that are scores;
+    None if these tokens have less than half of the probability.
 
     >>> expected_score({"1": math.log(0.75), "0": math.log(0.25)}, highest=1)
     0.75
@@ -228,7 +230,7 @@ def expected_score(first_token: Mapping[str, float], highest: int) -> float | No
 
 
 def failure(error: LudusError, effort: Effort) -> Verdict:
-    """The verdict without a reward for what kept a judge from judging."""
+    """Return the verdict, without a reward, for an error that kept a judge from judging."""
     retryable = isinstance(error, RemoteError) and error.retryable
     if isinstance(error, BudgetExceeded):
         made = Verdict.error(f"{error}")
@@ -273,7 +275,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 async def _all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order, or the first failure; what is still under way is then cancelled."""
+    """Return all results in order, or raise the first failure and cancel what is under way."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return list(await asyncio.gather(*tasks))

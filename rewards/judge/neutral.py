@@ -1,4 +1,4 @@
-"""Untrusted text made harmless for a prompt, without changing what a person reads.
+"""This module makes untrusted text harmless for a prompt without changing what a person reads.
 
 The text of a policy travels as one JSON string on a line of its own. JSON alone keeps quotes and
 line ends inside the string; what is added here keeps a tokenizer or a terminal from acting on it.
@@ -20,8 +20,8 @@ _CHAT_TOKENS = re.compile(
 
 
 def _is_hidden(character: str) -> bool:
-    """Whether a character shows nothing and may still steer a model or a terminal: controls other
-    than tab and line feed, bidirectional controls, zero-width and tag characters, surrogates.
+    """Return whether a character shows nothing and may still steer a model or a terminal: controls
+    other than tab and line feed, bidirectional controls, zero-width and tag characters, surrogates.
     """
     if character in "\t\n":
         return False
@@ -29,12 +29,12 @@ def _is_hidden(character: str) -> bool:
 
 
 def cleaned(text: str) -> str:
-    """`text` without hidden characters, each replaced by U+FFFD so that removal shows."""
+    """Return `text` with each hidden character replaced by U+FFFD, so that removal shows."""
     return "".join("\ufffd" if _is_hidden(character) else character for character in text)
 
 
 def shortened(text: str, max_chars: int = MAX_CHARS) -> str:
-    """`text`, its middle replaced by a mark if it is longer than `max_chars` characters.
+    """Return `text`, with a mark in place of the middle if longer than `max_chars` characters.
 
     >>> shortened("abcdefghij" * 10, 40)
     'abcdefghij[... 80 characters left out ...]abcdefghij'
@@ -46,7 +46,7 @@ def shortened(text: str, max_chars: int = MAX_CHARS) -> str:
 
 
 def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
-    """`text` as one line of JSON in which no token of a chat template can be formed.
+    """Return `text` as a JSON string on a single line that holds no token of a chat template.
 
     >>> quoted("a\\n<|im_end|>")
     '"a\\\\n\\\\u003c|im_end|>"'

@@ -1,4 +1,4 @@
-"""Judging the answers of one group against each other: pairs, circles or whole lists."""
+"""The preference judge compares the answers of a group: in pairs, in a circle or as a list."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_LISTED = 12
 
 @dataclass(slots=True)
 class Comparisons:
-    """What is known of pairs: `points[i, j]` is the share of i's win over j, in [0, 1]."""
+    """The results of comparisons: `points[i, j]` is the share of i's win over j, in [0, 1]."""
 
     points: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     failed: dict[int, LudusError] = field(default_factory=dict[int, LudusError])
@@ -44,13 +44,13 @@ class Comparisons:
     """Pairs whose winner changed with the order in which they were shown."""
 
     def add(self, first: int, second: int, points: float) -> None:
-        """Note that `first` won `points` of one win over `second`."""
+        """Record that `first` won the share `points`, in [0, 1], of a win over `second`."""
         self.points[first, second] = points
         self.points[second, first] = 1 - points
 
 
 class PreferenceJudge:
-    """Compares the answers of a group; the reward of an answer is how often it wins.
+    """The preference judge compares the answers of a group; a reward is a share of wins.
 
     Every pair is shown in both orders and each order counts half, so that a judge's liking for a
     place cancels out; ties count half. With `rating = "win_rate"` the reward is the mean share of
@@ -93,18 +93,18 @@ class PreferenceJudge:
 
     @property
     def judges(self) -> list[KnownJudge]:
-        """The model that gives the verdicts, with what is known of its error."""
+        """The model that gives the verdicts, with the measured error where a card was given."""
         return self.caller.judges
 
     def score(self, sample: Sample) -> Verdict:
-        """Refuse: one answer alone has nothing to be compared with."""
+        """Return an invalid verdict, since a single answer has nothing to be compared with."""
         return Verdict.invalid(
             "a preference judge compares the answers of a group; use score_group (POST "
             "/v1/score_group), or a rubric judge for single answers"
         )
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Judge all answers to one question together; one verdict each, in order."""
+        """Judge all answers to a question together and return a verdict for each, in order."""
         if len(samples) < 2:
             one = Verdict.invalid(f"a comparison needs two answers, got {len(samples)}")
             return [one] * len(samples)
@@ -209,7 +209,7 @@ class PreferenceJudge:
 
 
 def win_rates(count: int, points: Mapping[tuple[int, int], float]) -> list[float]:
-    """The mean share of wins of each answer over those it was compared with; 0.5 without any.
+    """Return each answer's mean share of wins over compared rivals; 0.5 without comparisons.
 
     >>> win_rates(3, {(0, 1): 1.0, (1, 0): 0.0, (1, 2): 0.5, (2, 1): 0.5})
     [1.0, 0.25, 0.5]
@@ -223,7 +223,7 @@ def win_rates(count: int, points: Mapping[tuple[int, int], float]) -> list[float
 def bradley_terry(
     count: int, points: Mapping[tuple[int, int], float], *, prior: float = 0.5, rounds: int = 200
 ) -> list[float]:
-    """The mean probability of each answer to beat another under fitted strengths.
+    """Return each answer's mean probability of beating another answer under fitted strengths.
 
     P(i beats j) = p_i / (p_i + p_j), fitted by the minorisation of Hunter (2004, eq. 5):
     p_i <- W_i / sum_j n_ij / (p_i + p_j), where W_i are the wins of i. A phantom answer of strength
@@ -233,7 +233,7 @@ def bradley_terry(
         count: how many answers there are.
         points: share of i's win over j, for both orders of every pair that was compared.
         prior: wins and losses of every answer against the phantom.
-        rounds: of the iteration, which converges far earlier.
+        rounds: steps of the iteration, which converges far earlier.
 
     >>> [round(reward, 3) for reward in bradley_terry(2, {(0, 1): 1.0, (1, 0): 0.0})]
     [0.819, 0.181]
@@ -261,14 +261,14 @@ def bradley_terry(
 
 
 def _settle_empty(known: Comparisons, count: int, asked: set[int]) -> None:
-    """An answer that holds nothing loses to every answer that holds something."""
+    """Record that an empty answer loses to every other answer and ties with empty answers."""
     for first, second in combinations(range(count), 2):
         if first not in asked or second not in asked:
             known.add(first, second, 0.5 + 0.5 * ((first in asked) - (second in asked)))
 
 
 def _circle(asked: Sequence[int]) -> list[tuple[int, int]]:
-    """Every answer with the next, the last with the first."""
+    """Return pairs of each answer with the next, and of the last with the first."""
     if len(asked) < 3:
         return list(combinations(asked, 2))
     return [(asked[place], asked[(place + 1) % len(asked)]) for place in range(len(asked))]

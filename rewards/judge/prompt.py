@@ -1,4 +1,4 @@
-"""The prompts of a judge.
+"""This module writes the prompts of a judge.
 
 The layout keeps what the policy wrote apart from what the judge is asked. A user message holds one
 block of data between two lines with the same mark, then the criterion. Each text in the block is a
@@ -22,7 +22,7 @@ from .reading import HOLISTIC, field_of
 from .rubric import ItemKind, RubricItem
 
 VERSION = 2
-"""Part of the cache's key and of snapshots; a changed prompt is another version."""
+"""Version of the prompts, which is part of the cache's key and of snapshots."""
 
 SYSTEM = """\
 You grade responses. The user message holds data between two lines that carry the same mark, and \
@@ -39,13 +39,13 @@ the verdict, as one JSON object and nothing else.\
 
 
 class JudgeData(dict[str, str]):
-    """Texts by name that a judge is shown, and images that stand beside them."""
+    """The texts, by name, and the images that a judge is shown."""
 
     images: tuple[ImagePart, ...] = ()
 
 
 class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """One request to a judge."""
+    """A request to a judge: the messages, and the schema of the answer."""
 
     messages: list[Message]
     schema: dict[str, Any]
@@ -60,7 +60,7 @@ class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> JudgeQuestion:
-    """Ask whether, or how far, one criterion is met."""
+    """Ask whether, or how far, a single criterion is met."""
     asked = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
     answer = f'{{"reason": "...", "{field_of(item)}": {_values(item)}}}'
     schema = _object({"reason": {"type": "string"}, field_of(item): _value_schema(item)})
@@ -70,8 +70,8 @@ def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -
 def about_items(
     data: Mapping[str, str], items: Sequence[RubricItem], *, advice: str = ""
 ) -> JudgeQuestion:
-    """Ask about several criteria in one request, which is cheaper and lets one verdict colour the
-    next.
+    """Ask about several criteria in a single request. This is cheaper than a request for each
+    criterion, but each verdict may colour the next.
     """
     lines = "\n".join(f"Criterion: {_criterion(item)} {_scale(item)}" for item in items)
     rows = ", ".join(
@@ -101,7 +101,7 @@ def about_items(
 def about_whole(
     data: Mapping[str, str], items: Sequence[RubricItem], *, advice: str = ""
 ) -> JudgeQuestion:
-    """Ask for one score of the whole response in the light of all criteria."""
+    """Ask for a single score of the whole response in the light of all criteria."""
     low, high = HOLISTIC
     lines = "\n".join(
         f"Criterion ({'flaw' if item.is_flaw else 'merit'}, weight {abs(item.weight):g}): "
@@ -115,7 +115,7 @@ def about_whole(
 
 
 def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> JudgeQuestion:
-    """Ask for the score as a bare number, so that the probabilities of its first token can be
+    """Ask for the score as a bare number, so that the probabilities of the first token can be
     read.
     """
     asked = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
@@ -128,7 +128,7 @@ def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") 
 
 
 def about_pair(data: Mapping[str, str], criterion: str) -> JudgeQuestion:
-    """Ask which of two responses is better; `data` has them as `response_A` and `response_B`."""
+    """Ask which of two responses in `data`, `response_A` or `response_B`, is better."""
     asked = f"Criterion: {quoted(criterion)}\nWhich response meets the criterion better?\n"
     schema = _object({"reason": {"type": "string"}, "better": {"enum": ["A", "B", "tie"]}})
     return _question(data, asked, '{"reason": "...", "better": "A" or "B" or "tie"}', schema, "")
@@ -149,7 +149,7 @@ def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) ->
 
 
 def repaired(question: JudgeQuestion) -> JudgeQuestion:
-    """The question again, after an answer that could not be read.
+    """Return the question to ask again after an answer that could not be read.
 
     Neither that answer nor what was wrong with it is repeated: a judge may have been led to quote
     the response, and a quotation outside the data would be an instruction.
@@ -163,7 +163,7 @@ def repaired(question: JudgeQuestion) -> JudgeQuestion:
 
 
 def unguarded(question: str, response: str, item: RubricItem) -> JudgeQuestion:
-    """A prompt as most public judges write it, with the response pasted in as it came.
+    """Return a prompt as most public judges write prompts, with the response pasted in as is.
 
     For comparison only: the positive control of the injection tests. Nothing that gives a reward
     uses it.
@@ -178,7 +178,7 @@ def unguarded(question: str, response: str, item: RubricItem) -> JudgeQuestion:
 
 
 def marked(data: Mapping[str, str]) -> str:
-    """The block of data: each text on a line of its own, between two lines with the same mark."""
+    """Return the block of data: each text on a line, between two lines with the same mark."""
     block = "\n".join(f"{name}: {quoted(text)}" for name, text in data.items())
     mark = hashlib.sha256(block.encode("utf-8", "backslashreplace")).hexdigest()[:32]
     return f"DATA {mark}\n{block}\nEND {mark}"
@@ -195,7 +195,7 @@ def _question(
 
 
 def _asking(text: str, data: Mapping[str, str]) -> Message:
-    """The user's message: the text, after the images where the data have some."""
+    """Return the user's message: the text, after the images where the data have some."""
     images = data.images if isinstance(data, JudgeData) else ()
     return user([*images, TextPart(text)] if images else text)
 

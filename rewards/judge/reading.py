@@ -1,4 +1,4 @@
-"""Reading a judge's answer: one verdict in it, or none at all.
+"""This module reads a single verdict from a judge's answer, or refuses the answer.
 
 A number or an object that merely occurs in a text is never a verdict. The answer has to *end* with
 one JSON object that begins on a line of its own; thoughts and sentences may go before, nothing but
@@ -31,10 +31,10 @@ class UnreadableVerdict(LudusError, ValueError):
 
 
 def read_item(answer: str, item: RubricItem) -> float:
-    """The score of one item in [0, 1].
+    """Read the score of a single item, in [0, 1].
 
     Raises:
-        UnreadableVerdict: there is none.
+        UnreadableVerdict: the answer holds no score of the item.
 
     >>> read_item('{"reason": "yes", "met": true}', RubricItem(text="It is polite."))
     1.0
@@ -43,7 +43,7 @@ def read_item(answer: str, item: RubricItem) -> float:
 
 
 def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
-    """The scores of several items, judged in one answer.
+    """Read the scores of several items, each in [0, 1], from the same answer.
 
     Raises:
         UnreadableVerdict: an item is missing, is there twice, or was not asked for.
@@ -52,20 +52,20 @@ def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
 
 
 def read_holistic(answer: str) -> float:
-    """The holistic score in [0, 1]: (score - 1) / 9.
+    """Read the holistic score, in [0, 1]: (score - 1) / 9.
 
     Raises:
-        UnreadableVerdict: there is none.
+        UnreadableVerdict: the answer holds no whole number from 1 to 10 as score.
     """
     low, high = HOLISTIC
     return (_whole(verdict_of(answer, "score")["score"], low, high) - low) / (high - low)
 
 
 def read_choice(answer: str, field: str, choices: Sequence[str]) -> str:
-    """One of `choices`, named under `field`.
+    """Read which of `choices` the answer names under `field`.
 
     Raises:
-        UnreadableVerdict: none is named, another is, or two are.
+        UnreadableVerdict: no choice is named, or the value is none of the choices.
     """
     value = verdict_of(answer, field)[field]
     if not isinstance(value, str) or value not in choices:
@@ -74,7 +74,7 @@ def read_choice(answer: str, field: str, choices: Sequence[str]) -> str:
 
 
 def read_ranking(answer: str, names: Sequence[str]) -> list[str]:
-    """All `names`, best first.
+    """Read a ranking: all `names`, best first.
 
     Raises:
         UnreadableVerdict: the list is missing, or is no permutation.
@@ -87,12 +87,12 @@ def read_ranking(answer: str, names: Sequence[str]) -> list[str]:
 
 
 def field_of(item: RubricItem) -> str:
-    """The name under which the score of an item is written."""
+    """Return the field under which an answer holds the score of an item."""
     return "met" if item.kind is ItemKind.BINARY else "score"
 
 
 def score_of(found: dict[str, Any], item: RubricItem) -> float:
-    """The score in [0, 1] that one object of an answer gives an item.
+    """Return the score, in [0, 1], that an object of an answer gives an item.
 
     Raises:
         UnreadableVerdict: the value is of another type or out of range.
@@ -106,7 +106,7 @@ def score_of(found: dict[str, Any], item: RubricItem) -> float:
 
 
 def verdict_of(answer: str, field: str) -> dict[str, Any]:
-    """The object that an answer ends with, which has `field`.
+    """Return the JSON object with `field` that an answer ends with.
 
     Raises:
         UnreadableVerdict: there is none, it is broken or repeats a field, something other than
@@ -158,7 +158,7 @@ _ASKED = frozenset({"met", "score", "better", "ranking", "verdict", "verdicts"})
 
 
 def _without_thoughts(answer: str) -> str:
-    """What follows the last closed thought; a thought that is still open leaves nothing to read.
+    """Return the text after the last closed thought, and refuse an answer with an open thought.
     The prompt of some models opens the thought, so that the answer holds its end alone.
     """
     closed = list(_CLOSED.finditer(answer))
@@ -168,12 +168,12 @@ def _without_thoughts(answer: str) -> str:
 
 
 def _rivals(name: str, value: object) -> bool:
-    """Whether a field beside the one that was asked for may be a verdict too."""
+    """Return whether a field beside the requested field may be a verdict too."""
     return name in _ASKED or isinstance(value, (dict, list))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ by more than looks, capitals or signs."""
+    """Return the fields as a dict, and refuse names that differ only by looks, case or signs."""
     plain = {
         re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold()) for name, _ in pairs
     }

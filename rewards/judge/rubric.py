@@ -1,4 +1,4 @@
-"""A rubric: the criteria that a judge holds a response against, and how they become one reward.
+"""A rubric holds the criteria of a judge, and the formula that combines the scores into a reward.
 
 # rubric.toml
 aggregation = "positive_normalised"
@@ -31,7 +31,7 @@ MAX_ITEM_CHARS = 4000
 
 
 class ItemKind(StrEnum):
-    """What a judge is asked about one criterion."""
+    """The kind of question that a judge is asked about a criterion."""
 
     BINARY = "binary"
     """Whether the criterion is met: a score of 0 or 1."""
@@ -40,7 +40,7 @@ class ItemKind(StrEnum):
 
 
 class Aggregation(StrEnum):
-    """How the scores of items become one reward; `aggregate` has the formulas."""
+    """The formula that combines the scores of items into a reward; see `aggregate`."""
 
     POSITIVE_NORMALISED = "positive_normalised"
     WEIGHTED_SUM = "weighted_sum"
@@ -53,7 +53,7 @@ class Aggregation(StrEnum):
 
 
 class RubricItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One criterion.
+    """A rubric item is a criterion with a weight and a scale.
 
     Args:
         text: the criterion as a sentence about the response. The judge reads the text and nothing
@@ -96,12 +96,12 @@ class RubricItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def is_flaw(self) -> bool:
-        """Whether meeting the criterion is bad."""
+        """Whether meeting the criterion lowers the reward, which a negative weight says."""
         return self.weight < 0
 
 
 class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Criteria and the way from their scores to a reward.
+    """A rubric is a list of criteria with the formula that combines the scores into a reward.
 
     Args:
         items: the criteria, at most 64.
@@ -144,7 +144,7 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def graded(self) -> tuple[RubricItem, ...]:
-        """The items that the formula combines: all but gates, or all where every item is one."""
+        """The items that the formula combines: all but gates, or all where every item is a gate."""
         return tuple(item for item in self.items if not item.gate) or self.items
 
     def _check_weights(self) -> None:
@@ -163,7 +163,7 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_rubric(data: object) -> Rubric:
-    """A rubric from plain data: a mapping such as the TOML file holds, or a list of items.
+    """Build a rubric from plain data: a mapping such as the TOML file holds, or a list of items.
 
     >>> read_rubric(["The answer is polite."]).items[0].id
     'item-1'
@@ -186,7 +186,7 @@ def read_rubric(data: object) -> Rubric:
 
 
 def load_rubric(path: str | Path) -> Rubric:
-    """The rubric of a TOML file.
+    """Read the rubric of a TOML file.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or holds no usable rubric.

@@ -1,4 +1,4 @@
-"""The options that every judge takes: whom to ask, and within which bounds."""
+"""Every judge takes the options of this module: the server to ask, and the bounds of the calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class JudgeSettings(TypedDict, total=False):
     base_url: str
     """Address of an OpenAI-compatible server, up to and with `/v1`."""
     model: str
-    """The model's name there."""
+    """Name of the model on that server."""
     temperature: float
     """0, the default, makes judgements repeatable where the server is."""
     max_tokens: int
@@ -43,7 +43,7 @@ class JudgeSettings(TypedDict, total=False):
 
 
 def open_judge(**settings: Unpack[JudgeSettings]) -> JudgeCaller:
-    """A caller of the judge that `settings` describe.
+    """Open a caller of the judge that `settings` describe.
 
     Raises:
         ConfigError: no address or model, a bound that cannot work, a file that cannot be used, or a

@@ -1,4 +1,4 @@
-"""Responses that no judge has to see: they hold nothing that could be graded.
+"""Empty responses, which hold nothing that could be graded, are found without asking a judge.
 
 Some judges pay texts such as ":" or "Solution" (the "master keys" of arXiv 2507.08794). A response
 without a single content word is worth 0 without a question.
@@ -17,7 +17,7 @@ _OPENERS = frozenset({
 
 
 def empty_answer(text: str) -> str:
-    """Why a response needs no judge; "" if it does.
+    """Return why a response needs no judge; "" if a judge is needed.
 
     >>> empty_answer("Solution:")
     'the response holds nothing to grade'

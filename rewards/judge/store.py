@@ -1,5 +1,5 @@
-"""Judgements on disk: every request to a judge with its answer, so that a reward costs nothing the
-second time and can be reproduced byte for byte later.
+"""The store keeps every request to a judge with the answer on disk, so that a reward costs nothing
+the second time and can be reproduced byte for byte later.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ class JudgementStore:
 
     @staticmethod
     def canonical(request: Mapping[str, Any]) -> bytes:
-        """The request as JSON with sorted keys: equal requests have equal bytes."""
+        """Return the request as JSON with sorted keys, so that equal requests have equal bytes."""
         return _encoder.encode(request)
 
     @staticmethod
     def key(canonical: bytes) -> str:
-        """The SHA-256 of a canonical request, in hexadecimal."""
+        """Return the SHA-256 of a canonical request, in hexadecimal."""
         return hashlib.sha256(canonical).hexdigest()
 
     def get(self, key: str) -> bytes | None:
-        """The answer kept under `key`, or None."""
+        """Return the answer kept under `key`, or None."""
         row = self._db.execute("SELECT answer FROM judgements WHERE key = ?", (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def put(self, key: str, request: bytes, answer: bytes) -> bytes:
-        """Keep an answer; returns the one that is kept, which is the first that came."""
+        """Keep an answer unless the key has an answer already; return the answer that is kept."""
         self._db.execute(
             "INSERT INTO judgements VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (key, request, answer)
         )
@@ -82,5 +82,5 @@ class JudgementStore:
         return int(count)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the SQLite file; the store cannot be used afterwards."""
         self._db.close()

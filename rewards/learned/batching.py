@@ -1,5 +1,5 @@
-"""Micro-batching: samples that arrive one by one are scored many at a time, as a model on a GPU or
-on a wide CPU wants them.
+"""Micro-batching scores samples that arrive singly many at a time, which uses a GPU or a wide CPU
+better.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class _Waiting(Generic[Item, Result]):
 
 
 class MicroBatcher(Generic[Item, Result]):
-    """Gathers items into batches for a function that blocks, and runs it on one thread.
+    """A micro-batcher gathers items into batches for a blocking function, which runs on a single
+    thread.
 
     A batch begins once it is full or its first item has waited `max_wait_s`, and not before the
     previous batch has ended; meanwhile the next one gathers. A caller therefore waits at most
@@ -113,7 +114,7 @@ class MicroBatcher(Generic[Item, Result]):
         return waiting.future.result()
 
     async def close(self) -> None:
-        """Give up on what waits; a batch that runs is not waited for."""
+        """Cancel the items that wait, and do not wait for a batch that runs."""
         if self._serving is not None and self._loop is asyncio.get_running_loop():
             self._serving.cancel()
         for waiting in self._queue:
@@ -122,7 +123,7 @@ class MicroBatcher(Generic[Item, Result]):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self) -> None:
-        """Run batches until nobody waits."""
+        """Run batches until no item waits."""
         while self._queue:
             await self._gather()
             number = min(self.max_batch, len(self._queue))
@@ -162,7 +163,7 @@ class MicroBatcher(Generic[Item, Result]):
                 waiting.future.set_result(outcome)
 
     def _outcomes(self, items: Sequence[Item]) -> list[Result | Exception]:
-        """A result or an error for each item; on the thread."""
+        """Return a result or an error for each item. Runs on the batcher's thread."""
         try:
             results = list(self._run(items))
             if len(results) != len(items):
@@ -230,7 +231,7 @@ class Batched:
         return as_verdict(scored, self.name)
 
     def card(self) -> dict[str, Any]:
-        """What the verifier says of itself, and how it is batched."""
+        """Return the verifier's own card with `max_batch` and `max_wait_ms`."""
         told = getattr(self.verifier, "card", dict[str, Any])()
         return {
             **told,
@@ -240,11 +241,11 @@ class Batched:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the verifier keeps for good, such as its weights; 0 if it does not say."""
+        """Bytes that the verifier keeps for good, such as weights; 0 if the verifier gives none."""
         return int(getattr(self.verifier, "memory_bytes", 0))
 
     async def close(self) -> None:
-        """Give up on what waits, and close the verifier."""
+        """Cancel the samples that wait, and close the verifier."""
         await self.batches.close()
         self._preparing.shutdown(wait=False, cancel_futures=True)
         close = getattr(self.verifier, "close", None)

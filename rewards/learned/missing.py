@@ -1,4 +1,4 @@
-"""What every learned verifier says where its weights are not there."""
+"""The error that every learned verifier raises where no weights are found."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ludus.errors import ConfigError
 
 
 class MissingWeights(ConfigError):
-    """A model has no weights; the message says where to get them and where to put them."""
+    """A model has no weights. The message says where weights can be had and where to put them."""

@@ -1,4 +1,4 @@
-"""What makes an image from a prompt: the protocol, and a small renderer of coloured shapes."""
+"""The protocol of an image generator, and a small renderer of coloured shapes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Pixels = NDArray[np.uint8]
 
 MAX_CLAUSES = 12
 MAX_CHARACTERS = 2000
-"""What is longer is cut there, as image generators cut prompts."""
+"""Characters of a prompt that are read; the rest is cut, as image generators cut prompts."""
 MAX_OF_A_KIND = 4
 _ENDS = re.compile(r"[,;.\n]|\band\b")
 _WORDS = re.compile(r"[a-z]+|\d+")
 
 
 class ImageGenerator(Protocol):
-    """Makes images from prompts: a diffusion model, a service, the renderer below."""
+    """An image generator makes images from prompts: a diffusion model, a service or a renderer."""
 
     def generate(self, prompt: str, *, seed: int) -> Pixels:
-        """An image for `prompt`. The same prompt and seed should give the same image."""
+        """Return an image for `prompt`; the same prompt and seed should give the same image."""
         ...
 
 
 class ShapeRenderer:
-    """Draws coloured shapes on white, at once and without a model.
+    """The shape renderer draws coloured shapes on white, at once and without a model.
 
     A prompt is read clause by clause (`,` `;` `.` `and` end one). A clause draws up to four equal
     shapes: a number (1), a colour (grey), a shape (without one nothing is drawn) and a place
@@ -42,7 +42,7 @@ class ShapeRenderer:
     in any order. All other words are ignored, as image generators do with words they do not know.
 
     Args:
-        size: of the image in pixels, at least 48; a multiple of 6 keeps shapes alike.
+        size: side of the square image in pixels, 48 to 1024; a multiple of 6 keeps shapes alike.
 
     Raises:
         ConfigError: the size is too small to draw on, or beyond 1024.
@@ -54,7 +54,7 @@ class ShapeRenderer:
         self.size = size
 
     def generate(self, prompt: str, *, seed: int = 0) -> Pixels:
-        """The picture of `prompt`; `seed` changes nothing."""
+        """Return the picture of `prompt`, [size, size, 3]; `seed` changes nothing."""
         pixels = np.full((self.size, self.size, 3), BACKGROUND, np.uint8)
         for clause in _ENDS.split(prompt[:MAX_CHARACTERS].lower())[:MAX_CLAUSES]:
             self._draw(pixels, _WORDS.findall(clause))
@@ -79,7 +79,7 @@ class ShapeRenderer:
 
 
 def _mask(shape: str, side: int) -> NDArray[np.bool_]:
-    """[side, side]: which pixels a shape covers."""
+    """Return a mask [side, side] of the pixels that a shape covers."""
     down, across = np.mgrid[0:side, 0:side] + 0.5
     if shape == "square":
         return np.ones((side, side), np.bool_)
@@ -90,7 +90,7 @@ def _mask(shape: str, side: int) -> NDArray[np.bool_]:
 
 
 def png_of(pixels: Pixels) -> bytes:
-    """An image as the bytes of a PNG file (8 bits, RGB; ISO/IEC 15948).
+    """Encode an image as the bytes of a PNG file (8 bits, RGB; ISO/IEC 15948).
 
     Raises:
         ValueError: `pixels` is not [height, width, 3] of uint8.

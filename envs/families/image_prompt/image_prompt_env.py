@@ -39,15 +39,15 @@ MAX_DRAWS = 10_000
 
 
 class PromptFault(StrEnum):
-    """What a biased demonstrator does wrong."""
+    """The fault of a biased demonstrator."""
 
     NONE = "none"
     COPIED_COLOURS = "copied-colours"
-    """Writes colours as the request has them, which the generator does not know."""
+    """Colours are written in the request's words, which the generator does not know."""
 
 
 class ImagePromptTasks(GeneratedTasks):
-    """One scene per seed; difficulty is its number of clusters."""
+    """The tasks of a split have a scene for each seed; difficulty is the number of clusters."""
 
     def __init__(
         self, split: str, max_clusters: int, scene_of: Callable[[Task], tuple[Cluster, ...]]
@@ -57,7 +57,7 @@ class ImagePromptTasks(GeneratedTasks):
         self._scene_of = scene_of
 
     def at(self, index: int) -> Task:
-        """The task at `index`."""
+        """Return the task at `index`, with the scene's difficulty and digest."""
         task = super().at(index)
         scene = self._scene_of(task)
         problem = digest_of(prompt_of(sorted(scene, key=lambda cluster: cluster.place)))
@@ -129,17 +129,17 @@ class ImagePrompt(TextEnv):
         self._begin(Task(id="train/0", split="train", seed=0))
 
     def briefing(self) -> Briefing:
-        """As many turns as tries."""
+        """Return the class's briefing with as many turns as tries."""
         return msgspec.structs.replace(super().briefing(), max_turns=self.tries)
 
     def tasks(self, split: str) -> ImagePromptTasks:
-        """Endless; no scene is in two splits."""
+        """Return the endless tasks of a split; no scene is in two splits."""
         return ImagePromptTasks(split, self.clusters, self._scene_of)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Show the request."""
+        """Begin the task and show the request in a person's words."""
         self._begin(self.task)
         slips = self.demo_fault is not PromptFault.NONE and self.rng.random() < self.demo_fault_rate
         self._slips = slips
@@ -148,7 +148,9 @@ class ImagePrompt(TextEnv):
     async def step(
         self, action: str
     ) -> tuple[list[Message], float | Verdict, bool, bool, dict[str, Any]]:
-        """Make the picture of a prompt. Whatever is written is a prompt; nonsense draws nothing."""
+        """Make the picture of a prompt and score the last picture. Any text is a prompt; nonsense
+        draws nothing.
+        """
         self._tried += 1
         prompt = action if isinstance(action, str) else ""
         pixels = self.generator.generate(prompt, seed=self.task.seed)
@@ -166,11 +168,11 @@ class ImagePrompt(TextEnv):
         return observation, await self._scored(self.verifier, prompt, picture), True, False, info
 
     def gold(self) -> str:
-        """The scene in words that the built-in renderer understands."""
+        """Return the scene in words that the built-in renderer understands."""
         return prompt_of(self.scene)
 
     def demonstrate(self) -> str:
-        """The gold; or with the fault that `demo_fault` names."""
+        """Return the gold, or a prompt with the fault that `demo_fault` names."""
         if not self._slips:
             return self.gold()
         return prompt_of(
@@ -179,7 +181,7 @@ class ImagePrompt(TextEnv):
         )
 
     async def close(self) -> None:
-        """Close the verifier."""
+        """Close the verifier that scores the pictures, if any."""
         close = getattr(self.verifier, "close", None)
         closing = close() if callable(close) else None
         if inspect.isawaitable(closing):
@@ -194,7 +196,7 @@ class ImagePrompt(TextEnv):
         self._slips = False
 
     def _scene_of(self, task: Task) -> tuple[Cluster, ...]:
-        """The first scene drawn that belongs to the task's split."""
+        """Return the first drawn scene that belongs to the task's split."""
         rng = random.Random(f"scene/{task.seed}")
         clusters = rng.randint(1, self.clusters)
         for _ in range(MAX_DRAWS):

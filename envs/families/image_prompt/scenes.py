@@ -1,4 +1,4 @@
-"""What a picture should show, and how a person asks for it."""
+"""A scene says what a picture should show; a request says so in a person's words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import COLOURS, PLACES, SAID_COLOURS, SAID_COUNTS, SAID_PLACES, SAID
 
 @dataclass(frozen=True, slots=True, order=True)
 class SceneObject:
-    """One object of a picture."""
+    """An object of a picture: a shape with a colour and a place."""
 
     shape: str
     colour: str
@@ -21,7 +21,7 @@ class SceneObject:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Some equal objects in one place."""
+    """A cluster is a number of equal objects in the same place."""
 
     count: int
     colour: str
@@ -39,12 +39,12 @@ class Cluster:
 
     @property
     def things(self) -> list[SceneObject]:
-        """The objects, one by one."""
+        """The objects of the cluster, as a list of equal entries."""
         return [SceneObject(self.shape, self.colour, self.place)] * self.count
 
 
 def draw_scene(rng: random.Random, clusters: int, max_count: int) -> tuple[Cluster, ...]:
-    """Random clusters, each in a place of its own."""
+    """Draw random clusters, each in a different place."""
     places = rng.sample(sorted(PLACES), clusters)
     return tuple(
         Cluster(rng.randint(1, max_count), rng.choice(sorted(COLOURS)), rng.choice(SHAPES), place)
@@ -53,12 +53,12 @@ def draw_scene(rng: random.Random, clusters: int, max_count: int) -> tuple[Clust
 
 
 def prompt_of(scene: Iterable[Cluster]) -> str:
-    """The whole scene in words that the shape renderer understands."""
+    """Return the whole scene in words that the shape renderer understands."""
     return ", ".join(cluster.prompt for cluster in scene)
 
 
 def said(rng: random.Random, cluster: Cluster) -> Cluster:
-    """The words in which a person names the same things; `count` stays a number."""
+    """Return the cluster in words that a person would use; `count` stays a number."""
     return Cluster(
         cluster.count,
         rng.choice(SAID_COLOURS[cluster.colour]),
@@ -68,7 +68,7 @@ def said(rng: random.Random, cluster: Cluster) -> Cluster:
 
 
 def request_of(rng: random.Random, words: Iterable[Cluster]) -> str:
-    """A person's request for what `words` name.
+    """Return a person's request for the clusters that `words` name.
 
     >>> words = [Cluster(1, "ruby", "disc", "halfway along")]
     >>> request_of(random.Random(0), words) in ("a lone ruby disc halfway along",
@@ -82,8 +82,8 @@ def request_of(rng: random.Random, words: Iterable[Cluster]) -> str:
 
 
 def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> float:
-    """How much two collections of objects have in common: the share that is in both of what is in
-    either, each object counted as often as it is there (Jaccard's index of multisets).
+    """Return Jaccard's index of two multisets of objects: the number of objects in both over the
+    number in either, in [0, 1]; 1 for two empty collections.
 
     >>> circle = SceneObject("circle", "red", "center")
     >>> square = SceneObject("square", "red", "center")
@@ -98,7 +98,7 @@ def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> flo
 
 
 def told(things: Iterable[SceneObject]) -> str:
-    """Objects in words, for who cannot see the picture.
+    """Describe objects in words, for a reader who cannot see the picture.
 
     >>> told([SceneObject("circle", "red", "center")] * 2)
     '2 red circle center'

@@ -1,4 +1,4 @@
-"""What a picture of coloured shapes shows, read from its pixels alone.
+"""The objects in a picture of coloured shapes are read from the pixels alone.
 
 The check asks the picture and not whoever drew it, so it holds for every generator whose shapes are
 plain enough: patches of one colour each, told apart by how much of their bounding box they fill
@@ -29,7 +29,7 @@ ELSEWHERE = "elsewhere"
 
 @dataclass(slots=True)
 class Patch:
-    """Connected pixels of one colour: how many, and the box around them."""
+    """A patch is a set of connected pixels of equal colour, with the bounding box in pixels."""
 
     colour: int
     pixels: int
@@ -39,14 +39,14 @@ class Patch:
     right: int
 
     def take(self, other: Patch) -> None:
-        """Grow by another patch."""
+        """Merge another patch of the same colour into this patch."""
         self.pixels += other.pixels
         self.top, self.left = min(self.top, other.top), min(self.left, other.left)
         self.bottom, self.right = max(self.bottom, other.bottom), max(self.right, other.right)
 
 
 def seen(pixels: Pixels) -> list[SceneObject]:
-    """The objects of a picture: every patch of one colour, with its shape and its place.
+    """Return the objects of a picture [height, width, 3]: every patch, with a shape and a place.
 
     Colours that are no `COLOURS` are "grey", places that are no `PLACES` "elsewhere"; at most 128
     patches are read.
@@ -58,7 +58,7 @@ def seen(pixels: Pixels) -> list[SceneObject]:
 
 
 def _nearest(pixels: Pixels) -> NDArray[np.int64]:
-    """[height, width]: the number of the colour nearest to each pixel; -1 is the background."""
+    """Return the number of the colour nearest to each pixel, [height, width]; -1 is background."""
     palette = np.array([*COLOURS.values(), UNNAMED_COLOUR, BACKGROUND], np.int32)
     drawn = (pixels != BACKGROUND).any(-1)
     distances = ((pixels[drawn][:, None, :].astype(np.int32) - palette) ** 2).sum(-1)
@@ -69,7 +69,7 @@ def _nearest(pixels: Pixels) -> NDArray[np.int64]:
 
 
 def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
-    """The object that a patch is."""
+    """Return the object that a patch shows, by fill, colour and place of the bounding box."""
     box = (patch.bottom - patch.top) * (patch.right - patch.left)
     shape = min(FILLED, key=lambda name: abs(FILLED[name] - patch.pixels / box))
     row = (patch.top + patch.bottom) * 3 // (2 * height)
@@ -79,7 +79,7 @@ def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
 
 
 def _patches(nearest: NDArray[np.int64]) -> list[Patch]:
-    """The connected patches, from the top; pixels touch at their sides.
+    """Return the connected patches, from the top; only pixels that share a side are connected.
 
     A row is a few runs of one colour. A run joins the patches of the runs above that it overlaps.
     """

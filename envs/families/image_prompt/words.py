@@ -16,7 +16,7 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
 }
 """name -> RGB."""
 UNNAMED_COLOUR = (150, 150, 150)
-"""What is drawn where a prompt names no colour."""
+"""The colour (RGB) of shapes for which a prompt names no colour."""
 BACKGROUND = (255, 255, 255)
 
 SHAPES = ("circle", "square", "triangle")

@@ -1,4 +1,4 @@
-"""Reading a report: which facts it states, which claims are false, and what it cites.
+"""A report is read for the facts that are stated, the claims that are false, and the citations.
 
 A sentence is about the first name in it and about the pages that it cites as `[Title]`. It states a
 fact if it is about the fact's subject and names the fact's value, or the other way round. Any other
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\b\d{3,6}\b")
 
 @dataclass(frozen=True, slots=True)
 class ReportReading:
-    """What a report is worth.
+    """The counts of a report's facts, false claims and citations, which give the true score.
 
     `truth` is the share of facts stated less the number of false claims over the number of facts,
     at least 0, times (1 - w + w c), where c is the share of stated facts whose sentence cites the
@@ -39,16 +39,14 @@ class ReportReading:
     cited: int
 
     def truth(self, cite_weight: float) -> float:
-        """The true score, in [0, 1]."""
+        """Return the true score, in [0, 1]."""
         share = max(0.0, (self.stated - self.false) / self.facts)
         citing = self.cited / self.stated if self.stated else 0.0
         return share * (1 - cite_weight + cite_weight * citing)
 
 
 def read_report(text: str, topic: Topic, world: World) -> ReportReading:
-    """Hold a report against the truth. Of a report beyond 20,000 characters the rest counts for
-    nothing.
-    """
+    """Compare a report with the truth. Text beyond 20,000 characters counts for nothing."""
     names, known = _known(world.seed, _people(world))
     wanted = {(fact.subject, fact.value) for fact in topic.facts}
     stated, cited, false = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
@@ -74,7 +72,7 @@ def _people(world: World) -> int:
 
 @lru_cache(maxsize=4)
 def _known(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[str, frozenset[str]]]:
-    """(a pattern of all names, the values that are true of each name)."""
+    """Return a pattern of all names of a world, and the values that are true of each name."""
     world = build_world(seed, people)
     longest_first = sorted(world.entities, key=len, reverse=True)
     names = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")

@@ -94,13 +94,13 @@ class Research(TextEnv):
         self._searched = 0
 
     def briefing(self) -> Briefing:
-        """As the class says, with this environment's number of turns."""
+        """Return the class's briefing with the number of turns of this environment."""
         return msgspec.structs.replace(super().briefing(), max_turns=self.turns)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the topic."""
+        """Draw the topic of the task's split and show the question."""
         self._searched = 0
         self.topic = draw_topic(self.world, self.task.split, self.task.rng(), pages=self.pages)
         return self.topic.question, {}
@@ -123,7 +123,7 @@ class Research(TextEnv):
         return shown(found, MAX_DOCUMENT_CHARS) or "Nothing was found."
 
     def step(self, action: str | Message) -> tuple[str, float | Verdict, bool, bool, Info]:
-        """Take the report, which ends the episode."""
+        """Score the report, which ends the episode; an empty message does not."""
         said = action if isinstance(action, str) else action.text
         if not said.strip():
             return EMPTY, 0.0, False, False, {}
@@ -142,7 +142,9 @@ class Research(TextEnv):
         return "", Verdict.of(paid, detail, metrics=metrics), True, False, {}
 
     def gold(self) -> dict[str, Any]:
-        """The facts as a rubric: what a judge that knew the truth would ask."""
+        """Return the facts as a rubric, with the criteria that a judge who knew the truth would
+        ask.
+        """
         items = [
             {"id": f"fact-{n}", "text": f'The response names "{f.value}" as {f.about}.'}
             for n, f in enumerate(self.topic.facts, start=1)
@@ -150,8 +152,8 @@ class Research(TextEnv):
         return {"items": items, "aggregation": "positive_normalised"}
 
     def demonstrate(self) -> str | Message:
-        """Search each page, then state its facts with citations, some of them wrong where
-        `demo_fault_rate` says so.
+        """Search each page, then state the facts of all pages with citations; a share
+        `demo_fault_rate` of the facts is left out or wrong.
         """
         if self._searched < len(self.topic.pages):
             query = {"query": self.topic.pages[self._searched]}
@@ -167,7 +169,7 @@ class Research(TextEnv):
         return " ".join(said) or f"Nothing is known of {self.topic.pages[0]}."
 
     def _mistaken(self, fact: TopicFact, rng: random.Random) -> str:
-        """A value of the same kind that is not the fact's."""
+        """Return another value of the same kind as the fact's."""
         if fact.value.isdigit():
             return str(int(fact.value) + rng.randint(1, 9))
         kind = self.world.entities[fact.value].kind

@@ -1,4 +1,4 @@
-"""What a report is to be about, and the facts that it should state."""
+"""A topic is the question that a report answers, with the facts that a report should state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..fiction import OUTGOING, Entity, EntityKind, Relation, World
 
 FEWEST_FACTS = 3
-"""Facts that the page of a topic holds at least."""
+"""Least number of facts on the first page of a topic."""
 
 
 _NUMBERS = {
@@ -23,7 +23,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class TopicFact:
-    """Something true: `value` stands on the page of `subject`."""
+    """A true fact: `value` stands on the page of `subject`."""
 
     subject: str
     about: str
@@ -42,7 +42,7 @@ class Topic:
 
 
 def facts_of(entity: Entity) -> list[TopicFact]:
-    """Everything that the page of an entity says of the entity itself."""
+    """Return the facts that the page of an entity states of the entity itself."""
     made = [
         TopicFact(entity.name, relation.phrase.format(entity.name), entity.links[relation.name])
         for relation in OUTGOING[entity.kind]
@@ -55,14 +55,14 @@ def facts_of(entity: Entity) -> list[TopicFact]:
 
 
 def draw_topic(world: World, split: str, rng: random.Random, *, pages: int) -> Topic:
-    """A topic of a split.
+    """Draw a topic of a split.
 
     Args:
-        world: where it is true.
-        split: whose realm the topic comes from.
+        world: the world whose facts are asked for.
+        split: the split whose realm the topic comes from.
         rng: draws the entity and the way from page to page.
-        pages: how many pages it takes: the entity's own, and of those it leads to one after the
-            other.
+        pages: most pages of the topic: the entity's own page, and pages that lead from one to the
+            next; a way that ends early gives fewer.
     """
     realm = [one for one in world.realm(split) if len(facts_of(one)) >= FEWEST_FACTS]
     at = rng.choice(realm)

@@ -1,5 +1,5 @@
-"""Which proposed criteria are admitted: those that tell this group apart, reliably, and that no
-empty or hostile response meets.
+"""The admission test keeps a proposed criterion if the judge's scores by the criterion tell the
+group apart by more than noise, and if no empty or hostile response meets the criterion.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPEATS = 2
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A proposal that was not admitted, and why."""
+    """The text of a proposal that was not admitted, with the reason."""
 
     text: str
     why: str
@@ -42,7 +42,7 @@ async def admit(
     datas: Sequence[Mapping[str, str]],
     effort: Effort,
 ) -> tuple[list[TrackedCriterion], list[Rejection]]:
-    """Test each proposal.
+    """Test each proposal and return the admitted and the rejected proposals.
 
     Args:
         proposals: items from the generator.
@@ -72,7 +72,7 @@ async def admit(
 async def _tested(
     item: RubricItem, judge: RubricJudge, datas: Sequence[Mapping[str, str]], effort: Effort
 ) -> TrackedCriterion | str:
-    """The criterion with what was measured of it, or why it is refused."""
+    """Return the criterion with the measured spread and noise, or the reason of the refusal."""
     rubric = Rubric(items=(RubricItem(text=item.text, id="c"),))
 
     async def score(data: Mapping[str, str], draw: int = 0) -> float:

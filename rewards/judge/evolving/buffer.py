@@ -1,4 +1,4 @@
-"""The criteria of one question, and which of them count now."""
+"""A rubric buffer holds the criteria of a question and the state of each criterion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..rubric import Aggregation, Rubric, RubricItem
 
 
 class State(StrEnum):
-    """Whether a criterion counts."""
+    """The state of a criterion: persistent and active criteria count, inactive do not."""
 
     PERSISTENT = "persistent"
     """Given by whoever owns the question; never set aside."""
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 class TrackedCriterion(msgspec.Struct, frozen=True, kw_only=True):
-    """A criterion with what is known of its use."""
+    """A criterion with a state and with the measured spread and noise of the scores."""
 
     item: RubricItem
     state: State = State.ACTIVE
@@ -36,12 +36,12 @@ class TrackedCriterion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worth(self) -> float:
-        """The variance that is signal: what responses differ by, less what the judge differs by."""
+        """The variance of the scores between responses less the variance of the judge's noise."""
         return self.spread**2 - self.noise**2
 
 
 class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
-    """The criteria of one question at one version. A change makes a new version."""
+    """The criteria of a question at a version. A change of the criteria makes a new version."""
 
     question: str
     version: int = 0
@@ -54,11 +54,11 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def texts(self) -> list[str]:
-        """All texts, also of criteria set aside."""
+        """The texts of all criteria, also of inactive criteria."""
         return [criterion.item.text for criterion in self.criteria]
 
     def rubric(self) -> Rubric | None:
-        """The criteria that count as a rubric with DR Tulu's formula; None where there are none.
+        """Return the criteria that count as a rubric with DR Tulu's formula; None if none counts.
 
         As there, the reward is not clipped: where all criteria are flaws, a response that has them
         still stands below one that has none.
@@ -67,7 +67,7 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
         return Rubric(items=items, aggregation=Aggregation.EVOLVING, clip=False) if items else None
 
     def admitted(self, proposals: Sequence[TrackedCriterion]) -> RubricBuffer:
-        """The next version with new active criteria."""
+        """Return the next version, which has the proposals as new active criteria."""
         version = self.version + 1
         made = tuple(
             msgspec.structs.replace(
@@ -80,12 +80,14 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, version=version, criteria=(*self.criteria, *made))
 
     def retained(self, scores: Mapping[str, Sequence[float]], *, max_active: int) -> RubricBuffer:
-        """The next version after a group was scored: of the active criteria those stay that told
-        the group apart by more than the judge's own noise, at most `max_active`, the most telling
-        ones first. The same version where nothing changes.
+        """Return the buffer after a group was scored.
+
+        An active criterion stays active if the spread of its scores over the group exceeds the
+        judge's noise, and only the `max_active` criteria with the largest margin stay; the others
+        become inactive. The version is the same where no state changes.
 
         Args:
-            scores: of each criterion over the group, by the item's id.
+            scores: the scores of each criterion over the group, by the item's id.
             max_active: most active criteria.
         """
         measured = [

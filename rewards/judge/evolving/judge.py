@@ -1,4 +1,4 @@
-"""Judging groups by rubrics that evolve."""
+"""The evolving judge scores groups by rubrics that change with the policy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_PASSAGE_CHARS = 6000
 
 
 class EvolvingJudge:
-    """Scores groups by a rubric that changes with what the policy does.
+    """The evolving judge scores groups by a rubric that changes with what the policy does.
 
     For each group: the generator is shown the responses and the passages that were found for them,
     and proposes criteria; those that pass the admission tests become active; every response is
@@ -82,18 +82,18 @@ class EvolvingJudge:
 
     @property
     def judges(self) -> list[KnownJudge]:
-        """The model that proposes and judges, with what is known of its error."""
+        """The model that proposes and judges, with the measured error where a card was given."""
         return self.judge.judges
 
     def score(self, sample: Sample) -> Verdict:
-        """Refuse: rubrics evolve by contrasting the answers of a group."""
+        """Return an invalid verdict, since rubrics evolve by contrasting the answers of a group."""
         return Verdict.invalid(
             "an evolving judge contrasts the answers of a group; use score_group (POST "
             "/v1/score_group), or a rubric judge for single answers"
         )
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Judge all answers to one question; one verdict each, in order."""
+        """Judge all answers to a question and return a verdict for each, in order."""
         if not samples:
             return []
         datas = [_without_gold(sample) for sample in samples]
@@ -126,12 +126,12 @@ class EvolvingJudge:
         return verdicts
 
     async def close(self) -> None:
-        """Close connections and files."""
+        """Close the connections, the file of judgements and the file of rubrics."""
         await self.judge.close()
         self.snapshots.close()
 
     def _given(self, sample: Sample) -> Rubric | None:
-        """The persistent criteria, which the owner of the question hands in."""
+        """Return the persistent criteria, which the owner of the question hands in."""
         given = sample.info.get("rubric")
         return self.judge.rubric if given is None else read_rubric(given)
 
@@ -142,8 +142,8 @@ class EvolvingJudge:
         datas: Sequence[Mapping[str, str]],
         effort: Effort,
     ) -> RubricBuffer:
-        """The buffer with the proposals that were admitted. A generator that fails costs its
-        proposals and nothing else.
+        """Return the buffer with the admitted proposals. If the generator fails, the buffer stays
+        as before, and the failure is logged.
         """
         shown: dict[str, str] = {"question": datas[0]["question"]}
         for number, (sample, data) in enumerate(zip(samples, datas, strict=True), start=1):
@@ -166,7 +166,7 @@ class EvolvingJudge:
     async def _scored(
         self, buffer: RubricBuffer, datas: Sequence[Mapping[str, str]], effort: Effort
     ) -> tuple[list[Verdict], dict[str, list[float]]]:
-        """Verdicts, and the scores of each criterion over the responses that were judged."""
+        """Return the verdicts, and the scores of each criterion over the judged responses."""
         rubric = buffer.rubric()
         if rubric is None:
             none = "no criterion tells these answers apart yet, and none was given"
@@ -199,7 +199,7 @@ class EvolvingJudge:
 
 
 def passages(sample: Sample) -> str:
-    """What tools gave during a rollout, shortened."""
+    """Return what tools answered during a rollout, cut to `MAX_PASSAGE_CHARS` characters."""
     if isinstance(sample.response, str):
         return ""
     said = [message.text for message in sample.response if message.role is Role.TOOL]
@@ -207,7 +207,7 @@ def passages(sample: Sample) -> str:
 
 
 def _without_gold(sample: Sample) -> dict[str, str]:
-    """What generator and judge are shown: never the gold."""
+    """Return the texts that generator and judge are shown, without the gold."""
     return {name: text for name, text in data_of(sample).items() if name != "reference"}
 
 

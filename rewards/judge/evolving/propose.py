@@ -1,5 +1,5 @@
-"""New criteria from contrasting rollouts: the question to the generator and the reading of its
-answer.
+"""The generator proposes new criteria by contrasting rollouts; this module writes the question and
+reads the answer.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> JudgeQue
 
 
 def read_proposals(answer: str) -> list[RubricItem]:
-    """The criteria of a generator's answer that have the right form.
+    """Read the criteria of a generator's answer, and leave out rows that have a wrong form.
 
     Raises:
         UnreadableVerdict: the answer holds no list of criteria.
@@ -80,7 +80,7 @@ def read_proposals(answer: str) -> list[RubricItem]:
 
 
 def ill_formed(text: str, existing: Sequence[str], responses: Sequence[str]) -> str:
-    """Why a proposed text cannot be a criterion; "" if it can.
+    """Return why a proposed text cannot be a criterion; "" if the text has the right form.
 
     A criterion speaks about the response, is short, says nothing that is addressed to a judge,
     copies no passage of eight words out of a response (which would pay for that very text), and is
@@ -112,6 +112,6 @@ def _words(text: str) -> list[str]:
 
 
 def _alike(first: Sequence[str], second: Sequence[str]) -> float:
-    """The share of words that two texts have in common (Jaccard)."""
+    """Return the share of words that two texts have in common (Jaccard's index)."""
     one, other = set(first), set(second)
     return len(one & other) / len(one | other) if one | other else 1.0

@@ -1,4 +1,4 @@
-"""Every version of every buffer, kept, so that a reward can be reproduced later."""
+"""The snapshot store keeps every version of every buffer, so that a reward can be reproduced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SnapshotStore:
     """Buffers by question and version, in an SQLite file that is only added to.
 
     Args:
-        path: ":memory:" keeps them for one process.
+        path: an SQLite file; ":memory:" keeps the buffers for one process.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -48,11 +48,11 @@ class SnapshotStore:
 
     @staticmethod
     def key(question: str) -> str:
-        """The SHA-256 of a question."""
+        """Return the SHA-256 of a question, in hexadecimal, as the question's name in the file."""
         return hashlib.sha256(question.encode("utf-8", "backslashreplace")).hexdigest()
 
     def keep(self, buffer: RubricBuffer) -> None:
-        """Keep a version; one that is kept already stays as it is."""
+        """Keep a version of a buffer; a version that is kept already stays unchanged."""
         data = msgspec.json.encode(_Snapshot(FORMAT, VERSION, buffer))
         self._db.execute(
             "INSERT INTO buffers VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -60,17 +60,20 @@ class SnapshotStore:
         )
 
     def latest(self, question: str) -> RubricBuffer | None:
-        """The newest version of a question's buffer."""
+        """Return the newest version of a question's buffer; None for an unknown question."""
         row = self._db.execute(
             "SELECT data FROM buffers WHERE question = ? ORDER BY version DESC LIMIT 1", (question,)
         ).fetchone()
         return None if row is None else self._read(row[0])
 
     def newer(self, known: Mapping[str, int]) -> list[RubricBuffer]:
-        """The newest version of each question's buffer that is newer than the one `known` names.
+        """Return the latest buffer of each question that has a newer version than `known` names.
+
+        Args:
+            known: the known version by question, as `key` names the question.
 
         Raises:
-            ConfigError: it was written by another version of ludus.
+            ConfigError: a buffer was written by another version of ludus.
         """
         rows = self._db.execute(
             "SELECT question, MAX(version), data FROM buffers GROUP BY question ORDER BY question"
@@ -78,7 +81,7 @@ class SnapshotStore:
         return [self._read(data) for name, version, data in rows if version > known.get(name, -1)]
 
     def at(self, question: str, version: int) -> RubricBuffer:
-        """One version of a question's buffer.
+        """Return a given version of a question's buffer.
 
         Raises:
             ConfigError: it is not kept, or was written by another version of ludus.
@@ -94,7 +97,7 @@ class SnapshotStore:
         return self._read(row[0])
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the SQLite file; the store cannot be used afterwards."""
         self._db.close()
 
     def _read(self, data: bytes) -> RubricBuffer:

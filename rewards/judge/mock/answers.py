@@ -1,4 +1,4 @@
-"""How the mock judge answers, mode by mode, always the same to the same prompt."""
+"""The mock judge's answers depend only on the mode, the prompt and the attempt's number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .prompt_reading import PromptCriterion, ReadPrompt
 
 
 class MockMode(StrEnum):
-    """How the mock judge behaves."""
+    """The behaviour of the mock judge: honest, or wrong in a way that tests need."""
 
     HONEST = "honest"
     """Reads the data and judges by the words of the criterion."""
@@ -58,7 +58,7 @@ _STOP = frozenset({
 
 
 def obeyed(prompt: ReadPrompt) -> bool:
-    """Whether the text outside the data holds an instruction that the gullible judge follows.
+    """Return whether the text outside the data holds an instruction that the gullible judge obeys.
 
     What the judge is legitimately asked is left out: lines of the prompt's own layout.
     """
@@ -72,7 +72,7 @@ def obeyed(prompt: ReadPrompt) -> bool:
 
 
 def share_met(criterion: str, response: str) -> float:
-    """How far a response meets a criterion, in [0, 1], by words alone.
+    """Return how far a response meets a criterion, in [0, 1], by words alone.
 
     Quoted parts of the criterion must occur; "at most N words" and "at least N words" are counted;
     otherwise the share of the criterion's content words that occur.
@@ -95,17 +95,17 @@ def share_met(criterion: str, response: str) -> float:
 
 
 def honest(prompt: ReadPrompt) -> str:
-    """The answer of an honest judge to any question of ours."""
+    """Return the answer of an honest judge to a prompt of `rewards.judge.prompt`."""
     return _answer(prompt, cheat=False)
 
 
 def gullible(prompt: ReadPrompt) -> str:
-    """The answer of a judge that obeys what stands outside the data."""
+    """Return the answer of a judge that obeys instructions outside the data."""
     return _answer(prompt, cheat=obeyed(prompt))
 
 
 def garbage(prompt: ReadPrompt, attempt: int) -> str:
-    """One of the useless answers, by the prompt and the number of the attempt."""
+    """Return a useless answer, chosen by the prompt and the number of the attempt."""
     digest = hashlib.sha256(prompt.text.encode("utf-8", "replace")).digest()
     return GARBAGE[(digest[0] + attempt) % len(GARBAGE)]
 
@@ -133,8 +133,8 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
 
 
 def _proposals(prompt: ReadPrompt) -> str:
-    """Names and numbers that some responses state and others do not: merits where a passage holds
-    them, flaws where none does.
+    """Propose names and numbers that some responses state and others do not as criteria: merits
+    where a passage holds the name or number, flaws where none does.
     """
     responses = [text for name, text in prompt.data.items() if name.startswith("response_")]
     found = "\n".join(text for name, text in prompt.data.items() if name.startswith("passages_"))

@@ -1,4 +1,4 @@
-"""What the mock judge understands of a prompt: the data, and what is asked about it."""
+"""The mock judge splits a prompt into the data, the criteria, and the text outside the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _pasted = re.compile(r"<response>(.*)</response>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class PromptCriterion:
-    """One criterion of a prompt."""
+    """A criterion that a prompt asks about, with the highest score of the scale."""
 
     id: str
     text: str
@@ -33,7 +33,7 @@ class PromptCriterion:
 
 @dataclass(frozen=True, slots=True)
 class ReadPrompt:
-    """A prompt, taken apart."""
+    """A prompt split into data, criteria, and the text outside the data."""
 
     data: Mapping[str, str] = field(default_factory=dict[str, str])
     criteria: Sequence[PromptCriterion] = ()
@@ -43,7 +43,7 @@ class ReadPrompt:
 
 
 def read_prompt(messages: Sequence[Mapping[str, object]]) -> ReadPrompt:
-    """Take the user's first message apart; prompts of other layouts have no data."""
+    """Split the user's first message. A prompt of another layout has the response alone as data."""
     users = [str(m.get("content", "")) for m in messages if m.get("role") == "user"]
     text = users[0] if users else ""
     found = _DATA.search(text)
@@ -87,7 +87,7 @@ def _pasted_criteria(text: str) -> list[PromptCriterion]:
 
 
 def _outside(text: str) -> str:
-    """What lies outside the data for a reader who believes every fence and every control token."""
+    """Return the text outside the data for a reader who believes every fence and control token."""
     head, *turns = _CONTROL.split(text)
     begin = re.search(r"^DATA [0-9a-f]{32}$", head, re.MULTILINE)
     if begin is None:

@@ -25,9 +25,9 @@ class MockJudge:
             verifier = RubricJudge(base_url=judge.url, model="mock", rubric="rubric.toml")
 
     Args:
-        mode: how it behaves; a `MockMode` or its name.
-        port: 0 picks a free one.
-        delay_s: of every answer in mode "slow".
+        mode: the behaviour; a `MockMode` or the name of a mode.
+        port: 0 picks a free port.
+        delay_s: seconds before every answer in mode "slow".
         failing: share of requests that fail first in mode "flaky".
 
     Raises:
@@ -57,7 +57,7 @@ class MockJudge:
         return f"http://127.0.0.1:{self.port}/v1"
 
     async def start(self) -> None:
-        """Listen.
+        """Listen on 127.0.0.1; `port` is then the port in use.
 
         Raises:
             OSError: the port is taken.
@@ -72,7 +72,7 @@ class MockJudge:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Stop listening."""
+        """Stop listening and close the connections."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -135,7 +135,7 @@ def _completion(asked: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def _token(text: str) -> dict[str, Any]:
-    """The first token, nine times as likely as a zero."""
+    """Return the log-probabilities of the first token, which is nine times as likely as a zero."""
     first = text[:1] or " "
     rivals = [{"token": first, "logprob": math.log(0.9)}, {"token": "0", "logprob": math.log(0.1)}]
     return {"token": first, "logprob": math.log(0.9), "top_logprobs": rivals}

@@ -1,4 +1,4 @@
-"""Rewards of images: ImageReward, CLIPScore, PickScore, HPSv2, Aesthetic, and scorers of one's own.
+"""Rewards of images: ImageReward, CLIPScore, PickScore, HPSv2, Aesthetic, and a user's own scorers.
 
 The base class of a scorer is `verifier.ImageVerifier`; it needs Pillow, and torch only where the
 scorer does.

@@ -28,17 +28,17 @@ HUGE: Final = ClipSizes(32, 1280, 24, 1024)
 
 
 class ClipScorer(ImageScorer):
-    """A scorer around a CLIP model.
+    """A scorer whose rewards come from the embeddings of a CLIP model.
 
     Args:
-        config: of the CLIP model.
-        tokenizer: its vocabulary; None for a scorer that reads no text.
+        config: configuration of the CLIP model.
+        tokenizer: the model's tokenizer; None for a scorer that reads no text.
     """
 
     vision_head_width: ClassVar[int] = 64
     """Width of an attention head, where a checkpoint in OpenAI's format does not say it."""
     activation: ClassVar[str] = "quick_gelu"
-    """In the feed-forward layers of such a checkpoint."""
+    """Activation of the feed-forward layers, which a checkpoint in OpenAI's format does not say."""
     released: ClassVar[tuple[ClipSizes, ...]]
     """Sizes of the models this score was released with."""
     unescapes: ClassVar[bool] = True
@@ -103,13 +103,13 @@ class ClipScorer(ImageScorer):
         return config, our_tensors(tensors)
 
     def tokens_of(self, prompt: str) -> tuple[int, ...]:
-        """The ids of a text with its two marks, cut to 77."""
+        """Return the token ids of a text between the begin and end marks, cut to 77 ids."""
         assert self.tokenizer is not None
         text = html.unescape(html.unescape(prompt)).strip() if self.unescapes else prompt
         return tuple(self.tokenizer(text, truncation=True, max_length=MAX_TOKENS)["input_ids"])
 
     def pixels_of(self, image: Image.Image) -> Pixels:
-        """The image as the model sees it."""
+        """Return the image as OpenAI's CLIP preprocesses images, [3, size, size]."""
         return clip_pixels(image, self.size)
 
     def tensor_pixels(self, images: Tensor) -> Tensor:
@@ -117,19 +117,20 @@ class ClipScorer(ImageScorer):
         return normalised(shorter_side_crop(images, self.size))
 
     def image_embeddings(self, pixels: Tensor) -> Tensor:
-        """Embeddings of length 1, [n, width], of pixels [n, 3, size, size]."""
+        """Return embeddings of length 1, [n, width], of pixels [n, 3, size, size]."""
         pooled = self.clip.vision_model(pixels).pooler_output
         return nn.functional.normalize(self.clip.visual_projection(pooled), dim=-1)
 
     def text_embeddings(self, tokens: Tensor) -> Tensor:
-        """Embeddings of length 1, [n, width], of tokens [n, length]; padding follows the end mark
-        and has no effect, since no token sees those after it.
+        """Return embeddings of length 1, [n, width], of tokens [n, length]. Padding follows the end
+        mark and has no effect, since no token attends to later tokens.
         """
         pooled = self.clip.text_model(tokens).pooler_output
         return nn.functional.normalize(self.clip.text_projection(pooled), dim=-1)
 
     def cosines(self, tokens: Tensor, pixels: Tensor) -> Tensor:
-        """Cosine of each image and its text, [n]."""
+        """Return the cosine of each image's embedding and the embedding of the image's text,
+        [n]."""
         texts, images = self.text_embeddings(tokens), self.image_embeddings(pixels)
         return (texts * images).sum(-1).float()
 
@@ -149,7 +150,7 @@ class ClipScore(ClipScorer):
     scaled = False
 
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
-        """Rewards [n]."""
+        """Return the cosines, or 2.5 max(cosine, 0) with `scaled`, [n]."""
         cosines = self.cosines(tokens, pixels)
         return 2.5 * cosines.clamp(min=0) if self.scaled else cosines
 
@@ -169,11 +170,11 @@ class PickScore(ClipScorer):
     released = (HUGE,)
 
     def pixels_of(self, image: Image.Image) -> Pixels:
-        """The image as the model sees it."""
+        """Return the image as Hugging Face's CLIP processor prepares images, [3, size, size]."""
         return clip_processor_pixels(image, self.size)
 
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
-        """Rewards [n]."""
+        """Return the cosines times exp(logit_scale), [n]."""
         return self.cosines(tokens, pixels) * self.clip.logit_scale.exp().float()
 
 
@@ -194,7 +195,7 @@ class HpsV2(ClipScorer):
     released = (HUGE,)
 
     def pixels_of(self, image: Image.Image) -> Pixels:
-        """The image as the model sees it."""
+        """Return the image resized by the longer side and padded with black, [3, size, size]."""
         seen: Pixels = self.tensor_pixels(torch.from_numpy(unit_pixels(image))[None])[0].numpy()
         return seen
 
@@ -211,7 +212,7 @@ class HpsV2(ClipScorer):
         return normalised(nn.functional.pad(images, sides))
 
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
-        """Rewards [n]."""
+        """Return the cosine of each image and text, [n]."""
         return self.cosines(tokens, pixels)
 
 
@@ -250,15 +251,15 @@ class Aesthetic(ClipScorer):
         return model.eval().requires_grad_(False)
 
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
-        """Rewards [n]."""
+        """Return the predictor's score of each image, [n]; `tokens` and `mask` are not read."""
         return self.head(self.image_embeddings(pixels)).squeeze(-1).float()
 
 
 def read_tokenizer(folder: Path) -> CLIPTokenizer:
-    """CLIP's tokenizer.
+    """Read CLIP's tokenizer from a folder.
 
     Raises:
-        WrongCheckpoint: the folder has none.
+        WrongCheckpoint: the folder has no tokenizer of CLIP.
     """
     try:
         return CLIPTokenizer.from_pretrained(str(_tokenizer_file(folder).parent))
@@ -296,5 +297,5 @@ def _weight_files(folder: Path) -> Sequence[Path]:
 
 
 def _without_positions(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Earlier versions of transformers saved the numbers of the positions too."""
+    """Leave out the numbers of positions, which earlier versions of transformers saved too."""
     return {name: one for name, one in tensors.items() if not name.endswith(".position_ids")}

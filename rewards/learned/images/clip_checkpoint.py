@@ -60,7 +60,7 @@ class ClipSizes:
 
     @classmethod
     def of(cls, config: CLIPConfig) -> ClipSizes:
-        """Those that `config` says."""
+        """Return the layers and widths of a configuration."""
         vision: Any = config.vision_config
         text: Any = config.text_config
         return cls(
@@ -69,14 +69,15 @@ class ClipSizes:
 
 
 def is_openai_format(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether the tensors are those of a CLIP with a vision transformer, by OpenAI's names."""
+    """Return whether the tensors have OpenAI's names of a CLIP with a vision transformer."""
     return "visual.conv1.weight" in tensors
 
 
 def clip_config(
     tensors: Mapping[str, Tensor], *, vision_head_width: int, activation: str
 ) -> CLIPConfig:
-    """The configuration that fits the shapes; the width of heads and the activation do not show.
+    """Return the configuration that fits the shapes of the tensors. The width of heads and the
+    activation do not show in the shapes and are given.
 
     Raises:
         WrongCheckpoint: a tensor that tells a size is missing.
@@ -114,7 +115,7 @@ def clip_config(
 
 
 def our_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors by the names of `CLIPModel`; those with unknown names keep them."""
+    """Rename the tensors as `CLIPModel` does; unknown names stay, and are refused on loading."""
     ours: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name in NOT_TENSORS or name == "attn_mask":
@@ -127,7 +128,7 @@ def our_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _block_tensors(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """A tensor by its name here; the joint projection of an attention is three."""
+    """Rename a tensor of a block; the joint projection of an attention becomes three tensors."""
     for theirs, block in BLOCKS.items():
         if not name.startswith(theirs):
             continue

@@ -23,19 +23,19 @@ MAX_ASPECT = 100
 
 
 class BadImage(LudusError, ValueError):
-    """An image that cannot be read, or that is larger than it may be."""
+    """An image that cannot be read, or that exceeds the bounds on images."""
 
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """Bounds on one image.
+    """The bounds on the size of an image, in bytes and in pixels.
 
     Raises:
         ConfigError: a bound is not positive.
     """
 
     max_bytes: int = 32 << 20
-    """Encoded."""
+    """Most bytes of an encoded image; 32 MiB by default."""
     max_pixels: int = 50_000_000
     """Width times height, which bounds the memory of decoding to about 4 bytes a pixel."""
 
@@ -47,7 +47,7 @@ class ImageLimits:
 def decode_image(
     data: bytes, limits: ImageLimits | None = None, *, upright: bool = False
 ) -> Image.Image:
-    """Decode the first frame of an image in its own mode.
+    """Decode the first frame of an image, and keep the image's mode.
 
     Args:
         data: PNG, JPEG, WebP, GIF or BMP.
@@ -56,7 +56,7 @@ def decode_image(
             were trained on pixels as they are stored, so the default leaves them so.
 
     Returns:
-        The image, loaded. One of 16 bits a channel comes as 8 bits ("L").
+        The image, loaded. An image of 16 bits a channel comes as 8 bits ("L").
 
     Raises:
         BadImage: the data are empty, too long, cut off or no image, or the image has too many
@@ -105,7 +105,7 @@ def _unreadable(data: bytes) -> str:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """The upper 8 bits of 16."""
+    """Return an image of 16 bits a channel with the upper 8 bits alone."""
     import numpy as np
 
     values = np.asarray(image).astype(np.int64).clip(0, 65535) >> 8

@@ -36,8 +36,8 @@ UNUSED = ("blip.vision_proj.", "blip.text_proj.", "blip.text_encoder.embeddings.
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRewardSizes:
-    """The sizes of the model; the defaults are those of ImageReward-v1.0 (446.7 million
-    parameters). Attention heads are 64 wide.
+    """The sizes of the model, by default of ImageReward-v1.0 (446.7 million parameters). Attention
+    heads are 64 wide.
     """
 
     vision_width: int = 1024
@@ -48,9 +48,9 @@ class ImageRewardSizes:
 
 
 class ImageReward(ImageScorer):
-    """How much people would prefer an image for a prompt; about -2 to 2, mean 0.
+    """ImageReward predicts how much people prefer an image for a prompt; about -2 to 2, mean 0.
 
-    Build one with `ImageReward.load`.
+    Build the model with `ImageReward.load`.
     """
 
     preprocessing: ClassVar[str] = (
@@ -122,7 +122,7 @@ class ImageReward(ImageScorer):
         return model.eval().requires_grad_(False)
 
     def pixels_of(self, image: Image.Image) -> Pixels:
-        """The image as the model sees it."""
+        """Return the image as OpenAI's CLIP preprocesses images, [3, 224, 224]."""
         return clip_pixels(image, SIZE)
 
     def tensor_pixels(self, images: Tensor) -> Tensor:
@@ -130,13 +130,13 @@ class ImageReward(ImageScorer):
         return normalised(shorter_side_crop(images, SIZE))
 
     def tokens_of(self, prompt: str) -> tuple[int, ...]:
-        """The ids of [CLS], the words and [SEP]; at most 35."""
+        """Return the ids of [CLS], the words and [SEP]; at most 35."""
         assert self.tokenizer is not None, "build the model with ImageReward.load"
         ids = self.tokenizer(prompt, truncation=True, max_length=MAX_TOKENS)["input_ids"]
         return tuple(ids)
 
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
-        """Rewards [n] of tokens [n, length], their mask, and pixels [n, 3, 224, 224]."""
+        """Return rewards [n] of tokens and mask [n, length] and pixels [n, 3, 224, 224]."""
         seen = self.vision(pixels).last_hidden_state
         read = self.text(
             input_ids=tokens,
@@ -150,10 +150,10 @@ class ImageReward(ImageScorer):
 
 
 def read_vocabulary(path: Path) -> BertTokenizer:
-    """The tokenizer of bert-base-uncased, with BLIP's two further tokens.
+    """Read the tokenizer of bert-base-uncased, and add BLIP's two further tokens.
 
     Raises:
-        WrongCheckpoint: it is not that vocabulary.
+        WrongCheckpoint: the file holds another vocabulary.
     """
     try:
         tokenizer = BertTokenizer(vocab=str(path))
@@ -169,7 +169,9 @@ def read_vocabulary(path: Path) -> BertTokenizer:
 
 
 def _sizes_of(tensors: Mapping[str, Tensor]) -> ImageRewardSizes:
-    """The sizes that the shapes tell; where they tell none, the tensors are refused later."""
+    """Return the sizes that the tensors' shapes show, or the released model's sizes if the tensors
+    that show the sizes are missing, so that loading refuses the checkpoint.
+    """
     vision = tensors.get("vision.embeddings.class_embedding")
     text = tensors.get("text.encoder.layer.0.intermediate.dense.weight")
     if vision is None or text is None:
@@ -188,7 +190,9 @@ def _sizes_of(tensors: Mapping[str, Tensor]) -> ImageRewardSizes:
 
 
 def _our_name(name: str) -> str:
-    """The name here of a tensor of the checkpoint; an unknown one keeps its own, and is refused."""
+    """Return the name in this model of a checkpoint's tensor; unknown names stay, and are refused
+    on loading.
+    """
     for theirs, ours in (
         ("mlp.layers.", "head."),
         ("blip.text_encoder.", "text."),

@@ -49,11 +49,11 @@ class ModelOptions(TypedDict, total=False):
 
 
 class ModelVerifier(ImageVerifier):
-    """Scores images with a model.
+    """A verifier that scores images with a model.
 
     Args:
         scorer: the model, on the CPU.
-        name: of the verifier, for messages.
+        name: name of the verifier, for messages.
         options: see `ModelOptions`.
 
     Raises:
@@ -79,21 +79,21 @@ class ModelVerifier(ImageVerifier):
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the weights."""
+        """Bytes of memory that the weights take."""
         return self.scorer.memory_bytes
 
     def start(self) -> None:
-        """Move the model to its device."""
+        """Move the model to the chosen device, in the process that computes."""
         if self.device == "cpu":
             torch.set_num_threads(self.threads)
         self.scorer = self.scorer.to(self.device)
 
     def prepare_image(self, image: Image.Image, prompt: str) -> ModelInput:
-        """Preprocess an image and its prompt."""
+        """Preprocess an image and a prompt into the model's pixels and tokens."""
         return self.scorer.prepare(image, prompt)
 
     def score_images(self, images: Sequence[ModelInput]) -> list[float]:
-        """Score a batch."""
+        """Return the model's reward of each image of a batch, in order."""
         return self.scorer.score_inputs(images)
 
     def card(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class ImageRewardVerifier(ModelVerifier):
 
 
 class ClipVerifier(ModelVerifier):
-    """A score of a CLIP model.
+    """A verifier whose scores come from a CLIP model.
 
     Args:
         checkpoint: a folder of Hugging Face, or a file in the format of OpenAI or open_clip; ""
@@ -255,13 +255,13 @@ class AestheticVerifier(ModelVerifier):
 
 
 def choose_device(asked: str) -> str:
-    """The device to compute on.
+    """Return the device to compute on: "cpu", "cuda" or "cuda:N".
 
     Args:
-        asked: "auto", "cpu", "cuda" or "cuda:N".
+        asked: "auto", "cpu", "cuda" or "cuda:N"; "auto" takes a GPU where torch can use a GPU.
 
     Raises:
-        ConfigError: it is none of them, or not there.
+        ConfigError: `asked` is another word, or the machine has no such device.
     """
     # torch's usual way of looking for a GPU would keep forked processes from using it
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
@@ -277,7 +277,7 @@ def choose_device(asked: str) -> str:
 
 
 def _refuse_unknown(name: str, options: ModelOptions) -> None:
-    """Python checks no names of a TypedDict."""
+    """Refuse options that no verifier here takes, since Python checks no names of a TypedDict."""
     unknown = sorted(set(options) - set(ModelOptions.__annotations__))
     if unknown:
         known = ", ".join(ModelOptions.__annotations__)

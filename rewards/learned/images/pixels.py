@@ -1,4 +1,4 @@
-"""From an image to what a model sees: resized, cropped or padded, normalised.
+"""The pipelines of this module turn an image into a model's input: resized, cropped, normalised.
 
 Models differ in details that change scores in the second decimal, so that each pipeline is a
 function of its own. All give float32 of shape [3, size, size].
@@ -20,7 +20,7 @@ STD: Final = (0.26862954, 0.26130258, 0.27577711)
 
 
 def clip_pixels(image: Image.Image, size: int = 224) -> Pixels:
-    """The pipeline of OpenAI's CLIP and of ImageReward.
+    """Preprocess an image as OpenAI's CLIP and ImageReward do.
 
     The shorter side is resized to `size` (bicubic) in the image's own mode, then the centre is
     cropped, and only then the mode becomes RGB: transparency is dropped, and a palette image is
@@ -33,8 +33,8 @@ def clip_pixels(image: Image.Image, size: int = 224) -> Pixels:
 
 
 def clip_processor_pixels(image: Image.Image, size: int = 224) -> Pixels:
-    """The pipeline of Hugging Face's CLIP image processor, which PickScore uses: RGB comes first,
-    and the crop's offset is rounded down.
+    """Preprocess an image as Hugging Face's CLIP processor does, which PickScore uses: RGB comes
+    first, and the crop's offset is rounded down.
     """
     resized = _shorter_side(image.convert("RGB"), size)
     left, top = (resized.width - size) // 2, (resized.height - size) // 2
@@ -51,7 +51,7 @@ def _shorter_side(image: Image.Image, size: int) -> Image.Image:
 
 
 def unit_pixels(image: Image.Image) -> Pixels:
-    """The image as RGB in [0, 1], in its own size: [3, height, width]."""
+    """Return the image as RGB in [0, 1] without resizing: [3, height, width]."""
     values = np.asarray(image.convert("RGB"), dtype=np.float32) / np.float32(255)
     return np.ascontiguousarray(values.transpose(2, 0, 1))
 

@@ -1,4 +1,4 @@
-"""The image and the prompt of a sample.
+"""This module reads the image and the prompt of a sample.
 
 An image travels as bytes (base64 in JSON), as a `data:` URL, or as a `file:` URL of a path below a
 folder that whoever serves the verifier has allowed. No other URL is read: ludus fetches nothing
@@ -24,14 +24,14 @@ MAX_PROMPT = 100_000
 
 
 class BadPrompt(BadImage):
-    """A prompt that an image cannot be held against."""
+    """A prompt that cannot be compared with an image: no text, empty or too long."""
 
 
 def prompt_of(sample: Sample, *, needed: bool = True) -> str:
-    """The text of `sample.prompt`; of a conversation, its last user message.
+    """Return the text of `sample.prompt`, or of the last user message of a conversation.
 
     Raises:
-        BadPrompt: it is not text, empty where one is `needed`, or longer than 100,000 characters.
+        BadPrompt: the prompt is not text, empty though `needed`, or longer than 100,000 characters.
     """
     given: object = sample.prompt
     if isinstance(given, list):
@@ -47,10 +47,10 @@ def prompt_of(sample: Sample, *, needed: bool = True) -> str:
 
 
 def image_of(sample: Sample) -> ImagePart:
-    """The one image of `sample.images`, or else of the response's last assistant message.
+    """Return the only image of `sample.images`, or else of the response's last assistant message.
 
     Raises:
-        BadImage: there is none, or more than one.
+        BadImage: the sample has no image, or several.
     """
     images = list(sample.images)
     if not images and isinstance(sample.response, list):
@@ -62,7 +62,7 @@ def image_of(sample: Sample) -> ImagePart:
 
 
 def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes:
-    """The encoded bytes of an image.
+    """Return the encoded bytes of an image, at most `limits.max_bytes` where a file is read.
 
     Args:
         part: bytes, a `data:` URL or a `file:` URL.
@@ -114,7 +114,7 @@ def _path_of(url: str) -> str:
 
 
 def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
-    """The bytes of a regular file below `root`; where links lead is what counts."""
+    """Return the bytes of a regular file below `root`, after all links are followed."""
     if not root:
         raise BadImage(
             "no path is read: the verifier was built without image_root, the folder to allow"
@@ -144,7 +144,9 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
 
 
 def _check_opened(descriptor: int, allowed: Path, path: str) -> None:
-    """A folder on the way may have become a link since it was looked at: ask where we are."""
+    """Refuse an opened path that is no regular file or lies outside `allowed`: a folder on the way
+    may have become a link since the path was resolved.
+    """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise BadImage(f"the path {path!r} is no regular file")
     link = Path(f"/proc/self/fd/{descriptor}")

@@ -1,4 +1,6 @@
-"""What image reward models have in common: preparing, batches, ranks, gradients, a card."""
+"""The base class of image reward models prepares inputs, scores batches, ranks, and gives
+gradients and a card.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from .pixels import Pixels
 
 @dataclass(frozen=True)
 class ModelInput:
-    """One image and its text as a model takes them."""
+    """An image and a text as inputs of a model: pixels and token ids."""
 
     pixels: Pixels
     """[3, size, size], normalised."""
@@ -28,7 +30,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Images of one prompt in order of their rewards."""
+    """The ranks and rewards of several images of the same prompt."""
 
     ranks: list[int]
     """The rank of each image, 1 for the best; equal rewards keep the order of the images."""
@@ -36,30 +38,30 @@ class Ranking:
 
 
 class ImageScorer(nn.Module, ABC):
-    """A model that gives a reward to an image, mostly in the light of a text.
+    """A model that gives a reward to an image, in most models for a given text.
 
     A subclass defines `pixels_of`, `tokens_of` and `forward`.
     """
 
     preprocessing: ClassVar[str]
-    """For a person: what is done to an image and its text."""
+    """Description, for a person, of the preprocessing of an image and a text."""
     reads_text: ClassVar[bool] = True
     weights: dict[str, str]
     """Digest of each file the model was loaded from, by the option that names it."""
 
     @abstractmethod
     def pixels_of(self, image: Image.Image) -> Pixels:
-        """The image as the model sees it."""
+        """Return the preprocessed image, float32 [3, size, size]."""
         ...
 
     @abstractmethod
     def tokens_of(self, prompt: str) -> tuple[int, ...]:
-        """The token ids of a text, cut to the model's length."""
+        """Return the token ids of a text, cut to the model's length."""
         ...
 
     @abstractmethod
     def forward(self, tokens: Tensor, mask: Tensor, pixels: Tensor) -> Tensor:
-        """Rewards, differentiable in all inputs that are not integers.
+        """Return rewards, differentiable in all inputs that are not integers.
 
         Args:
             tokens: [n, length], padded.
@@ -72,11 +74,11 @@ class ImageScorer(nn.Module, ABC):
         ...
 
     def prepare(self, image: Image.Image, prompt: str) -> ModelInput:
-        """Preprocess an image and its text; thread-safe."""
+        """Preprocess an image and a text; safe to call from several threads at once."""
         return ModelInput(self.pixels_of(image), self.tokens_of(prompt) if self.reads_text else ())
 
     def score_inputs(self, inputs: Sequence[ModelInput]) -> list[float]:
-        """The rewards of a batch."""
+        """Return the rewards of a batch of prepared inputs, in order."""
         tokens, mask = self.padded([one.tokens for one in inputs])
         pixels = torch.stack([torch.from_numpy(one.pixels) for one in inputs])
         with torch.inference_mode():
@@ -84,11 +86,11 @@ class ImageScorer(nn.Module, ABC):
         return cast(list[float], rewards.float().cpu().tolist())
 
     def score(self, prompt: str, image: Image.Image) -> float:
-        """The reward of one image."""
+        """Return the reward of a single image for `prompt`."""
         return self.score_inputs([self.prepare(image, prompt)])[0]
 
     def rank(self, prompt: str, images: Sequence[Image.Image], *, batch: int = 16) -> Ranking:
-        """Order images of one prompt, the best first.
+        """Score several images of a prompt and rank the images, the best first.
 
         Raises:
             ConfigError: there are no images.
@@ -108,7 +110,7 @@ class ImageScorer(nn.Module, ABC):
         return Ranking(ranks, rewards)
 
     def rewards_of(self, prompts: Sequence[str], images: Tensor) -> Tensor:
-        """Differentiable rewards of images that are tensors, as ReFL needs them.
+        """Return differentiable rewards of images that are tensors, as ReFL needs.
 
         Args:
             prompts: one for each image.
@@ -134,7 +136,7 @@ class ImageScorer(nn.Module, ABC):
         ...
 
     def padded(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-        """Token ids and their mask, [n, length of the longest] each."""
+        """Pad rows of token ids on the right; return ids and mask, [n, longest length] each."""
         length = max(map(len, rows), default=0)
         tokens = [[*row, *[self.padding] * (length - len(row))] for row in rows]
         mask = [[1] * len(row) + [0] * (length - len(row)) for row in rows]
@@ -151,22 +153,22 @@ class ImageScorer(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The torch device that holds the weights."""
         return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type the encoders compute in."""
+        """The torch type in which the encoders compute."""
         return next(self.parameters()).dtype
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the weights."""
+        """Bytes of memory that the weights take."""
         tensors = [*self.parameters(), *self.buffers()]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def card(self) -> dict[str, Any]:
-        """What a reader of its rewards has to know."""
+        """Return what identifies the scorer: model, weights, preprocessing and dtype."""
         return {
             "model": type(self).__name__,
             "weights": dict(self.weights),
@@ -205,14 +207,14 @@ def shorter_side_crop(images: Tensor, size: int) -> Tensor:
 
 
 def resized_bicubic(images: Tensor, target: tuple[int, int], *, antialias: bool = True) -> Tensor:
-    """Resize a batch to (height, width)."""
+    """Resize a batch [n, 3, height, width] to the target (height, width), bicubically."""
     return nn.functional.interpolate(
         images, target, mode="bicubic", align_corners=False, antialias=antialias
     )
 
 
 def normalised(images: Tensor) -> Tensor:
-    """Subtract CLIP's mean and divide by its standard deviation, channel by channel."""
+    """Subtract CLIP's mean and divide by CLIP's standard deviation, channel by channel."""
     from .pixels import MEAN, STD
 
     mean, std = (images.new_tensor(one)[:, None, None] for one in (MEAN, STD))

@@ -1,4 +1,4 @@
-"""The base class of verifiers that score images, which is all that a scorer of one's own needs.
+"""The base class of verifiers that score images is all that a user's own scorer needs.
 
 @ludus.verifier("me/brightness")
 class Brightness(ImageVerifier):
@@ -28,14 +28,15 @@ from .reading import image_of, prompt_of, read_image
 
 @dataclass(frozen=True)
 class PreparedImage:
-    """An image that waits for its batch."""
+    """An image and a prompt that are ready to be scored in a batch."""
 
     image: Image.Image
     prompt: str
 
 
 class ImageVerifier(ABC):
-    """Scores images in batches. A subclass writes `score_images`; it may write `prepare_image` too.
+    """A verifier that scores images in batches. A subclass defines `score_images`, and may define
+    `prepare_image` too.
 
     A sample has one image, in `images` or in its response's last assistant message, and its text in
     `prompt`. An image or prompt that cannot be used makes the verdict `invalid`.
@@ -76,8 +77,8 @@ class ImageVerifier(ABC):
         ...
 
     def prepare_image(self, image: Image.Image, prompt: str) -> Any:
-        """What `score_images` gets of one image, such as its pixels. Runs on several threads, while
-        a batch is scored.
+        """Return what `score_images` gets of an image, such as pixels. This method runs on several
+        threads while a batch is scored.
         """
         return PreparedImage(image, prompt)
 
@@ -96,5 +97,5 @@ class ImageVerifier(ABC):
         return self.prepare_image(image, prompt)
 
     def score_batch(self, images: Sequence[Any], /) -> Sequence[Verdict | float]:
-        """Score a batch."""
+        """Score a batch of prepared images, in order."""
         return self.score_images(images)

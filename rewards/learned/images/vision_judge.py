@@ -63,7 +63,7 @@ class VisionJudge(RubricJudge):
         return ""
 
     async def data_of(self, sample: Sample) -> Mapping[str, str]:
-        """The image, and the prompt it was made for.
+        """Return the image, reduced to `max_side`, and the prompt that the image was made for.
 
         Raises:
             RewardUnavailable: with a verdict that is `invalid`, since the image cannot be used.

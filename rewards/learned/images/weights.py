@@ -1,4 +1,4 @@
-"""Weights of models: where they are looked for, how they are read, and their digests."""
+"""This module finds the weights of models, reads checkpoints strictly, and computes digests."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Wanted:
     """A file or folder that a model needs."""
 
     option: str
-    """The option that names it."""
+    """The verifier's option that names the file or folder."""
     usual: tuple[str, ...]
-    """The names it usually has, the first one first."""
+    """The usual names of the file or folder, in the order in which they are tried."""
     source: str
-    """Where it can be had."""
+    """The place where the file or folder can be had, for the message."""
 
 
 def models_folder() -> Path:
@@ -46,7 +46,8 @@ def models_folder() -> Path:
 
 
 def find_weights(model: str, given: str, wanted: Wanted) -> Path:
-    """The path of what a model needs: `given`, or else one of its usual names in its folder.
+    """Return the path of a file or folder that a model needs: `given`, or else the first usual name
+    that exists in the model's folder below `models_folder()`.
 
     Raises:
         MissingWeights: there is nothing at that path.
@@ -65,7 +66,8 @@ def find_weights(model: str, given: str, wanted: Wanted) -> Path:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, or of a folder's files and their names, as "sha256:...".
+    """Return the SHA-256 of a file, or of the names and digests of a folder's files, as
+    "sha256:...".
 
     >>> digest(Path(os.devnull))[:14]
     'sha256:e3b0c44'
@@ -81,12 +83,12 @@ def digest(path: Path) -> str:
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint: safetensors, a PyTorch file, or a TorchScript archive.
+    """Read the tensors of a checkpoint: safetensors, a PyTorch file, or a TorchScript archive.
 
-    A PyTorch file is read without running anything that it pickles.
+    A PyTorch file is read without running anything that the file pickles.
 
     Raises:
-        WrongCheckpoint: it cannot be read, or holds something else than tensors.
+        WrongCheckpoint: the file cannot be read, or holds something else than tensors.
     """
     try:
         if path.suffix == ".safetensors":
@@ -118,7 +120,7 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Give `module`, built on the meta device, exactly `tensors`; floating ones become float32.
+    """Load exactly `tensors`, as float32, into `module`, which was built on the meta device.
 
     Raises:
         WrongCheckpoint: tensors are missing, left over or of another shape; their names are told.

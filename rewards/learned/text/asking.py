@@ -1,4 +1,4 @@
-"""Whoever writes judgements: a model behind an endpoint, one of a folder, or the policy itself."""
+"""An asker has a model write judgements: a server's model, a folder's model, or the policy."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ T = TypeVar("T")
 
 
 class Asker(Protocol):
-    """Answers questions of a judge's kind; `JudgeCaller` is one, over an endpoint."""
+    """An asker puts a judge's questions to a model; `JudgeCaller` does so over an endpoint."""
 
     async def ask(
         self, question: JudgeQuestion, read: Callable[[str], T], effort: Effort, *, draw: int = 0
     ) -> T:
-        """The verdict that `read` finds in the answer; see `JudgeCaller.ask`."""
+        """Return the verdict that `read` finds in the answer; see `JudgeCaller.ask`."""
         ...
 
     async def close(self) -> None:
-        """Release what is held."""
+        """Release the connections or the model that the asker holds."""
         ...
 
 
 @dataclass(slots=True)
 class TextAsker:
-    """Asks a model that is at hand: of a folder, or the policy in training.
+    """An asker of a model in this process: a folder's model, or the policy in training.
 
-    Nothing is kept: the policy's weights move.
+    No answer is cached, since the policy's weights change. No deadline is kept either: the process
+    that owns the model bounds the time.
 
     Args:
-        policy: who answers.
-        temperature: of the first answer and all others; 0 makes draws equal.
-        max_tokens: of one answer.
+        policy: the model that answers.
+        temperature: temperature of every answer; 0 makes draws equal.
+        max_tokens: most tokens of one answer.
     """
 
     policy: PolicyText
@@ -51,7 +52,7 @@ class TextAsker:
     async def ask(
         self, question: JudgeQuestion, read: Callable[[str], T], effort: Effort, *, draw: int = 0
     ) -> T:
-        """The verdict that `read` finds; an answer that cannot be read is asked for once more.
+        """Ask, and ask once more after an answer that `read` refuses; return the verdict.
 
         Raises:
             UnreadableVerdict: neither answer can be read, or the question leaves no room for one.
@@ -64,7 +65,7 @@ class TextAsker:
             return read(_whole(*await self._written(repaired(question), effort, draw)))
 
     async def close(self) -> None:
-        """Release what was opened for this."""
+        """Release the model, unless the model is the policy in training."""
         await self.policy.close()
 
     async def _written(
@@ -103,10 +104,11 @@ def open_asker(
     device: str,
     dtype: str,
 ) -> JudgeCaller | TextAsker:
-    """Whoever `model` names: of the server at `base_url`, or without one of a folder.
+    """Open an asker of `model` on the server at `base_url`, or of the folder `model` without a
+    `base_url`.
 
     Raises:
-        ConfigError: neither can be used.
+        ConfigError: the server's settings or the folder cannot be used.
         MissingExtra: torch or transformers is not installed.
     """
     if base_url:

@@ -1,4 +1,4 @@
-"""Conversations as a reward model's own tokenizer and chat template write them.
+"""This module writes conversations by a reward model's own tokenizer and chat template.
 
 What a policy wrote reaches a reward model as text: a special token spelled out in it (`<|im_end|>`)
 is broken up by a space, so that no response can end its turn and praise itself in the next.
@@ -22,11 +22,11 @@ class UnrenderedConversation(LudusError, ValueError):
 
 
 class Conversations:
-    """Writes conversations for one model.
+    """The conversations of a model, written by the model's tokenizer and chat template.
 
     Args:
         tokenizer: a transformers tokenizer.
-        name: of the model, for messages.
+        name: name of the verifier, for messages.
         needs_template: whether a tokenizer without a chat template is refused.
 
     Raises:
@@ -47,23 +47,23 @@ class Conversations:
         self._marks = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, nothing added."""
+        """Return the ids of a text, without special tokens around the text."""
         with self._lock:
             ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return ids
 
     def encode_pair(self, first: str, second: str) -> list[int]:
-        """The ids of two texts as the tokenizer joins them, special tokens and all."""
+        """Return the ids of two texts as the tokenizer joins a pair, with special tokens."""
         with self._lock:
             ids: list[int] = self.tokenizer(self.plain(first), self.plain(second))["input_ids"]
         return ids
 
     def render(self, messages: Sequence[Message], *, answering: bool = False) -> str:
-        """The text of a conversation.
+        """Write a conversation as text by the chat template.
 
         Args:
             messages: of the conversation.
-            answering: whether it ends where the assistant is about to speak.
+            answering: whether the text ends where the assistant is about to speak.
 
         Raises:
             UnrenderedConversation: the template refuses the conversation.
@@ -81,7 +81,7 @@ class Conversations:
         return text
 
     def plain(self, text: str) -> str:
-        """`text` in which no special token is spelled out, and that every tokenizer can encode."""
+        """Return `text` with special tokens broken by a space, and as UTF-8 can encode the text."""
         broken = self._marks.sub(lambda found: f"{found[0][:1]} {found[0][1:]}", text)
         return broken.encode("utf-8", "replace").decode()
 
@@ -98,20 +98,20 @@ class Conversations:
 
 
 def prompt_messages(sample: Sample) -> list[Message]:
-    """What the policy was asked, as messages; none of an empty prompt."""
+    """Return the prompt of a sample as messages; an empty prompt gives none."""
     if isinstance(sample.prompt, str):
         return [user(sample.prompt)] if sample.prompt else []
     return list(sample.prompt)
 
 
 def response_messages(sample: Sample) -> list[Message]:
-    """What followed, as messages; the last is the assistant's unless tools spoke last."""
+    """Return the response as messages; the last is the assistant's unless tools spoke last."""
     if isinstance(sample.response, str):
         return [assistant(sample.response)]
     return list(sample.response)
 
 
 def says_nothing(sample: Sample) -> bool:
-    """Whether the policy said and called nothing."""
+    """Return whether the response has neither a word nor a tool call of the policy."""
     said = [m for m in response_messages(sample) if m.role == Role.ASSISTANT]
     return not any(message.text.strip() or message.tool_calls for message in said)

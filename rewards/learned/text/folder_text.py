@@ -1,6 +1,6 @@
 # pyright: basic
 # mypy: disable-error-code="arg-type, no-untyped-call"
-"""A causal model of a folder as a `PolicyText`: its answers, and its probabilities of texts."""
+"""A causal model of a folder serves as `PolicyText`: for answers and for probabilities of texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .policy_text import NoRoomToAnswer
 from .weights import text_digest, weights_digest
 
 AT_ONCE = 256
-"""Positions whose logits are computed together: a vocabulary is wide."""
+"""Positions whose logits are computed together, which bounds memory: a vocabulary is wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class _Asked:
 
 
 class FolderText:
-    """Holds a causal model; texts to score are batched, answers are written one by one.
+    """A causal model that scores texts in batches and writes answers singly.
 
     Args:
-        folder: of transformers, with weights.
-        name: of the verifier, for messages.
+        folder: a transformers folder with weights.
+        name: name of the verifier, for messages.
         device, dtype, max_batch, max_wait_ms: as for `RewardModel`.
 
     Raises:
@@ -79,11 +79,11 @@ class FolderText:
 
     @property
     def name(self) -> str:
-        """The folder and the digest of its weights."""
+        """The name of the folder and the first digits of the weights' SHA-256."""
         return f"{self.folder.name} {self.digest[:16]}"
 
     def card(self) -> dict[str, Any]:
-        """Which weights, which template, which device."""
+        """Return the weights' digest, the architecture, the template and the device."""
         return {
             "weights": {"folder": self.folder.name, "sha256": self.digest},
             "architecture": type(self.model).__name__,
@@ -93,21 +93,27 @@ class FolderText:
         }
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The ids of a conversation, up to where the model speaks."""
+        """Return the ids of a conversation, up to where the model speaks."""
         return self.conversations.encode(self.conversations.render(messages, answering=True))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; a special token that is spelled out in it stays text."""
+        """Return the ids of a text; a special token that the text spells out stays text."""
         return self.conversations.encode(self.conversations.plain(text))
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
-        """The log-probability of each of `ids`; the first reads 0."""
+        """Return the log-probability of each of `ids` given the ids before, in nats; the first is
+        0.
+        """
         return await self._scoring.submit(list(ids))
 
     async def write(
         self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
     ) -> tuple[str, bool]:
-        """Answer a conversation."""
+        """Answer a conversation; return the text, and whether the answer ended by itself.
+
+        Raises:
+            NoRoomToAnswer: the conversation fills the tokens that the model reads.
+        """
         ids = self.prompt(messages)
         room = min(max_tokens, self.max_length - len(ids))
         if room < 1:
@@ -117,13 +123,13 @@ class FolderText:
         return await self._writing.submit(_Asked(ids, room, temperature, seed))
 
     async def close(self) -> None:
-        """Give up on what waits."""
+        """Cancel the texts and questions that wait."""
         await self._scoring.close()
         await self._writing.close()
 
     @cached_property
     def _ready(self) -> Any:
-        """The model on its device; first asked for in the process that computes."""
+        """The model, moved to the device on first use, which is in the process that computes."""
         return self.model.to(self.device)
 
     @torch.inference_mode()

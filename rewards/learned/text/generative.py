@@ -1,4 +1,4 @@
-"""Generative reward models: a model writes a judgement, and a number is read from it strictly."""
+"""Generative reward models write a judgement, from which a number is read strictly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD = "The response answers the question rightly, completely and clearly."
 
 
 class GenerativeReward:
-    """Scores responses by judgements that a model writes.
+    """A verifier that scores responses by judgements that a model writes.
 
     The question keeps the response apart from what is asked (a JSON string between two marks), and
     the answer has to hold exactly one consistent verdict: no number is picked out of its prose. An
@@ -83,7 +83,7 @@ class GenerativeReward:
         )  # fmt: skip
 
     async def score(self, sample: Sample) -> Verdict:
-        """Judge `sample.text`."""
+        """Judge `sample.text` with `votes` judgements and return the mean score, in [0, 1]."""
         if why := empty_answer(sample.text):
             return Verdict.of(0.0, why)
         given = sample.info.get("criterion")
@@ -114,11 +114,11 @@ class GenerativeReward:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the weights held here."""
+        """Bytes of the weights held in this process; 0 for a model behind a server."""
         return 0 if isinstance(self.asker, JudgeCaller) else _bytes_of(self.asker.policy)
 
     def card(self) -> dict[str, Any]:
-        """Which model and which form of judgement."""
+        """Return the model, the form of the judgement and the number of votes."""
         if isinstance(self.asker, JudgeCaller):
             server = self.asker.server
             told: dict[str, Any] = {"model": server.model, "base_url": server.base_url}

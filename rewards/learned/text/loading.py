@@ -1,6 +1,6 @@
 # pyright: basic
 # mypy: disable-error-code="arg-type, no-untyped-call, assignment"
-"""Models of transformers folders, loaded strictly; the one file here that imports torch at once."""
+"""This module loads models of transformers folders strictly; importing the module imports torch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load_head(
     folder: Path, auto_class: str, *, labels: Sequence[int], dtype: str, name: str
 ) -> Any:
-    """A model with the head that is needed, every weight of it from the folder.
+    """Load a model with the needed head, and refuse a folder that lacks any of the weights.
 
     Args:
-        folder: of transformers.
-        auto_class: such as "AutoModelForSequenceClassification".
+        folder: a transformers folder.
+        auto_class: the transformers class, such as "AutoModelForSequenceClassification".
         labels: numbers of labels that the head may have; empty where it has none.
         dtype: float32, bfloat16 or float16.
         name: of the verifier, for messages.
@@ -67,10 +67,10 @@ def load_head(
 
 
 def load_tokenizer(folder: Path, *, name: str) -> Any:
-    """The tokenizer of a folder.
+    """Load the tokenizer of a folder.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder has no tokenizer that transformers can read.
     """
     try:
         return AutoTokenizer.from_pretrained(str(folder))
@@ -93,14 +93,16 @@ def device_of(wanted: str, *, name: str) -> torch.device:
 
 
 def token_limit(model: Any, tokenizer: Any, given: int) -> int:
-    """The most tokens a model reads: `given`, or its positions, or what its tokenizer says."""
+    """Return the most tokens a model reads: the least of `given` (unless 0), the model's positions
+    and the tokenizer's limit.
+    """
     positions = getattr(model.config, "max_position_embeddings", None) or 1 << 30
     known = min(int(positions), int(min(tokenizer.model_max_length, 1 << 30)))
     return min(given, known) if given else known
 
 
 def padded(rows: Sequence[Sequence[int]], filler: int, device: torch.device) -> Any:
-    """Rows of ids, padded on the right: ids and mask, [B, T] each."""
+    """Pad rows of ids on the right with `filler`; return ids and mask, [B, T] each."""
     longest = max(map(len, rows))
     ids = [[*row, *[filler] * (longest - len(row))] for row in rows]
     mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
@@ -108,8 +110,8 @@ def padded(rows: Sequence[Sequence[int]], filler: int, device: torch.device) -> 
 
 
 def filler_for(rows: Sequence[Sequence[int]], pad_id: int | None) -> int:
-    """An id to pad with that none of the rows holds: heads look for the last token that is not
-    padding, and a padding token that is also the end of a turn would hide it.
+    """Return an id for padding that no row holds. Heads look for the last token that is not
+    padding, so a padding token that also ends a turn would hide the true last token.
     """
     held = {token for row in rows for token in row}
     if pad_id is not None and pad_id not in held:
@@ -118,6 +120,6 @@ def filler_for(rows: Sequence[Sequence[int]], pad_id: int | None) -> int:
 
 
 def weight_bytes(model: Any) -> int:
-    """Memory of a model's weights and buffers."""
+    """Return the bytes of a model's weights and buffers."""
     tensors = [*model.parameters(), *model.buffers()]
     return sum(one.numel() * one.element_size() for one in tensors)

@@ -1,4 +1,4 @@
-"""What a reward may ask of a model of language: probabilities of given texts, and answers."""
+"""The protocol by which a reward asks a language model for probabilities of texts and answers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ludus.messages import Message
 
 
 class NoRoomToAnswer(LudusError, ValueError):
-    """A conversation fills what the model reads."""
+    """A conversation leaves no token of the model's context for an answer."""
 
 
 class PolicyText(Protocol):
-    """A model with its tokenizer and chat template: the policy's engine in training, or a model of
-    a folder on a server.
+    """A language model with tokenizer and chat template: the policy's engine in training, or a
+    folder's model on a server.
     """
 
     @property
     def name(self) -> str:
-        """Which model it is."""
+        """The name of the model, for messages."""
         ...
 
     @property
@@ -29,37 +29,37 @@ class PolicyText(Protocol):
         ...
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The ids of a conversation, up to where the model speaks."""
+        """Return the ids of a conversation, up to where the model speaks."""
         ...
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, nothing added."""
+        """Return the ids of a text, without special tokens around the text."""
         ...
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
-        """The log-probability of each of `ids` given those before it, in nats at temperature 1;
-        the first reads 0.
+        """Return the log-probability of each of `ids` given the ids before, in nats at temperature
+        1; the first is 0.
         """
         ...
 
     async def write(
         self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
     ) -> tuple[str, bool]:
-        """Answer a conversation: the text, and whether it ended by itself.
+        """Answer a conversation; return the text, and whether the answer ended by itself.
 
         Raises:
-            NoRoomToAnswer: the conversation fills what the model reads.
+            NoRoomToAnswer: the conversation fills the tokens that the model reads.
         """
         ...
 
     async def close(self) -> None:
-        """Release what was opened for this alone; the policy's engine goes on."""
+        """Release a model that was loaded for a reward alone; the policy's engine stays open."""
         ...
 
 
 @runtime_checkable
 class ReadsPolicy(Protocol):
-    """A verifier that wants the policy in training; `ludus train` hands it over before the run."""
+    """A verifier that scores with the policy, which `ludus train` hands over before the run."""
 
     def use_policy(self, policy: PolicyText, /) -> None:
         """Score with `policy` from now on."""

@@ -23,13 +23,13 @@ Mean = Literal["probability", "logprob", "product"]
 
 
 class _OfPolicy:
-    """What both rewards share: whose probabilities they are."""
+    """The base of both rewards holds the model whose probabilities are read."""
 
     resident = True
     """Served in one process, which holds the model."""
     never_blocks = False
     deterministic = False
-    """The policy in training moves."""
+    """Equal samples may get different scores, since the policy changes in training."""
     verifier = ""
 
     def __init__(self, model: str, device: str, dtype: str) -> None:
@@ -51,17 +51,17 @@ class _OfPolicy:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the weights held here; the policy's weights belong to its engine."""
+        """Bytes of the weights held here; 0 for the policy, whose weights belong to the engine."""
         return self._folder.memory_bytes if self._folder is not None else 0
 
     def card(self) -> dict[str, Any]:
-        """Which weights, which template, which device."""
+        """Return the card of the folder's model, or name the policy in training."""
         if self._folder is not None:
             return self._folder.card()
         return {"weights": "those of the policy in training"}
 
     async def close(self) -> None:
-        """Release the model, if it is held here."""
+        """Release the folder's model; the policy in training stays open."""
         if self._folder is not None:
             await self._folder.close()
 
@@ -75,7 +75,7 @@ class _OfPolicy:
 
 
 class ProbabilityReward(_OfPolicy):
-    """Scores how probable the reference answer is after the policy's reasoning (RLPR).
+    """A verifier that scores how probable the reference is after the policy's reasoning (RLPR).
 
     The response is cut before its answer, the reference answer (`sample.gold`, a text) is put
     there, and its tokens are scored by teacher forcing:
@@ -160,7 +160,7 @@ class ProbabilityReward(_OfPolicy):
         )
 
     def _reasoning(self, text: str) -> str | None:
-        """The response up to where its answer begins."""
+        """Return the response up to the start of the last answer; None without a closed answer."""
         opened = text.rfind(self.opens)
         if opened < 0 or (self.closes and text.find(self.closes, opened) < 0):
             return None
@@ -177,7 +177,7 @@ class ProbabilityReward(_OfPolicy):
 
 
 class SelfAlignedReward(_OfPolicy):
-    """Scores how much the question explains the response (SAR): its relative gain in perplexity.
+    """A verifier that scores by how much the question lowers the response's perplexity (SAR).
 
         r = clip((ppl(a) - ppl(a | q)) / ppl(a), -1, 1),   ppl = exp(-mean_t log p(a_t | ...))
 
@@ -227,31 +227,31 @@ class SelfAlignedReward(_OfPolicy):
 async def text_logprobs(
     policy: PolicyText, context: Sequence[int], text: Sequence[int]
 ) -> list[float]:
-    """The log-probability of each token of `text` after `context`, by teacher forcing.
+    """Return the log-probability of each token of `text` after `context`, by teacher forcing.
 
     Args:
-        policy: whose probabilities.
-        context: ids, at least one.
-        text: ids.
+        policy: the model whose probabilities are read.
+        context: token ids, at least one.
+        text: token ids.
 
     Returns:
-        One a token of `text`, in nats at temperature 1.
+        A number for each token of `text`, in nats at temperature 1.
     """
     return (await policy.logprobs([*context, *text]))[len(context) :]
 
 
 def _perplexity(logprobs: Sequence[float]) -> float:
-    """The logarithm of the perplexity."""
+    """Return the logarithm of the perplexity, in nats a token."""
     return -math.fsum(logprobs) / len(logprobs)
 
 
 def _context(sample: Sample) -> list[Message]:
-    """What stood before the last thing the assistant said."""
+    """Return the conversation before the assistant's last message."""
     followed = response_messages(sample)
     last = max((n for n, m in enumerate(followed) if m.role == Role.ASSISTANT), default=0)
     return [*prompt_messages(sample), *followed[:last]]
 
 
 def _emptied(message: Message) -> Message:
-    """The message without its words; a system prompt is no part of the question."""
+    """Return the message without words. A system prompt is no part of the question and stays."""
     return message if message.role == Role.SYSTEM else Message(role=message.role)

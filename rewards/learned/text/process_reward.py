@@ -1,4 +1,5 @@
-"""Process reward models: a score for every step, which arrives at the turn that took it."""
+"""Process reward models score every step of a response; a turn gets what the steps of the turn
+add."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ NAME = "process-reward"
 
 @dataclass(slots=True)
 class Steps:
-    """A response in tokens, with the place at which each step is scored."""
+    """The tokens of a conversation, with the place at which each step is scored."""
 
     ids: list[int] = field(default_factory=list[int])
     places: list[int] = field(default_factory=list[int])
     turns: list[int] = field(default_factory=list[int])
-    """The turn of each step."""
+    """The number of the turn of each step, from 0."""
     count: int = 0
     """Number of turns."""
     why: str = ""
@@ -41,7 +42,7 @@ class Steps:
 
 
 class ProcessRewardModel:
-    """Scores every step of a response with a trained process reward model.
+    """A verifier that scores every step of a response with a trained process reward model.
 
     The verdict's reward is of the whole response, and `turn_rewards` says what each turn earned of
     it: in training that is credited to the turn. Steps are the parts of a turn between separators.
@@ -109,11 +110,11 @@ class ProcessRewardModel:
         self._digest = weights_digest(self.folder)
 
     def start(self) -> None:
-        """Move the model to its device."""
+        """Move the model to the chosen device, in the process that computes."""
         self.model.to(self.device)
 
     def prepare(self, sample: Sample) -> Steps:
-        """A sample in tokens.
+        """Write a sample as tokens, with the places of the steps.
 
         Raises:
             RewardUnavailable: the prompt leaves no room for a response, or the template rewrites
@@ -144,7 +145,7 @@ class ProcessRewardModel:
         return steps
 
     def score_batch(self, samples: Sequence[Steps]) -> list[Verdict]:
-        """Score what `prepare` made."""
+        """Score prepared samples and return a verdict for each, in order."""
         asked = [one for one in samples if not one.why]
         scores = iter(self._forward(asked) if asked else [])
         return [
@@ -153,7 +154,7 @@ class ProcessRewardModel:
         ]
 
     def card(self) -> dict[str, Any]:
-        """Which weights, which template, which device."""
+        """Return the weights' digest, the template, the kind of head and the device."""
         template = text_digest(self.conversations.tokenizer.chat_template)
         return {
             "weights": {"folder": self.folder.name, "sha256": self._digest},
@@ -176,7 +177,9 @@ class ProcessRewardModel:
         return ids[0]
 
     def _written(self, asked: Sequence[Message], followed: Sequence[Message]) -> tuple[Steps, int]:
-        """The conversation in tokens, its turns cut into steps, and the tokens of the prompt."""
+        """Return the conversation's tokens with the places of the steps, and the number of tokens
+        of the prompt.
+        """
         steps, text, stripped = Steps(), "", ""
         opening = len(self.conversations.encode(self.conversations.render(asked, answering=True)))
         for place, message in enumerate(followed):

@@ -1,4 +1,4 @@
-"""Scalar reward models: one number for a conversation, from a sequence-classification head."""
+"""Scalar reward models give a number for a conversation, from a sequence-classification head."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Output = Literal["raw", "sigmoid"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conversation in tokens, or why it is not worth the model's time."""
+    """The tokens of a conversation, or the reason why the conversation gets the floor instead."""
 
     ids: list[int]
     why: str = ""
 
 
 class RewardModel:
-    """Scores responses with a trained scalar reward model.
+    """A verifier that scores responses with a trained scalar reward model.
 
     The folder is one of transformers' sequence classification with `num_labels=1`; the conversation
     is written by the model's own tokenizer and chat template. Samples that arrive one by one are
@@ -103,11 +103,11 @@ class RewardModel:
         self._digest = weights_digest(self.folder)
 
     def start(self) -> None:
-        """Move the model to its device."""
+        """Move the model to the chosen device, in the process that computes."""
         self.model.to(self.device)
 
     def prepare(self, sample: Sample) -> Prepared:
-        """A sample in tokens.
+        """Write a sample as tokens.
 
         Raises:
             RewardUnavailable: the prompt leaves no room for a response, or cannot be written.
@@ -133,7 +133,7 @@ class RewardModel:
         )
 
     def score_batch(self, samples: Sequence[Prepared]) -> list[Verdict]:
-        """Score what `prepare` made."""
+        """Score prepared samples and return a verdict for each, in order."""
         asked = [one for one in samples if not one.why]
         scores = iter(self._forward([one.ids for one in asked]) if asked else [])
         return [
@@ -142,7 +142,7 @@ class RewardModel:
         ]
 
     def card(self) -> dict[str, Any]:
-        """Which weights, which template, which device."""
+        """Return the weights' digest, the template, the token limit and the device."""
         template = self.conversations.tokenizer.chat_template or ""
         return {
             "weights": {"folder": self.folder.name, "sha256": self._digest},

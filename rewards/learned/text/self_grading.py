@@ -92,11 +92,11 @@ class SelfGrading:
             self.asker = TextAsker(policy, self.temperature, self.max_tokens)
 
     async def score(self, sample: Sample) -> Verdict:
-        """Score one answer, as a group of one."""
+        """Score a single answer as a group of size 1."""
         return (await self.score_group([sample]))[0]
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Score all answers to one question together; one verdict each, in order."""
+        """Score all answers to a question together and return a verdict for each, in order."""
         if self.asker is None:
             why = f"{NAME} has no model: in 'ludus train' it is the policy; elsewhere name a model"
             return [Verdict.invalid(why)] * len(samples)
@@ -109,13 +109,13 @@ class SelfGrading:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the weights held here; the policy's weights belong to its engine."""
+        """Bytes of the weights held here; 0 for the policy, whose weights belong to the engine."""
         if self._named and isinstance(self.asker, TextAsker):
             return int(getattr(self.asker.policy, "memory_bytes", 0))
         return 0
 
     def card(self) -> dict[str, Any]:
-        """Which model judges."""
+        """Return the model that judges and the number of orders."""
         if isinstance(self.asker, JudgeCaller):
             server = self.asker.server
             told: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
@@ -126,7 +126,7 @@ class SelfGrading:
         return {**told, "orders": self.orders}
 
     async def close(self) -> None:
-        """Close what was opened for a model of its own."""
+        """Close the connections or the model that were opened by name; the policy stays open."""
         if self._named and self.asker is not None:
             await self.asker.close()
 
@@ -162,7 +162,7 @@ class SelfGrading:
 
 
 class RankingAgreement:
-    """Scores a judgement by how well it ranks: Kendall's tau with the true ranking (URPO).
+    """A verifier that scores a judgement by Kendall's tau with the true ranking (URPO).
 
     The response is a judgement as `about_scores` asks for one: a JSON object {"scores": {"A": 7,
     ...}} with a number for each name of `sample.gold`, a mapping from names to true scores or a
@@ -173,7 +173,7 @@ class RankingAgreement:
     never_blocks = True
 
     def score(self, sample: Sample) -> Verdict:
-        """Hold the scores of `sample.text` against the gold."""
+        """Return the tau, in [-1, 1], between the scores of `sample.text` and the gold."""
         try:
             true = _true_scores(sample.gold)
         except ValueError as error:
@@ -202,11 +202,11 @@ def about_scores(data: Mapping[str, str], names: Sequence[str]) -> JudgeQuestion
 def read_scores(
     answer: str, names: Sequence[str], *, low: float = LOWEST, high: float = HIGHEST
 ) -> dict[str, float]:
-    """The scores that an answer gives, one for each of `names` and for nothing else.
+    """Read the scores that an answer gives, exactly a score for each of `names`.
 
     Raises:
-        UnreadableVerdict: there are none, they contradict, or one is no number from `low` to
-            `high`.
+        UnreadableVerdict: the answer has no scores, scores that contradict each other, or a score
+            that is no number from `low` to `high`.
 
     >>> read_scores('{"scores": {"A": 7, "B": 2}}', ["A", "B"])
     {'A': 7.0, 'B': 2.0}
@@ -223,8 +223,8 @@ def read_scores(
 
 
 def kendall_tau(given: Sequence[float], true: Sequence[float]) -> float:
-    """Kendall's tau-b: pairs in the same order less pairs in the opposite one, over the geometric
-    mean of the pairs that are no ties in either; 0 where all of one side are equal.
+    """Return Kendall's tau-b: pairs in the same order less pairs in the opposite order, over the
+    geometric mean of the two numbers of pairs that are no ties; 0 where one side is all ties.
 
     >>> kendall_tau([3, 2, 1], [9, 5, 7])
     0.3333333333333333
@@ -242,7 +242,7 @@ def _sign(number: float) -> int:
 
 
 def _true_scores(gold: object) -> dict[str, float]:
-    """The true score of each name.
+    """Return the true score of each name in the gold.
 
     Raises:
         ValueError: the gold is no ranking.

@@ -1,4 +1,4 @@
-"""From scores of steps to a reward, and to the turns that earned it."""
+"""This module combines the scores of steps into a reward and credits the reward to turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHOLES: tuple[Whole, ...] = get_args(Whole)
 
 
 def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
-    """What each step adds to the reward of the whole; the sum is the reward.
+    """Return what each step adds to the reward of the whole; the sum is the reward.
 
     | whole | the reward | what a step adds |
     |---|---|---|
@@ -24,8 +24,8 @@ def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
     | sum | the sum | its score |
 
     Args:
-        scores: of the steps, in order.
-        whole: how they become one reward.
+        scores: the scores of the steps, in order.
+        whole: how the scores become one reward.
 
     >>> contributions([0.5, 0.25, 1.0], "min")
     [0.0, 0.25, 0.0]
@@ -46,7 +46,7 @@ def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
 
 
 def split_steps(text: str, separator: str) -> list[str]:
-    """The steps of a text: what stands between separators and is not blank.
+    """Split a text into steps: the parts between separators that are not blank, stripped.
 
     >>> split_steps("a\\n\\n\\n\\nb", "\\n\\n")
     ['a', 'b']
@@ -55,12 +55,12 @@ def split_steps(text: str, separator: str) -> list[str]:
 
 
 def by_turn(values: Sequence[float], turns: Sequence[int], count: int) -> list[float]:
-    """Values of steps added up by turn.
+    """Add up the values of steps by turn.
 
     Args:
-        values: one a step.
-        turns: the turn of each step.
-        count: of turns.
+        values: the value of each step.
+        turns: the number of the turn of each step, from 0.
+        count: number of turns; the length of the result.
 
     >>> by_turn([1.0, 2.0, 4.0], [0, 0, 2], 3)
     [3.0, 0.0, 4.0]

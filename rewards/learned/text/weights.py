@@ -1,4 +1,4 @@
-"""Folders of weights: found or refused with where to get them, and named by digest."""
+"""This module finds folders of weights, and names weights and templates by digest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ CHUNK = 1 << 22
 
 
 def model_folder(model: str, *, verifier: str) -> Path:
-    """The folder of a model.
+    """Return the folder of a model, after a check that config.json and weights are present.
 
     Args:
         model: a folder that transformers wrote, with config.json, weights and a tokenizer.
-        verifier: who needs it, for the message.
+        verifier: name of the verifier, for the message.
 
     Raises:
-        MissingWeights: there is none, or it holds no weights; the message says where to get them.
+        MissingWeights: no folder was named, or the folder lacks config.json or weights; the message
+            says where to get weights.
     """
     if not model:
         raise MissingWeights(
@@ -42,7 +43,7 @@ def model_folder(model: str, *, verifier: str) -> Path:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of weights in `folder`, by name; of several formats the safest one."""
+    """Return the files of weights in `folder`, by name; of several formats only the safest."""
     for pattern in WEIGHTS:
         if found := sorted(folder.glob(pattern)):
             return found
@@ -50,8 +51,9 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weights_digest(folder: Path) -> str:
-    """The SHA-256 of a model's weights: of one file that of its bytes (what `sha256sum` prints), of
-    several that of the lines "digest  name" in order of names.
+    """Return the SHA-256 of a model's weights, in hexadecimal. A single file gives the digest of
+    the bytes (as `sha256sum` prints); several give the digest of the lines "digest  name" in order
+    of names.
     """
     digests = {path.name: _sha256(path) for path in weight_files(folder)}
     if len(digests) == 1:
@@ -61,7 +63,7 @@ def weights_digest(folder: Path) -> str:
 
 
 def text_digest(text: str) -> str:
-    """The first 16 hexadecimal digits of a text's SHA-256: names a chat template on a card."""
+    """Return the first 16 hexadecimal digits of a text's SHA-256, which name a chat template."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

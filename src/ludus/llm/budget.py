@@ -19,7 +19,7 @@ class TokenUsage(msgspec.Struct, kw_only=True):
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, other: TokenUsage) -> None:
-        """Count `other` too."""
+        """Add the tokens of `other` to these counts."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
 

@@ -16,8 +16,11 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class DiskCache:
-    """One file for each answer. Processes may share a folder; the answer of an unreadable file is
-    asked for again.
+    """A folder with a file for each answer. Processes may share a folder. An unreadable file counts
+    as no answer, so the server is asked again.
+
+    Raises:
+        ConfigError: the folder cannot be made.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -29,9 +32,8 @@ class DiskCache:
 
     @staticmethod
     def key(request: Any) -> str:
-        """Return the key of a request, which is equal for equal JSON, whatever the order of its
-        fields.
-        """
+        """Return the key of a request: equal JSON has an equal key, whatever the order of
+        fields."""
         return hashlib.blake2b(_encoder.encode(request), digest_size=16).hexdigest()
 
     def get(self, key: str) -> bytes | None:

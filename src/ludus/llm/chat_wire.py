@@ -75,8 +75,8 @@ def _data_url(image: ImagePart) -> str:
 
 
 def _call_row(call: ToolCall) -> dict[str, Any]:
-    """Convert a call to the chat format, as it was made. Servers refuse a call without a name, so
-    an unreadable call gets one.
+    """Convert a call to the chat format. Servers refuse a call without a name, so an unreadable
+    call is named `UNREADABLE`.
     """
     arguments = msgspec.json.encode(call.arguments).decode()
     return {
@@ -219,7 +219,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusErro
 
 
 def _said(body: bytes) -> str:
-    """Return the message of an error reply; servers disagree about its shape."""
+    """Return the message of an error reply, at most 400 characters; servers differ in the form."""
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

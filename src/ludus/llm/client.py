@@ -1,4 +1,4 @@
-"""The client of a chat server: one conversation in, one answer out, with retries."""
+"""The client of a chat server sends a conversation and returns the answer, with retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE = RetryPolicy(timeout_s=900.0, attempt_timeout_s=300.0, first_wait_s=0.
 
 
 class ChatClient:
-    """Asks one model of one server. A client belongs to one event loop.
+    """A client asks a model of an OpenAI-compatible server. A client belongs to an event loop.
 
     Args:
         base_url: address, up to and including `/v1`.
@@ -72,7 +72,7 @@ class ChatClient:
         self.model = model
         self.patience = patience
         self.usage = TokenUsage()
-        """Of all requests that were answered, not from the cache."""
+        """Tokens of all requests that the server answered; answers from the cache do not count."""
         self.retries = 0
         given = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
         self._key = Secret.of(given)
@@ -125,7 +125,7 @@ class ChatClient:
         return completion
 
     async def ensure_served(self, *, timeout_s: float = 10.0) -> None:
-        """Find out early whether the server answers and knows the model.
+        """Check early that the server answers and serves the model.
 
         Raises:
             ConfigError: the server lists its models, and this model is not among them.
@@ -140,7 +140,7 @@ class ChatClient:
             raise ConfigError(f"{self._base_url} has no model {self.model!r}; it has {known[:5]}")
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the server."""
         await self._transport.close()
 
     async def _ask(self, request: dict[str, Any]) -> tuple[Completion, bytes]:

@@ -1,8 +1,8 @@
-"""Reads JSON as models write it, and keeps only values that can be sent on.
+"""This module reads JSON as models write JSON, and refuses values that cannot be sent on.
 
 Raw newlines inside strings are accepted, since models write them. Numbers must fit JSON and
-msgpack,
-strings must be encodable, and the nesting is bounded, so that no later reader runs out of stack.
+msgpack, strings must be encodable, and the nesting is bounded, so that no later reader runs out of
+stack.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 CUT = "the call was cut by the token limit"
-"""Reason why the last call of a turn that was cut is never executed."""
+"""The error of the last call of a turn that was cut; this call is never executed."""
 MAX_NESTED = 100
 """Largest number of lists and objects inside each other."""
 
@@ -42,7 +42,7 @@ decoder = json.JSONDecoder(
 
 
 def fault_of(decoded: object) -> str:
-    """Return why a decoded value cannot be sent on; empty if it can."""
+    """Return why a decoded value cannot be sent on; "" for a value without fault."""
     level: list[object] = [decoded]
     for _ in range(MAX_NESTED + 1):
         if any(isinstance(value, str) and _SURROGATE.search(value) for value in level):
@@ -63,7 +63,7 @@ _NO_OBJECT = "arguments must be an object"
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any], str]:
-    """Return the arguments of a call, and why they cannot be used; one of the two is empty.
+    """Return the arguments of a call, and the fault that makes the arguments useless, or "".
 
     Some models encode arguments twice, and some write nothing or null for no arguments.
     """

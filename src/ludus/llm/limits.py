@@ -1,4 +1,4 @@
-"""How many calls of models are in flight: in the whole process, and to each host.
+"""This module bounds the calls of models in flight, in the whole process and to each host.
 
 Each client bounds its own calls, and a process often has several: a rubric judge, a generator, a
 preference judge, an evaluation. What they send together is bounded here. Calls wait in turn, on
@@ -26,7 +26,7 @@ class Places:
     served.
 
     Args:
-        count: how many there are, at least 1.
+        count: number of places, at least 1.
     """
 
     def __init__(self, count: int) -> None:
@@ -36,7 +36,7 @@ class Places:
 
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[None]:
-        """A place for the length of the block."""
+        """Take a place for the length of the block; wait while all places are taken."""
         await self._take()
         try:
             yield
@@ -80,11 +80,11 @@ class Places:
 
 
 class CallLimits:
-    """Bounds on calls in flight.
+    """The bounds on calls in flight, in total and to each host.
 
     Args:
-        total: most calls at once.
-        per_host: most of them to one host and port.
+        total: most calls at once; 1024 by default.
+        per_host: most calls at once to the same host and port; 256 by default.
 
     Raises:
         ConfigError: a bound below 1.
@@ -101,8 +101,8 @@ class CallLimits:
 
     @asynccontextmanager
     async def place(self, url: str) -> AsyncGenerator[None]:
-        """A place for one call of `url`: of its host first, so that calls that wait for a slow host
-        keep none of the places that other hosts could use.
+        """Take a place for a call of `url`, for the length of the block. The host's place comes
+        first, so that calls that wait for a slow host hold no places that other hosts could use.
         """
         host = urlsplit(url).netloc.rpartition("@")[2].casefold()
         with self._lock:
@@ -112,7 +112,7 @@ class CallLimits:
 
 
 def limits_from_environment() -> CallLimits:
-    """The bounds that the environment variables name.
+    """Return the bounds that LUDUS_MAX_CALLS and LUDUS_MAX_CALLS_PER_HOST name.
 
     Raises:
         ConfigError: a variable holds no whole number of at least 1.
@@ -131,7 +131,7 @@ _shared: CallLimits | None = None
 
 
 def shared_limits() -> CallLimits:
-    """The bounds that all clients of this process share."""
+    """Return the bounds that all clients of this process share, from the environment."""
     global _shared
     if _shared is None:
         _shared = limits_from_environment()
