@@ -1,4 +1,5 @@
-"""Where untrusted code runs: slots behind walls, and grading that a solution cannot fool."""
+"""Sandboxes run untrusted code in isolation, and grade solutions by tests that no solution can
+see."""
 
 from __future__ import annotations
 

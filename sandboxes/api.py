@@ -1,10 +1,10 @@
-"""`execute` and `grade` without setting anything up: one sandbox for the whole process, on a loop
-of its own.
+"""The functions `execute` and `grade`, which need no setup: all calls share a process-wide sandbox.
 
-The strongest tier that holds is probed and chosen on the first call. Its operator sets it by the
-environment: `LUDUS_SANDBOX` names another tier, `LUDUS_SANDBOX_IMAGE` and `LUDUS_SANDBOX_RUNTIME`
-the image and the runtime of the tier `docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with
-`network=True` may reach ("example.org,*.example.net", or "*" for the public web).
+The sandbox lives on an event loop in the background. The strongest tier that holds is probed and
+chosen on the first call. The operator chooses otherwise by the environment: `LUDUS_SANDBOX` names
+another tier, `LUDUS_SANDBOX_IMAGE` and `LUDUS_SANDBOX_RUNTIME` the image and the runtime of the
+tier `docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with `network=True` may reach
+("pypi.org,*.pythonhosted.org", or "*" for the public web).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 class _Default:
-    """The process-wide sandbox; it lives on the background loop."""
+    """The process-wide sandbox, which is used on the background loop only."""
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
@@ -36,11 +36,11 @@ class _Default:
 
     @property
     def in_use(self) -> bool:
-        """Whether it is open."""
+        """Whether the sandbox is open."""
         return self._sandbox is not None
 
     async def sandbox(self) -> Sandbox:
-        """Open it on the first call."""
+        """Return the sandbox, which is opened on the first call."""
         async with self._opening:
             if self._sandbox is None:
                 tier = os.environ.get(TIER_VARIABLE) or None
@@ -48,7 +48,7 @@ class _Default:
             return self._sandbox
 
     async def close(self) -> None:
-        """End it; the next call opens a new one."""
+        """Close the sandbox; the next call of `sandbox` opens another."""
         async with self._opening:
             if self._sandbox:
                 await self._sandbox.close()
@@ -59,7 +59,10 @@ _default = _Default()
 
 
 def close_default() -> None:
-    """End the process-wide sandbox; the next call opens a new one."""
+    """Close the process-wide sandbox; the next call of `execute` or `grade` opens another.
+
+    This is called when the interpreter exits.
+    """
     if _default.in_use:
         run_on_loop(_default.close(), timeout_s=30)
 
@@ -68,12 +71,12 @@ atexit.register(close_default)
 
 
 async def default_sandbox() -> Sandbox:
-    """The process-wide sandbox. Only for use on the background loop."""
+    """Return the process-wide sandbox, for use on the background loop only."""
     return await _default.sandbox()
 
 
 def execute(code: str, language: str = "python", **options: Unpack[RunOptions]) -> Execution:
-    """Run untrusted `code` and return what it did.
+    """Run untrusted `code` and return the status, output and usage.
 
     Args:
         code: the source text.
@@ -91,7 +94,7 @@ def execute(code: str, language: str = "python", **options: Unpack[RunOptions]) 
 async def execute_async(
     code: str, language: str = "python", **options: Unpack[RunOptions]
 ) -> Execution:
-    """`execute` for callers on an event loop."""
+    """Run untrusted `code` as `execute` does, without blocking the caller's event loop."""
     return await _elsewhere(_run(program_of(code, language, **options)))
 
 
@@ -110,8 +113,10 @@ def grade(
     checker: str = "",
     language: str = "python",
 ) -> Verdict:
-    """Grade `solution` by `tests` it never sees; see `GradeOptions` and `grade_in_detail` for what
-    each means.
+    """Grade `solution` by hidden `tests`, and return the verdict.
+
+    See `GradeOptions` for the meaning of the options, and `grade_in_detail` for the kinds of tests
+    and the errors.
     """
     options = GradeOptions(
         partial=partial,
@@ -134,12 +139,12 @@ async def grade_async(
     kind: str = "assert",
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
-    """`grade` for callers on an event loop."""
+    """Grade `solution` as `grade` does, without blocking the caller's event loop."""
     return await _elsewhere(_grade(solution, tests, kind, options))
 
 
 async def _elsewhere(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Await `work` on the background loop from another one."""
+    """Run `work` on the background loop, and await the result on the caller's loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 

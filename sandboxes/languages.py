@@ -1,4 +1,4 @@
-"""How each language is compiled and run inside a slot."""
+"""The languages of sandboxes, with the commands that compile and run a program of each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ class UnknownLanguage(UnknownName):
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A source file, what makes a program of it, and what runs the program."""
+    """A language: the name of the source file, and the commands that compile and run the
+    program."""
 
     source: str
     run: tuple[str, ...]
     compile: tuple[str, ...] = ()
     product: str = ""
-    """The file the compiler leaves and `run` needs."""
+    """The file that the compiler writes and that `run` needs; empty for languages that are not
+    compiled.
+    """
 
 
 _VERILOG = (
@@ -52,7 +55,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "verilog": Language("main.sv", ("vvp", "-n", "program.vvp"), _VERILOG, "program.vvp"),
 }
-"""name -> language. Python runs in the warm interpreter and needs no command."""
+"""The languages by name. Python runs in the warm interpreter, and needs no command."""
 
 ALIASES = {
     "py": "python",
@@ -65,10 +68,12 @@ ALIASES = {
 
 
 def find_language(name: str) -> tuple[str, Language]:
-    """The canonical name and its language.
+    """Return the canonical name of a language, and the language.
+
+    Upper case and the names in `ALIASES` are understood.
 
     Raises:
-        UnknownLanguage: the message names the near miss.
+        UnknownLanguage: no language has this name; the message suggests a similar name.
     """
     canonical = ALIASES.get(name.lower(), name.lower())
     if canonical not in LANGUAGES:

@@ -1,9 +1,8 @@
-"""The tiers of isolation, strongest first: which of them hold on this machine is found out by
-doing.
+"""Opens sandboxes: probes which tiers of isolation hold on this machine, and picks the strongest.
 
-A probe does what an attacker would do (read a file of the host, open a socket, signal its keeper,
-mount) and must fail; or does what a program needs and must succeed. A tier that fails one probe is
-not offered.
+A probe does what an attacker would do (read a file of the host, open a socket, signal the
+supervisor, mount) and must fail; or does what a program needs and must succeed. A tier that fails a
+single probe is not offered.
 """
 
 from __future__ import annotations
@@ -23,10 +22,13 @@ from .protocol import ExecutionStatus, Limits, Sandbox
 from .settings import DEFAULTS, SandboxSettings
 
 TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
-"""All tiers, in the order they are tried. `unsafe` is no isolation at all and is never chosen."""
+"""All tiers, in the order of trial. `unsafe` is no isolation at all and is never chosen."""
 
 REMOTE = "remote"
-"""On a server: holds what the tier over there holds, and is never chosen, only named by address."""
+"""The tier of sandboxes on a server, which isolate as the server's tier does.
+
+This tier is never chosen automatically, only named by an address.
+"""
 
 _LIMITS = Limits(timeout_s=10, cpu_s=5)
 
@@ -56,7 +58,7 @@ print("done", os.getuid())
 """
 
 _LIBRARY_PROGRAM = "import colorsys, plistlib, wave"
-"""Modules no slot has loaded beforehand."""
+"""A program that imports standard-library modules which no slot has loaded beforehand."""
 
 _LEFTOVER_PROGRAM = (
     "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')"
@@ -73,7 +75,10 @@ for _ in range(80):
         time.sleep(30)
 """,
 }
-"""Where somebody else keeps the bounds: what must not end well."""
+"""Programs that exceed a limit, by the problem to report if they succeed.
+
+They are run where a container engine, not ludus, sets the limits.
+"""
 
 _BOUND_LIMITS = Limits(timeout_s=10, cpu_s=5, memory_bytes=192 << 20)
 
@@ -88,7 +93,7 @@ print(way.recv(99).split(b"\\r\\n")[0].decode())
 
 @dataclass(frozen=True, slots=True)
 class TierFinding:
-    """What the probes say about one tier."""
+    """The result of probing a tier: the problems found, and notes to the operator."""
 
     tier: str
     problems: list[str] = field(default_factory=list[str])
@@ -96,12 +101,12 @@ class TierFinding:
 
     @property
     def holds(self) -> bool:
-        """Whether the tier may be used."""
+        """Whether the tier may be used, which takes a result without problems."""
         return not self.problems
 
 
 async def probe(sandbox: SlotSandbox) -> TierFinding:
-    """Try the walls of a sandbox from inside."""
+    """Attack the isolation of an open sandbox from inside, and return what did not hold."""
     with tempfile.NamedTemporaryFile(prefix="ludus-witness-") as witness:
         os.chmod(witness.name, 0o644)
         tried = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
@@ -121,7 +126,10 @@ async def probe(sandbox: SlotSandbox) -> TierFinding:
 
 
 async def _probe_library(sandbox: SlotSandbox) -> list[str]:
-    """Where the root file system is the host's, a folder above Python may be closed to others."""
+    """Return a problem if programs cannot import the standard library.
+
+    Where the root file system is the host's, a folder above Python may be closed to other users.
+    """
     tried = await sandbox.execute(_LIBRARY_PROGRAM, limits=_LIMITS)
     if tried.ok:
         return []
@@ -150,7 +158,7 @@ async def _probe_bounds(sandbox: SlotSandbox) -> list[str]:
 
 
 async def _probe_network(sandbox: SlotSandbox) -> list[str]:
-    """The way out must be there, and must not lead to this machine."""
+    """Return a problem unless a run's proxy answers and refuses a connection to this machine."""
     tried = await sandbox.execute(_PROXY_PROGRAM, limits=_LIMITS, network=True)
     if " 403 " in tried.stdout:
         return []
@@ -159,7 +167,18 @@ async def _probe_network(sandbox: SlotSandbox) -> list[str]:
 
 
 async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFinding:
-    """Start one slot of `tier`, probe it, end it; or run a program on the server it names."""
+    """Open a sandbox of `tier` with a slot of each kind, probe the isolation, and close the
+    sandbox.
+
+    If `tier` is the address of a server, a program is run on that server instead.
+
+    Args:
+        tier: the name of a tier, or an address.
+        settings: how the sandbox is opened; `size` is not used.
+
+    Returns:
+        What was found. A tier that cannot be opened has the error among its problems.
+    """
     if is_address(tier):
         from .remote import examine_remote
 
@@ -179,7 +198,7 @@ async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFindin
 
 
 def is_address(tier: str) -> bool:
-    """Whether a tier is named by the address of a server.
+    """Return whether a tier is named by the address of a server.
 
     >>> is_address("remote:http://10.0.0.7:8765"), is_address("slots-root")
     (True, False)
@@ -195,25 +214,26 @@ async def open_sandbox(
     runtime: str | None = None,
     network: NetworkPolicy | None = None,
 ) -> Sandbox:
-    """The strongest sandbox that holds here, or the one named: a tier, or the address of a server
-    (`remote:http://host:port`).
+    """Open the strongest sandbox that holds on this machine, or the sandbox that `tier` names.
 
     Args:
-        size: slots of each kind; twice the cores if left out.
-        image, runtime: for the tier `docker`, which it then is: an image the engine has, an OCI
-            runtime it knows (gVisor's "runsc").
-        network: what runs with `network=True` may reach; without it there are none.
+        tier: the name of a tier, or the address of a server (`remote:http://host:port`).
+        size: slots of each kind; by default twice the cores this process may use.
+        image: an image the container engine has; implies the tier `docker`.
+        runtime: an OCI runtime the engine knows, such as gVisor's "runsc"; implies the tier
+            `docker`.
+        network: what runs with `network=True` may reach; if left out, such runs are refused.
 
     Raises:
-        ConfigError: the tier is unknown or fails a probe; with no tier named, none holds. `unsafe`
-            only by name.
+        ConfigError: the tier is unknown or fails a probe; or no tier is named and none holds
+            (`unsafe` has to be named).
         MissingExtra: the tier named needs a package that is not installed.
     """
     return await open_with(tier, SandboxSettings(size, image, runtime, network))
 
 
 async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
-    """`open_sandbox` with the settings in one piece."""
+    """Open a sandbox as `open_sandbox` does, from settings in a single object."""
     if tier is None and settings.are_for_docker:
         tier = DOCKER
     if tier is not None and is_address(tier):

@@ -1,4 +1,4 @@
-"""Which names a file may have on its way into and out of a sandbox."""
+"""Checks the paths and contents of files on the way into and out of a sandbox."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MAX_PATH = 1024
 
 
 def check_path(path: str) -> str:
-    """The path, if it names something below the work directory.
+    """Check that a path names a file below the work directory, and return the path.
 
     Raises:
-        ConfigError: it is empty, absolute, leaves the directory, or cannot be a file name.
+        ConfigError: the path is empty, absolute, leaves the directory, or cannot be a file name.
 
     >>> check_path("data/input.txt")
     'data/input.txt'
@@ -35,10 +35,11 @@ def check_path(path: str) -> str:
 
 
 def check_files(files: Mapping[str, bytes | str], *, room_bytes: int) -> dict[str, bytes]:
-    """The files to upload as bytes.
+    """Return the files to upload, with contents encoded as bytes.
 
     Raises:
-        ConfigError: a path is not allowed, one is a folder of another, or together they do not fit.
+        ConfigError: a path is not allowed, a file would also have to be a folder, there are more
+            than `MAX_FILES` files, or all together exceed `room_bytes`.
     """
     checked = encode_files({check_path(path): data for path, data in files.items()})
     _check_count(checked)
@@ -56,7 +57,11 @@ def check_files(files: Mapping[str, bytes | str], *, room_bytes: int) -> dict[st
 
 
 def check_fetch(paths: Iterable[str]) -> list[str]:
-    """The paths to read back, each once."""
+    """Return the paths to read back, without repetitions.
+
+    Raises:
+        ConfigError: a path is not allowed, or there are more than `MAX_FILES` paths.
+    """
     checked = list(dict.fromkeys(check_path(path) for path in paths))
     _check_count(checked)
     return checked

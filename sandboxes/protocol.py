@@ -1,10 +1,10 @@
-"""What running untrusted code looks like from outside: limits go in, an `Execution` comes out.
+r"""The interface of sandboxes: programs with limits go in, an `Execution` comes out.
 
     execution = ludus.sandboxes.execute("print(6 * 7)")
-    execution.status, execution.stdout          # ok, "42\\n"
+    execution.status, execution.stdout          # ok, "42\n"
 
-Whatever the program did is data. `infra_error` alone is ours: the sandbox could not run it,
-nothing is known about it.
+Whatever the program did is data. The status `infra_error` alone is a fault of the sandbox: nothing
+is known about the program.
 """
 
 from __future__ import annotations
@@ -19,35 +19,43 @@ MIB = 1 << 20
 
 
 class ExecutionStatus(StrEnum):
-    """How a run ended."""
+    """The ways in which a run can end."""
 
     OK = "ok"
-    """Exit code 0."""
+    """The program ended with exit code 0."""
     ERROR = "error"
-    """Any other exit code, or a signal it brought on itself."""
+    """The program ended with another exit code or by a signal, or started too many processes."""
     TIMEOUT = "timeout"
-    """It used up its CPU time, or its wall time by its own doing."""
+    """The program reached the limit of CPU time, or of wall time (waiting for a core does not
+    count).
+    """
     OOM = "oom"
-    """It needed more memory than it was given."""
+    """The program needed more memory than the limit."""
     OUTPUT_LIMIT = "output_limit"
-    """It wrote more than it may; what came before the limit is kept."""
+    """The program wrote more output than the limit; what came before the limit is kept."""
     INFRA_ERROR = "infra_error"
-    """The sandbox failed. Nothing is known about the program; try again."""
+    """The sandbox failed, so nothing is known about the program; try again."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run may use."""
+    """The limits of a run.
+
+    Raises:
+        ValueError: a limit is not above 0.
+    """
 
     timeout_s: float = 10.0
-    """Wall time, not counting time the machine kept it waiting for a core."""
+    """The limit of wall time, in seconds; time spent waiting for a core does not count."""
     cpu_s: float = 10.0
-    """CPU time of the program and everything it starts, together."""
+    """The limit of CPU time of the program and all descendants together, in seconds."""
     memory_bytes: int = 512 * MIB
-    """Memory of all its processes and files together."""
+    """The limit on the memory of all processes and files together."""
     output_bytes: int = MIB
     """The most bytes of standard output, of standard error, and of all fetched files together."""
     compile_s: float = 30.0
-    """CPU and wall time of the compiler, where the language has one."""
+    """The limit of the compiler's CPU time and wall time, in seconds, where a language has a
+    compiler.
+    """
 
     def __post_init__(self) -> None:
         for name in ("timeout_s", "cpu_s", "memory_bytes", "output_bytes", "compile_s"):
@@ -59,7 +67,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class ProgramInputs(TypedDict, total=False):
-    """What a program is given besides its code; see `Program`."""
+    """The inputs of a program besides the code; see `Program`."""
 
     stdin: str | bytes
     files: Mapping[str, bytes | str]
@@ -69,7 +77,7 @@ class ProgramInputs(TypedDict, total=False):
 
 
 class RunOptions(ProgramInputs, total=False):
-    """What `execute` takes besides the code and its language; see `program_of`."""
+    """The options of `execute` besides the code and the language; see `program_of`."""
 
     timeout_s: float
     cpu_s: float | None
@@ -78,20 +86,20 @@ class RunOptions(ProgramInputs, total=False):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run, with all that it is given."""
+    """A program to run, with limits and all inputs."""
 
     code: str
     """The source text."""
     language: str = "python"
-    """One of `LANGUAGES`, or another name of one."""
+    """A name or alias of a language in `LANGUAGES`."""
     limits: Limits = DEFAULT_LIMITS
     stdin: str | bytes = ""
     files: Mapping[str, bytes | str] = {}
-    """path -> content; written to the work directory before the program starts."""
+    """The files written to the work directory before the program starts, content by path."""
     fetch_files: Sequence[str] = ()
     """Paths of files that are read back afterwards, into `Execution.files`."""
     argv: Sequence[str] = ()
-    """Arguments of the program, without its name."""
+    """The arguments of the program, without the program's name."""
     network: bool = False
     """Whether the program may reach what the operator allows."""
 
@@ -106,7 +114,7 @@ def program_of(
     output_bytes: int = MIB,
     **inputs: Unpack[ProgramInputs],
 ) -> Program:
-    """Describe a program, with the limits given one by one.
+    """Describe a program by separate arguments for each of the limits.
 
     Args:
         code: the source text.
@@ -130,57 +138,61 @@ def program_of(
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one run used."""
+    """The resources a run used: wall and CPU time in seconds, and memory in bytes."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
     memory_bytes: int = 0
-    """Peak resident memory of its largest process."""
+    """The peak resident memory of the run's largest process."""
     queue_s: float = 0.0
-    """Time spent waiting for a free slot."""
+    """Seconds spent waiting for a free slot, which are not part of `wall_s`."""
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run did."""
+    """The result of a run: how the run ended, what was written, and what was used."""
 
     status: ExecutionStatus
     stdout: str = ""
     stderr: str = ""
     exit_code: int | None = None
-    """As a shell counts; a negative number is the signal that ended it. None when it was
-    stopped.
+    """The exit code, or the negative number of the signal that ended the program.
+
+    None if the sandbox stopped the run or failed.
     """
     usage: Usage = Usage()
     files: dict[str, bytes] = {}
-    """The fetched files."""
+    """The files that were read back, content by path."""
     refused: dict[str, str] = {}
-    """path -> why a file that was asked for is not in `files`."""
+    """The reasons why files that were asked for are not in `files`, by path."""
     detail: str = ""
-    """One sentence: which limit, which fault."""
+    """A sentence that says which limit was exceeded or what failed; empty otherwise."""
     compiled: bool = True
-    """False when the compiler refused the program; its messages are in `stderr`."""
+    """False if the compiler refused the program; the compiler's messages are in `stderr`."""
     tier: str = ""
-    """The isolation it ran behind (`slots-root`, `docker`, ...); empty where that is not told."""
+    """The isolation tier of the run (`slots-root`, `docker`, ...); empty if the server does not
+    tell.
+    """
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end with exit code 0."""
+        """Whether the program ended by itself with exit code 0."""
         return self.status is ExecutionStatus.OK
 
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """Somewhere to run untrusted code. A sandbox of one's own derives from this class and defines
-    `tier`, `run` and `close`.
+    """A place to run untrusted code, isolated from this machine and from other runs.
+
+    To write another sandbox, derive from this class and define `tier`, `run` and `close`.
     """
 
     @property
     def tier(self) -> str:
-        """The name of its isolation: `slots-root`, `docker`, ..."""
+        """The name of the isolation tier: `slots-root`, `docker`, ..."""
         ...
 
     async def run(self, program: Program) -> Execution:
-        """Run a program; returns what it did.
+        """Run a program, and return how the run ended, with output and usage.
 
         Raises:
             ConfigError: the program cannot be tried.
@@ -200,5 +212,5 @@ class Sandbox(Protocol):
         return await self.run(Program(code=code, language=language, limits=limits, **inputs))
 
     async def close(self) -> None:
-        """Release everything. Idempotent."""
+        """Release all resources of the sandbox. A second call does nothing."""
         ...

@@ -1,4 +1,4 @@
-"""What the operator of a sandbox sets, by arguments or by the environment."""
+"""Settings of the operator of a sandbox, from arguments or from the environment."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ NETWORK_VARIABLE = "LUDUS_SANDBOX_NETWORK"
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """How a sandbox is opened."""
+    """Settings with which a sandbox is opened."""
 
     size: int | None = None
-    """Slots of each kind; twice the cores if left out."""
+    """The number of slots of each kind; by default twice the cores this process may use."""
     image: str | None = None
-    """For the tier `docker`: an image the engine has; this machine's programs if left out."""
+    """For the tier `docker`: an image the engine has; by default this machine's programs are used.
+    """
     runtime: str | None = None
     """For the tier `docker`: an OCI runtime the engine knows, such as gVisor's "runsc"."""
     network: NetworkPolicy | None = None
-    """What runs with `network=True` may reach; without it there are none."""
+    """What runs with `network=True` may reach; without a policy such runs are refused."""
 
     @property
     def are_for_docker(self) -> bool:
-        """Whether only the tier `docker` can have them."""
+        """Whether a setting is given that only the tier `docker` understands."""
         return bool(self.image or self.runtime)
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Those the environment names.
+        """Return the settings that environment variables give; see `ludus.sandboxes.api`.
+
+        The tier (`LUDUS_SANDBOX`) is not a part of the settings.
 
         Raises:
-            ConfigError: a value that cannot be meant.
+            ConfigError: `LUDUS_SANDBOX_NETWORK` is not a list of hosts.
         """
         hosts = os.environ.get(NETWORK_VARIABLE)
         return cls(

@@ -113,7 +113,8 @@ class Container:
 
     @property
     def memory_bytes(self) -> int:
-        """The bound at the start on the memory of all processes and files; there is no swap."""
+        """The memory limit of all processes and files when a container starts; no swap is
+        allowed."""
         return DEFAULT_LIMITS.memory_bytes + self.overhead_bytes
 
     @property

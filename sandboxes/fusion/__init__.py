@@ -1,1 +1,3 @@
-"""The protocol of SandboxFusion: routes that speak it, and a sandbox behind a server that does."""
+"""The protocol of SandboxFusion: routes for clients of SandboxFusion, and a sandbox on such a
+server.
+"""

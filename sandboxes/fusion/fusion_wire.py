@@ -1,4 +1,4 @@
-"""The messages of SandboxFusion's protocol, as clients send and read them.
+"""The messages of SandboxFusion's protocol, in the form that SandboxFusion's clients send and read.
 
 Clients index replies by name, so no field is left out here. Unknown fields of a request are
 ignored, as SandboxFusion's server does.

@@ -186,7 +186,7 @@ def _answer_of(error: Exception) -> bytes:
 
 
 async def _receive_listener(line: socket.socket) -> socket.socket | None:
-    """Receive the listening socket that the run sends before its program starts, or None."""
+    """Receive the listening socket that the run sends before the program starts, or None."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(line, ready.set)

@@ -1,1 +1,1 @@
-"""Sandboxes over HTTP: the routes of a server, its sessions, and the clients."""
+"""Sandboxes over HTTP: routes and sessions of a server, and the clients."""

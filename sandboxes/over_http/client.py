@@ -108,7 +108,7 @@ class SandboxCalls:
             return execution_of(error)
 
     async def execute_batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
-        """Run many programs; return, in order, each execution or the reason why it failed.
+        """Run many programs; return, in order, each execution or the reason for the failure.
 
         Programs that find no free slot are sent again.
 

@@ -54,7 +54,7 @@ class MadeLease(Lease, Generic[T]):
         self._close = close
 
     async def close(self) -> None:
-        """End the object."""
+        """End the object, and release what the object holds."""
         with suppress(SlotLost, TimeoutError, LudusError):  # it did not start, or is gone already
             await self._close(await self.made)
 

@@ -1,4 +1,4 @@
-"""The Prometheus metrics that a sandbox server adds to those of every server."""
+"""The Prometheus metrics of a sandbox server, besides the metrics common to all servers."""
 
 from __future__ import annotations
 

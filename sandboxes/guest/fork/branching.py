@@ -105,7 +105,9 @@ def _handle_child_signal(process: Tracee, handler: int) -> None:
 
 
 def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
-    """Restrict a stopped process to the directory `own`, the readable files, and its own processes.
+    """Confine a stopped process to the directory `own` and the readable files, by Landlock.
+
+    Its signals and abstract sockets can reach no processes but those that it starts.
 
     Args:
         process: the stopped process.

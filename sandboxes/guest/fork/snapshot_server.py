@@ -207,7 +207,10 @@ def _make_room(request: dict[str, Any]) -> None:
 
 
 def _remove_copy(folder: str) -> None:
-    """Remove a copy, unless copies of it are still mounted below; then it goes with its slot."""
+    """Remove a copy of a session's files.
+
+    A copy below which further copies are mounted stays, and is removed with the whole slot.
+    """
     if os.path.ismount(folder) and os.listdir(folder) == [policy.FILES]:
         sc.unmount(folder)
     if os.path.isdir(folder) and not os.path.ismount(folder):

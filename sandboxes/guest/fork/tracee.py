@@ -46,7 +46,7 @@ class Tracee:
 
     @classmethod
     def seize(cls, pid: int) -> Tracee:
-        """Begin to trace a process and stop it. The process dies when the tracer does.
+        """Begin to trace a process, and stop the process; the process dies when the tracer does.
 
         Raises:
             TraceFault: the process cannot be traced or does not stop.
@@ -131,7 +131,7 @@ class Tracee:
         return copy
 
     def _tid_address(self) -> int:
-        """Return where the C library keeps its copy of the thread's number."""
+        """Return the address at which the C library keeps the number of the thread."""
         base = self._saved[_FS_BASE]
         block = os.pread(self._memory, 0x400, base)
         own = own_number(self.pid)

@@ -1,1 +1,1 @@
-"""Isolation from inside a slot: namespaces, system-call filters, and the one egress socket."""
+"""Isolation from inside a slot: namespaces, system-call filters, and the only egress socket."""

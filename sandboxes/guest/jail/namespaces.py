@@ -104,7 +104,10 @@ def build(plan: JailPlan) -> None:
 
 
 def renew_work(plan: JailPlan) -> None:
-    """Replace the work directory by an empty directory, whatever a program left there."""
+    """Replace the work directory by an empty directory, whatever a program left inside.
+
+    Tiers without a mount namespace are left alone; `emptying` clears their directory.
+    """
     if plan.tier in (LANDLOCK, UNSAFE):
         return
     os.chdir("/")

@@ -121,7 +121,7 @@ def seccomp_program(
     shared_identity: bool = False,
     memory_counted: bool = True,
 ) -> bytes:
-    """Return the system-call filter of a slot and all its descendants.
+    """Return the system-call filter of a slot, which all descendants inherit.
 
     The filter is installed once per slot, so it must let through what the slot itself still does:
     mounting a fresh work directory and changing identity. A program cannot use those calls, since

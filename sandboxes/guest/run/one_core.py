@@ -20,6 +20,6 @@ def stay() -> int:
 
 
 def join(core: int) -> None:
-    """Move to `core`, if this process may run there."""
+    """Move this process to `core`; nothing happens if the process may not run on that core."""
     with suppress(OSError, OverflowError):
         os.sched_setaffinity(0, (core,))

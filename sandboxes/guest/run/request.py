@@ -98,7 +98,7 @@ def memory_file(name: str, data: bytes) -> int:
 
 
 def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int]]:
-    """Wait for the request of run `number`; return the request and its descriptors by name.
+    """Wait for the request of run `number`; return the request and the descriptors by name.
 
     A request for another run, whose child was killed before it could read, is dropped with its
     descriptors.

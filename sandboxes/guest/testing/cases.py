@@ -10,7 +10,7 @@ from typing import Any
 
 
 def run_cases(names: Mapping[str, object], seen: set[object]) -> str:
-    """Run the test cases among `names` that are not in `seen`; return why one failed, or "".
+    """Run the test cases among `names` that are not in `seen`, and return why a test failed, or "".
 
     Skipped tests do not count as passed unless others ran: a suite that runs nothing fails.
     """

@@ -38,7 +38,7 @@ _MADE: dict[str, Derived] = {}
 
 
 class Derived:
-    """A plain value, with the handle of the solution's object that it came from."""
+    """A plain value that came from an object of the solution, with the handle of that object."""
 
     ludus_handle_: Handle
     ludus_content_: object
@@ -124,7 +124,7 @@ def _known(handle: Handle, plain: object) -> Derived | None:
 
 
 def is_changed(value: Derived) -> bool:
-    """Return whether the tests have changed a value since its arrival."""
+    """Return whether the tests have changed a value since the value arrived."""
     return isinstance(value, _MUTABLE) and values.changed(value, value.ludus_content_)
 
 

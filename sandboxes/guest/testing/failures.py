@@ -30,7 +30,7 @@ _TEXT = "_ludus_text"
 
 
 def forget() -> None:
-    """Drop all stand-in classes and free them."""
+    """Drop all stand-in classes, so that the memory of each can be freed."""
     _STAND_INS.clear()
 
 

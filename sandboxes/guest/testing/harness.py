@@ -293,7 +293,7 @@ class TestHarness(TestsLine):
         return self.explained(self.problem() or problem)
 
     def explained(self, problem: str) -> str:
-        """Return why a test failed, empty if it passed, or raise if the failure may be ours.
+        """Return why a test failed, or an empty text; raise an error if the failure may be ours.
 
         Raises:
             BrokenTests: the test failed after it used what a class that derives from plain data

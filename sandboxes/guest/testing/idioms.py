@@ -104,7 +104,7 @@ class Needs:
 
 
 def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:
-    """Return what the tests need, or why they cannot be judged."""
+    """Return what the tests need, and the first idiom that cannot be judged."""
     needs = Needs()
     reader = _Reader(needs, interface)
     for tree in trees:
@@ -245,8 +245,8 @@ class _Reader:
         return _OF_NAMES[node.attr] if known else ""
 
     def _of_patch(self, call: ast.Call) -> str:
-        """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and their
-        like.
+        """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and similar
+        calls.
         """
         path = _path(call.func)
         if path[-1:] == ["patch"]:

@@ -1,4 +1,4 @@
-"""Finds the interface of the solution's objects, as the tests use it, from the tests alone.
+"""Finds the interface of the solution's objects from the way in which the tests use objects.
 
 A name of the solution is *a class* where the tests use it so: its objects have attributes that no
 plain value has, or attributes are set on them, or `isinstance` names it, or a name in CapWords is
@@ -258,7 +258,8 @@ class Interface:
                 self.attributes.add(node.attr)
 
     def _of_an_object(self, node: ast.Attribute) -> bool:
-        """Return whether only an object can have the attribute, by the way it is used."""
+        """Return whether the use of an attribute shows that only an object can have the
+        attribute."""
         parent = self._parents.get(node)
         if not isinstance(node.ctx, ast.Load):
             return True
@@ -285,7 +286,7 @@ class Interface:
         return not isinstance(self._parents.get(called), _DECIDING)
 
     def _asked_for(self, call: ast.Call, everywhere: set[str]) -> set[str]:
-        """Return the classes that `isinstance` and its like name; record attributes named by
+        """Return the classes that `isinstance` or `issubclass` names; record attributes named by
         constants.
         """
         name: str = call.func.id  # type: ignore[attr-defined]
@@ -336,7 +337,7 @@ class Interface:
         return found
 
     def _compares_its_like(self, node: ast.Compare) -> str:
-        """Return the CapWords name whose results (or values calculated from them) are on all
+        """Return the CapWords name whose results (or values calculated from results) are on all
         sides.
         """
         origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
@@ -358,7 +359,7 @@ class Interface:
 
     @property
     def compares_objects(self) -> bool:
-        """Whether the tests are sure to compare objects under test, or to look them up."""
+        """Whether the tests are sure to compare or to look up objects under test."""
         return any(map(self._compares, self._nodes))
 
     def _compares(self, node: ast.AST) -> bool:

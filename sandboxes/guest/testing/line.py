@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Line(Protocol):
-    """The connection to the solution, as a proxy uses it."""
+    """The connection to the solution, with the operations that proxies use."""
 
     def ask(self, verb: str, *arguments: object) -> object:
         """Send a request to the solution; re-raise what the solution raised."""
@@ -42,5 +42,7 @@ class Line(Protocol):
         ...
 
     def cannot_judge(self, idiom: str) -> BaseException:
-        """Return the error of unusable tests: they ask the solution itself whether it is right."""
+        """Return the error of unusable tests, which ask the solution itself whether the solution is
+        right.
+        """
         ...

@@ -205,7 +205,7 @@ class FunctionHandle(Handle):
 
 
 def adopt(made: Handle) -> None:
-    """Register an object as under test, and with it all others of its class."""
+    """Register an object as under test, together with all other objects of the same class."""
     if line_of(made).ask("declare", token_of(made)) is True:
         object.__setattr__(made, "_known", True)
 
@@ -270,7 +270,7 @@ setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a propert
 
 
 def forward(name: str, *operands: object) -> object:
-    """Let the solution apply an operation to its own object."""
+    """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     if is_known(first):
         return line_of(first).ask("operate", name, operands)

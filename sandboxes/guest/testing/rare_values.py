@@ -132,7 +132,8 @@ def fields_of(item: object) -> list[str] | None:
 
 
 def titled(item: object) -> str:
-    """Return the name of a named tuple's class, and the names of its own methods, in a text.
+    """Return a text with the name of a named tuple's class and the names of the methods of that
+    class.
 
     The methods themselves do not cross.
     """

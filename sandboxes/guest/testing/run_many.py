@@ -71,7 +71,7 @@ def _traceless(job: Job) -> list[CodeType] | None:
 
 
 def _may_be_uncalled(sources: list[str]) -> bool:
-    """Return whether the tests define functions that nobody may call; `run_tests` checks them."""
+    """Return whether the tests define functions that nobody may call, which `run_tests` checks."""
     return any(
         ("def check" in source and "\ncheck(" not in source) or "def test" in source
         for source in sources

@@ -33,12 +33,13 @@ class BrokenTests(Exception):
 
 
 class HarnessFault(Exception):
-    """The harness itself failed while it read the tests: ours, whatever the solution does."""
+    """The harness itself failed while reading the tests: ours, whatever the solution does."""
 
 
 @contextmanager
 def without_solution() -> Generator[None]:
-    """Mark a step that always runs and uses nothing of the solution; its failure is ours.
+    """Mark a step that always runs and uses nothing of the solution, so a failure of the step is
+    ours.
 
     Want of memory or of another resource stays unmarked, since a solution may be the cause.
 
@@ -227,7 +228,7 @@ class TestsLine:
     # --- the line ---------------------------------------------------------------
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
-        """Serve the solution: call what the tests passed, or draw from an iterator that they
+        """Serve the solution: call what the tests passed, or draw from an iterator that the tests
         passed.
         """
         if self._surroundings and self._surroundings.output:

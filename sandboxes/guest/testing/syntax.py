@@ -13,7 +13,7 @@ def last_name(node: ast.expr) -> str:
 
 
 def variable_of(node: ast.expr) -> str:
-    """Return the key of a variable: its name, or `self.name`; empty for other expressions."""
+    """Return the key of a variable: a name, or `self.name`; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

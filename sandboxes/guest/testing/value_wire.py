@@ -122,8 +122,8 @@ class Encoder:
                 self.tokens.append(token)  # type: ignore[arg-type]
 
     def _add_derived(self, item: object, work: list[_Work]) -> bool:
-        """Append a value whose class derives from plain data, or its name; False for other
-        values.
+        """Append a value whose class derives from plain data, or the value's name; False for
+        others.
         """
         if (standing := derived.handle_of(item)) is not None:
             self.tokens.append(self._name(standing))

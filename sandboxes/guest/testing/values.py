@@ -1,4 +1,4 @@
-"""Decides which values are plain, and encodes each by its exact base type.
+"""Decides which values are plain, and encodes each by the exact base type.
 
 Nothing of a subclass crosses. A scalar is a single token, a container a tag and its parts. A bare
 number, bool or null is itself; the first letter of a string is its tag.
