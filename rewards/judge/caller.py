@@ -113,6 +113,8 @@ class _Fetch:
 
     task: asyncio.Task[_Kept]
     waiting: int = 0
+    given_up: bool = False
+    """Whether the last caller left before the answer came; nobody may join the request then."""
 
     async def answer(self) -> _Kept:
         """Wait for the server's answer together with the other callers of the request."""
@@ -122,6 +124,7 @@ class _Fetch:
         finally:
             self.waiting -= 1
             if not self.waiting and not self.task.done():
+                self.given_up = True
                 self.task.cancel()
 
 
@@ -223,14 +226,19 @@ class JudgeCaller:
             effort.cached += 1
             return msgspec.json.decode(found, type=_Kept)
         self._attach()
-        fetch = self._under_way.get(key)
-        if fetch is not None:
+        under_way = self._under_way.get(key)
+        if under_way is not None and not under_way.given_up:
             effort.joined += 1
-            return await fetch.answer()
+            return await under_way.answer()
         fetch = self._under_way[key] = _Fetch(
             asyncio.create_task(self._fetch(key, canonical, question.messages, request))
         )
-        fetch.task.add_done_callback(lambda _: self._under_way.pop(key, None))
+
+        def forget(_: object, requests: dict[str, _Fetch] = self._under_way) -> None:
+            if requests.get(key) is fetch:  # a later request may have taken the place
+                del requests[key]
+
+        fetch.task.add_done_callback(forget)
         kept = await fetch.answer()
         effort.asked += 1
         effort.tokens += kept.tokens

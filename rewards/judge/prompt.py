@@ -63,7 +63,7 @@ def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -
     """Ask whether, or how far, a single criterion is met."""
     asked = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
     answer = f'{{"reason": "...", "{field_of(item)}": {_values(item)}}}'
-    schema = _object({"reason": {"type": "string"}, field_of(item): _value_schema(item)})
+    schema = object_schema({"reason": {"type": "string"}, field_of(item): _value_schema(item)})
     return _question(data, asked, answer, schema, advice)
 
 
@@ -79,7 +79,7 @@ def about_items(
         for item in items
     )
     row_schemas = [
-        _object(
+        object_schema(
             {
                 "id": {"const": item.id},
                 "reason": {"type": "string"},
@@ -94,7 +94,7 @@ def about_items(
     }  # fmt: skip
     asked = f"{lines}\nJudge each criterion by itself.\n"
     return _question(
-        data, asked, f'{{"verdicts": [{rows}]}}', _object({"verdicts": verdicts}), advice
+        data, asked, f'{{"verdicts": [{rows}]}}', object_schema({"verdicts": verdicts}), advice
     )
 
 
@@ -110,7 +110,7 @@ def about_whole(
     )
     asked = f"{lines}\nHow good is the response in the light of all criteria, {low} to {high}?\n"
     score = {"type": "integer", "minimum": low, "maximum": high}
-    schema = _object({"reason": {"type": "string"}, "score": score})
+    schema = object_schema({"reason": {"type": "string"}, "score": score})
     return _question(data, asked, f'{{"reason": "...", "score": {low} to {high}}}', schema, advice)
 
 
@@ -130,7 +130,7 @@ def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") 
 def about_pair(data: Mapping[str, str], criterion: str) -> JudgeQuestion:
     """Ask which of two responses in `data`, `response_A` or `response_B`, is better."""
     asked = f"Criterion: {quoted(criterion)}\nWhich response meets the criterion better?\n"
-    schema = _object({"reason": {"type": "string"}, "better": {"enum": ["A", "B", "tie"]}})
+    schema = object_schema({"reason": {"type": "string"}, "better": {"enum": ["A", "B", "tie"]}})
     return _question(data, asked, '{"reason": "...", "better": "A" or "B" or "tie"}', schema, "")
 
 
@@ -141,7 +141,7 @@ def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) ->
         "type": "array", "items": {"enum": list(names)},
         "minItems": len(names), "maxItems": len(names),
     }  # fmt: skip
-    schema = _object({"reason": {"type": "string"}, "ranking": ranking})
+    schema = object_schema({"reason": {"type": "string"}, "ranking": ranking})
     shown = json.dumps(list(names))
     return _question(
         data, asked, f'{{"reason": "...", "ranking": {shown} in your order}}', schema, ""
@@ -220,8 +220,9 @@ def _value_schema(item: RubricItem) -> dict[str, Any]:
     return {"type": "integer", "minimum": 0, "maximum": item.highest}
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object that has exactly these properties."""
     return {
-        "type": "object", "properties": properties,
+        "type": "object", "properties": dict(properties),
         "required": list(properties), "additionalProperties": False,
     }  # fmt: skip

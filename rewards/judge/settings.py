@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
 from ludus.errors import ConfigError
@@ -62,7 +61,7 @@ def open_judge(**settings: Unpack[JudgeSettings]) -> JudgeCaller:
     server = JudgeServer(**cast("dict[str, Any]", given))
     return JudgeCaller(
         server,
-        JudgementStore(Path(str(cache)).expanduser() if cache else ":memory:"),
+        JudgementStore(str(cache or ":memory:")),
         TokenBudget(int(str(tokens))) if tokens else None,
         None if api_key is None else str(api_key),
         card=read_card(str(card), model=server.model) if card else None,

@@ -15,11 +15,31 @@ import msgspec
 from ludus.errors import ConfigError
 
 BUSY_MS = 5000
-"""How long a write waits for another process that writes to the same file."""
+"""Milliseconds that a write waits for another process that writes to the same file."""
 FORMAT = 1
 """Version of the tables; a file of another version is refused."""
 
 _encoder = msgspec.json.Encoder(order="sorted")
+
+
+def open_database(path: str | Path) -> sqlite3.Connection:
+    """Open an SQLite file that several processes may share, and make its folder if missing.
+
+    Args:
+        path: the file, where `~` is the home folder; ":memory:" keeps the data for one process.
+
+    Raises:
+        sqlite3.Error: the file cannot be opened, or is no SQLite file.
+        OSError: the folder cannot be made.
+    """
+    if str(path) != ":memory:":
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    database.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    return database
 
 
 class JudgementStore:
@@ -35,12 +55,7 @@ class JudgementStore:
     def __init__(self, path: str | Path = ":memory:") -> None:
         self.path = str(path)
         try:
-            if self.path != ":memory:":
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db = open_database(path)
             (found,) = self._db.execute("PRAGMA user_version").fetchone()
             if found not in (0, FORMAT):
                 raise ConfigError(

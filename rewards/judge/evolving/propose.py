@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ludus.messages import system, user
 
 from ..neutral import quoted
-from ..prompt import JudgeQuestion, marked
+from ..prompt import JudgeQuestion, marked, object_schema
 from ..reading import UnreadableVerdict, verdict_of
 from ..rubric import RubricItem
 
@@ -39,18 +38,9 @@ _FORBIDDEN = re.compile(
 def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> JudgeQuestion:
     """Ask for criteria that tell the responses of `data` apart."""
     known = {f"criterion_{n}": text for n, text in enumerate(existing, start=1)}
-    row: dict[str, Any] = {
-        "type": "object",
-        "properties": {"text": {"type": "string"}, "weight": {"enum": [1, -1]}},
-        "required": ["text", "weight"],
-        "additionalProperties": False,
-    }
-    schema = {
-        "type": "object",
-        "properties": {"criteria": {"type": "array", "items": row, "maxItems": MAX_PROPOSALS}},
-        "required": ["criteria"],
-        "additionalProperties": False,
-    }
+    row = object_schema({"text": {"type": "string"}, "weight": {"enum": [1, -1]}})
+    rows = {"type": "array", "items": row, "maxItems": MAX_PROPOSALS}
+    schema = object_schema({"criteria": rows})
     asked = (
         f"Propose at most {MAX_PROPOSALS} new criteria.\n"
         'Answer as JSON: {"criteria": [{"text": "The response ...", "weight": 1 or -1}]}'

@@ -12,6 +12,7 @@ import msgspec
 from ludus.errors import ConfigError
 
 from ..prompt import VERSION
+from ..store import open_database
 from .buffer import RubricBuffer
 
 FORMAT = 1
@@ -36,14 +37,12 @@ class SnapshotStore:
     def __init__(self, path: str | Path = ":memory:") -> None:
         self.path = str(path)
         try:
-            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA busy_timeout = 5000")
-            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db = open_database(path)
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS buffers (question TEXT NOT NULL, version INTEGER NOT "
                 "NULL, data BLOB NOT NULL, PRIMARY KEY (question, version)) WITHOUT ROWID"
             )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"cannot keep rubrics in {self.path!r}: {error}") from None
 
     @staticmethod

@@ -74,7 +74,10 @@ class GenerativeReward:
         if votes > 1 and temperature <= 0:
             raise ConfigError(f"{NAME}: {votes} votes are all alike at temperature 0; raise it")
         self.form: Form = form
-        self.item = RubricItem(text=criterion, id="c")
+        try:
+            self.item = RubricItem(text=criterion, id="c")
+        except ValueError as error:
+            raise ConfigError(f"{NAME}: criterion: {error}") from None
         self.votes = votes
         self.asker = open_asker(
             NAME, model=model, base_url=base_url, temperature=temperature, max_tokens=max_tokens,

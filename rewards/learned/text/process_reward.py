@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ludus.errors import ConfigError, MissingExtra, RewardUnavailable
+from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, Role
 from ludus.verdict import Verdict
 
 from ...protocol import Sample
 from .conversation import (
-    Conversations,
     UnrenderedConversation,
     prompt_messages,
     response_messages,
     says_nothing,
 )
+from .head import HeadModel
 from .steps import WHOLES, Whole, by_turn, contributions, split_steps
-from .weights import model_folder, text_digest, weights_digest
+from .weights import text_digest
 
 Kind = Literal["token", "mark"]
 NAME = "process-reward"
@@ -41,7 +41,7 @@ class Steps:
     """Why the response is not worth the model's time."""
 
 
-class ProcessRewardModel:
+class ProcessRewardModel(HeadModel):
     """A verifier that scores every step of a response with a trained process reward model.
 
     The verdict's reward is of the whole response, and `turn_rewards` says what each turn earned of
@@ -86,32 +86,18 @@ class ProcessRewardModel:
             raise ConfigError(f"{NAME}: whole must be one of {', '.join(WHOLES)}, got {whole!r}")
         if not separator:
             raise ConfigError(f"{NAME}: separator must not be empty")
-        self.folder = model_folder(model, verifier=NAME)
-        try:
-            from . import loading
-        except ImportError as error:
-            raise MissingExtra.of("train", needed_for=NAME) from error
-        head = "AutoModelForTokenClassification" if kind == "token" else "AutoModelForCausalLM"
-        labels = [1, 2] if kind == "token" else []
-        self.model = loading.load_head(self.folder, head, labels=labels, dtype=dtype, name=NAME)
-        tokenizer = loading.load_tokenizer(self.folder, name=NAME)
-        self.conversations = Conversations(tokenizer, NAME)
+        super().__init__(
+            model,
+            "AutoModelForTokenClassification" if kind == "token" else "AutoModelForCausalLM",
+            labels=[1, 2] if kind == "token" else [],
+            name=NAME, max_tokens=max_tokens, max_batch=max_batch, max_wait_ms=max_wait_ms,
+            device=device, dtype=dtype,
+        )  # fmt: skip
         self.kind: Kind = kind
         self.whole: Whole = whole
         self.separator = separator
         self._end = self.conversations.encode(separator) if kind == "token" else [self._one(mark)]
         self._choice = [self._one(good), self._one(bad)] if kind == "mark" else []
-        self.token_limit = loading.token_limit(self.model, tokenizer, max_tokens)
-        self.max_batch = max_batch
-        self.max_wait_ms = max_wait_ms
-        self.device = loading.device_of(device, name=NAME)
-        self.dtype = dtype
-        self.memory_bytes = loading.weight_bytes(self.model)
-        self._digest = weights_digest(self.folder)
-
-    def start(self) -> None:
-        """Move the model to the chosen device, in the process that computes."""
-        self.model.to(self.device)
 
     def prepare(self, sample: Sample) -> Steps:
         """Write a sample as tokens, with the places of the steps.
@@ -157,14 +143,10 @@ class ProcessRewardModel:
         """Return the weights' digest, the template, the kind of head and the device."""
         template = text_digest(self.conversations.tokenizer.chat_template)
         return {
-            "weights": {"folder": self.folder.name, "sha256": self._digest},
-            "architecture": type(self.model).__name__,
+            **super().card(),
             "template": f"chat {template}, steps by {self.separator!r}",
             "kind": self.kind,
             "whole": self.whole,
-            "max_tokens": self.token_limit,
-            "device": str(self.device),
-            "dtype": self.dtype,
         }
 
     def _one(self, text: str) -> int:

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ludus.errors import ConfigError, MissingExtra, RewardUnavailable
+from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Verdict
 
 from ...protocol import Sample
 from .conversation import (
-    Conversations,
     UnrenderedConversation,
     prompt_messages,
     response_messages,
     says_nothing,
 )
-from .weights import model_folder, text_digest, weights_digest
+from .head import HeadModel
+from .weights import text_digest
 
 Template = Literal["chat", "pair"]
 Output = Literal["raw", "sigmoid"]
@@ -32,7 +32,7 @@ class Prepared:
     why: str = ""
 
 
-class RewardModel:
+class RewardModel(HeadModel):
     """A verifier that scores responses with a trained scalar reward model.
 
     The folder is one of transformers' sequence classification with `num_labels=1`; the conversation
@@ -81,30 +81,14 @@ class RewardModel:
             raise ConfigError(f"{name}: output must be raw or sigmoid, got {output!r}")
         if not math.isfinite(floor):
             raise ConfigError(f"{name}: floor must be finite, got {floor}")
-        self.folder = model_folder(model, verifier=name)
-        try:
-            from . import loading
-        except ImportError as error:
-            raise MissingExtra.of("train", needed_for=name) from error
-        self.model = loading.load_head(
-            self.folder, "AutoModelForSequenceClassification", labels=[1], dtype=dtype, name=name
-        )
-        tokenizer = loading.load_tokenizer(self.folder, name=name)
-        self.conversations = Conversations(tokenizer, name, needs_template=template == "chat")
+        super().__init__(
+            model, "AutoModelForSequenceClassification", labels=[1], name=name,
+            needs_template=template == "chat", max_tokens=max_tokens, max_batch=max_batch,
+            max_wait_ms=max_wait_ms, device=device, dtype=dtype,
+        )  # fmt: skip
         self.template: Template = template
         self.output: Output = output
         self.floor = floor
-        self.token_limit = loading.token_limit(self.model, tokenizer, max_tokens)
-        self.max_batch = max_batch
-        self.max_wait_ms = max_wait_ms
-        self.device = loading.device_of(device, name=name)
-        self.dtype = dtype
-        self.memory_bytes = loading.weight_bytes(self.model)
-        self._digest = weights_digest(self.folder)
-
-    def start(self) -> None:
-        """Move the model to the chosen device, in the process that computes."""
-        self.model.to(self.device)
 
     def prepare(self, sample: Sample) -> Prepared:
         """Write a sample as tokens.
@@ -145,13 +129,9 @@ class RewardModel:
         """Return the weights' digest, the template, the token limit and the device."""
         template = self.conversations.tokenizer.chat_template or ""
         return {
-            "weights": {"folder": self.folder.name, "sha256": self._digest},
-            "architecture": type(self.model).__name__,
+            **super().card(),
             "template": f"chat {text_digest(template)}" if self.template == "chat" else "pair",
-            "max_tokens": self.token_limit,
             "output": self.output,
-            "device": str(self.device),
-            "dtype": self.dtype,
         }
 
     def _encode(self, sample: Sample) -> list[int]:

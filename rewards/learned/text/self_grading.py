@@ -16,7 +16,7 @@ from ludus.verdict import Verdict
 
 from ...judge.caller import Effort, JudgeCaller
 from ...judge.judge import data_of, failure
-from ...judge.prompt import SYSTEM, JudgeQuestion, marked
+from ...judge.prompt import SYSTEM, JudgeQuestion, marked, object_schema
 from ...judge.reading import UnreadableVerdict, verdict_of
 from ...judge.shortcut import empty_answer
 from ...protocol import Sample
@@ -194,8 +194,8 @@ def about_scores(data: Mapping[str, str], names: Sequence[str]) -> JudgeQuestion
         f'(could not be better)?\nAnswer as JSON: {{"reason": "...", "scores": {shown}}}'
     )
     number = {"type": "integer", "minimum": LOWEST, "maximum": HIGHEST}
-    scores = _object(dict.fromkeys(names, number))
-    schema = _object({"reason": {"type": "string"}, "scores": scores})
+    scores = object_schema(dict.fromkeys(names, number))
+    schema = object_schema({"reason": {"type": "string"}, "scores": scores})
     return JudgeQuestion(messages=[system(SYSTEM), user(text)], schema=schema)
 
 
@@ -265,10 +265,3 @@ def _graded(scores: Sequence[float], effort: Effort) -> Verdict:
     metrics = {**effort.metrics(), "self_grading/spread": max(scores) - min(scores)}
     reward = (mean - LOWEST) / (HIGHEST - LOWEST)
     return Verdict.of(reward, f"graded {told} of {HIGHEST}", metrics=metrics)
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object", "properties": properties,
-        "required": list(properties), "additionalProperties": False,
-    }  # fmt: skip

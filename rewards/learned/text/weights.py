@@ -8,7 +8,6 @@ from pathlib import Path
 from ..missing import MissingWeights
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
-CHUNK = 1 << 22
 
 
 def model_folder(model: str, *, verifier: str) -> Path:
@@ -68,8 +67,5 @@ def text_digest(text: str) -> str:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

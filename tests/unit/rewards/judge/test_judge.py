@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ludus.errors import ConfigError
-from ludus.rewards.judge import RubricJudge
+from ludus.rewards.judge import Effort, RubricItem, RubricJudge, about_item, read_item
+from ludus.rewards.judge.evolving.snapshots import SnapshotStore
 from ludus.rewards.judge.judge import expected_score
 from ludus.rewards.judge.mock import MockJudge
 from ludus.rewards.judge.store import JudgementStore
@@ -143,6 +145,33 @@ async def test_equal_questions_are_asked_once_also_at_the_same_time(tmp_path: Pa
     assert kept.metrics["judge/cached"] == 2.0
 
 
+async def test_a_caller_that_gives_up_takes_nobody_with_it_who_asks_the_same() -> None:
+    asked = asyncio.Event()
+    requests: list[dict[str, Any]] = []
+
+    async def slow(body: dict[str, Any]) -> web.Response:
+        requests.append(body)
+        asked.set()
+        await asyncio.sleep(0.2)
+        return said('{"reason": "by its words", "met": true}')
+
+    item = RubricItem(text='Names "Paris".', id="paris")
+    question = about_item({"question": "Capital?", "response": "It is Paris."}, item)
+    read = partial(read_item, item=item)
+    async with judge_that(slow) as judge:
+        first = asyncio.create_task(judge.caller.ask(question, read, Effort()))
+        await asyncio.wait_for(asked.wait(), 10)
+        first.cancel()
+        # this task runs after the first has given up and before its request has ended
+        second = asyncio.create_task(judge.caller.ask(question, read, Effort()))
+        assert await asyncio.wait_for(second, 10) == 1.0
+        assert first.cancelled()
+        effort = Effort()
+        assert await judge.caller.ask(question, read, effort) == 1.0
+    assert effort.cached == 1
+    assert len(requests) == 2
+
+
 async def test_a_gate_that_fails_saves_the_other_questions() -> None:
     gated = {"items": [*RUBRIC["items"], {"id": "g", "text": 'Says "please".', "gate": True}]}
     async with MockJudge() as mock:
@@ -249,6 +278,19 @@ async def test_without_a_rubric_or_with_a_bad_one_the_verdict_is_invalid() -> No
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         RubricJudge(**options)
+
+
+@pytest.mark.parametrize("store", [JudgementStore, SnapshotStore])
+def test_a_store_takes_a_path_below_home_and_makes_its_folder(
+    store: type[JudgementStore | SnapshotStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    store("~/made/here.sqlite").close()
+    assert (tmp_path / "made" / "here.sqlite").is_file()
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ConfigError, match="cannot keep"):
+        store("~/taken/here.sqlite")
 
 
 def test_a_store_of_another_version_or_that_is_no_store_is_refused(tmp_path: Path) -> None:

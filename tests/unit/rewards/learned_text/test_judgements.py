@@ -109,6 +109,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         ({"base_url": "http://127.0.0.1:1/v1"}, "needs model"),
         ({"form": "stars"}, "form must be score or verdict"),
         ({"votes": 0}, "votes must be from 1 to 64"),
+        ({"criterion": " "}, "criterion: item 'c' has no text"),
         ({"votes": 3}, "all alike at temperature 0"),
     ):
         with pytest.raises(ConfigError, match=message):
