@@ -1,1 +1,1 @@
-"""The environments that ludus ships, one folder for each family."""
+"""The environments that ludus ships, with a folder for each family."""

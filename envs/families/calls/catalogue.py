@@ -51,7 +51,7 @@ def one_of(*values: str) -> Callable[[random.Random], Drawn]:
 
 
 def number(low: int, high: int, step: int = 1) -> Callable[[random.Random], Drawn]:
-    """Draw a whole number from `low` to `high`, both included, in steps of `step`."""
+    """Return a draw of a whole number from `low` to `high`, both included, in steps of `step`."""
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.randrange(low, high + 1, step)
@@ -61,7 +61,8 @@ def number(low: int, high: int, step: int = 1) -> Callable[[random.Random], Draw
 
 
 def amount(low: int, high: int) -> Callable[[random.Random], Drawn]:
-    """Draw a number with a single digit after the decimal point."""
+    """Return a draw of a number from `low` to `high` with a single digit after the decimal
+    point."""
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.randint(low * 10, high * 10) / 10
@@ -71,7 +72,7 @@ def amount(low: int, high: int) -> Callable[[random.Random], Drawn]:
 
 
 def some(values: Sequence[str], low: int, high: int) -> Callable[[random.Random], Drawn]:
-    """Draw a list of `low` to `high` different values."""
+    """Return a draw of a list of `low` to `high` different values."""
 
     def draw(rng: random.Random) -> Drawn:
         chosen = rng.sample(list(values), rng.randint(low, high))
@@ -100,7 +101,9 @@ def place(rng: random.Random) -> Drawn:
 
 
 def switched(value: bool) -> Callable[[random.Random], Drawn]:
-    """Return a draw that always gives `value`; the slot's phrase alone asks for it."""
+    """Return a draw that always gives `value` and no words, because the slot's phrase alone asks
+    for it.
+    """
     return lambda rng: (value, "")
 
 

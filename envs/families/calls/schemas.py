@@ -1,4 +1,4 @@
-"""Converts function descriptions as data sets write them into tools with JSON Schema parameters."""
+"""Converts function descriptions, in the form that data sets use, into tools with JSON Schema."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def fenced(source: str) -> str:
 
 
 def without_times(verdict: Verdict) -> Verdict:
-    """Return the verdict without its timing metric, which would differ in a replay."""
+    """Return the verdict without the metric `seconds`, which would differ in a replay."""
     kept = {name: value for name, value in verdict.metrics.items() if name != "seconds"}
     return msgspec.structs.replace(verdict, metrics=kept)
 

@@ -151,7 +151,7 @@ async def _opened(sandbox: Sandbox) -> AnySession:
 
 
 def _is_lost(session: AnySession, error: SessionGone) -> bool:
-    """Return whether the sandbox, not the code that ran in it, ended the session."""
+    """Return whether the session was ended by the sandbox, and not by the code of the policy."""
     if isinstance(session, Session):
         return session.lost
     return any(words in str(error) for words in _LOST_OVER_THERE)

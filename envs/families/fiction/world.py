@@ -81,7 +81,7 @@ def build_world(seed: int = 0, people: int = 240) -> World:
 
 
 class _Realm:
-    """Draws the entities of a split and the relations between them."""
+    """Draws the entities of a split and the relations between these entities."""
 
     def __init__(self, rng: random.Random, names: NameSampler, split: str, people: int) -> None:
         self._rng = rng

@@ -210,7 +210,7 @@ class Files(TextEnv):
             await shell.close()
 
     def gold(self) -> dict[str, str]:
-        """Return the files as the chores should leave them."""
+        """Return the content of each file, by path, after all chores are done."""
         return self.job.result
 
     def demonstrate(self) -> Message:

@@ -101,7 +101,7 @@ class ToldCourse:
         return PASS
 
     def pending(self, *, newest: bool) -> str:
-        """Return the question, if the window shows it."""
+        """Return the question if the window shows the question, and an empty text otherwise."""
         return f"?{self.ledger.asked}" if newest and _asking(self) else ""
 
 

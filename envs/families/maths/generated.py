@@ -155,7 +155,7 @@ def discount(rng: random.Random) -> Drawn:
 
 
 def average_speed(rng: random.Random) -> Drawn:
-    """Work out the average speed of a way there and back at two speeds."""
+    """Work out the average speed of a round trip with a different speed in each direction."""
     name, there, back = rng.choice(NAMES), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
     speed = Fraction(2 * there * back, there + back)
     question = (

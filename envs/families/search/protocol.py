@@ -38,7 +38,7 @@ The rest is ignored, so that a rollout that babbles does not cost the whole batc
 
 
 class RetrieveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a request, as ludus sends it."""
+    """The body of a request in the form that ludus sends."""
 
     queries: list[str]
     topk: int | None = None
@@ -46,7 +46,9 @@ class RetrieveRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetrieveBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a request, as the server accepts it: also SkyRL's form with a single `query`."""
+    """The body of a request in any form that the server accepts, which includes SkyRL's single
+    `query`.
+    """
 
     queries: list[str] | None = None
     query: str | None = None

@@ -1,4 +1,4 @@
-"""Chooses the databases that a query is judged on: as few as expose each mistake, then random ones.
+"""Chooses the databases that a query is judged on: few that expose each mistake, and random others.
 
 After "Semantic Evaluation for Text-to-SQL with Distilled Test Suites" (Zhong, Yu and Klein, arXiv
 2010.02840): a wrong query is often right by accident on one database, but hardly ever on several

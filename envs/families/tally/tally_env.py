@@ -158,7 +158,7 @@ class Tally(TextEnv):
 
 
 def labelled(digits: tuple[int, ...]) -> str:
-    """Write each digit behind the letter of its place.
+    """Write each digit after the letter of the digit's position.
 
     >>> labelled((3, 4, 2))
     'a3b4c2'

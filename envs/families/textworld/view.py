@@ -43,7 +43,7 @@ class Situation:
 
 
 class View:
-    """Describes a situation as the player sees it."""
+    """Describes a situation in words, with what the player can see."""
 
     def __init__(self, situation: Situation) -> None:
         self._facts = situation.facts
@@ -54,7 +54,7 @@ class View:
         return next(iter(self._first("at", PLAYER)), "nowhere")
 
     def look(self) -> str:
-        """Describe the room, the things there, the exits, and what the player carries."""
+        """Describe the room, the things in the room, the exits, and what the player carries."""
         things = [one for one in self._second("at", self.room) if one != PLAYER]
         return "\n".join(
             [

@@ -43,7 +43,7 @@ _CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An invented thing and its properties."""
+    """An invented thing with a name and a value for each property."""
 
     name: str
     values: dict[str, str]

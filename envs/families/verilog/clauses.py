@@ -1,4 +1,4 @@
-"""The outputs of generated modules: a sentence, the Verilog for it, and a model in Python.
+"""The outputs of generated modules: for each a sentence, Verilog source, and a model in Python.
 
 The inputs are `a` and `b` of W bits and `s` of one bit; clocked outputs have `clk`, `rst` and `en`
 as well. `{y}` is the name of the output; registers that belong to the output are named after it.

@@ -127,7 +127,11 @@ def _line(text: str, place: int) -> int:
 
 
 def _tokens(text: str) -> list[str]:
-    """Split a design into tokens, with line ends among them."""
+    """Split a design into tokens, with line ends as tokens.
+
+    Raises:
+        RefusedDesign: the design has a character, word or system function that is not allowed.
+    """
     tokens: list[str] = []
     place, line = 0, 1
     while place < len(text):
