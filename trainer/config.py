@@ -38,7 +38,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """Settings of sampling episodes."""
+    """Settings of the rollouts: how many, how long, and how to sample."""
 
     tasks_per_step: int = 16
     """Tasks in a step; each task is a group of rollouts."""
@@ -352,5 +352,5 @@ def _not_negative(name: str, value: float) -> None:
 
 
 def _keep_secret(config: object, name: str) -> None:
-    """Replace a secret that was given as text by a `Secret`, which never shows its value."""
+    """Replace a secret that was given as text by a `Secret`, which is never printed."""
     object.__setattr__(config, name, Secret.of(getattr(config, name)))

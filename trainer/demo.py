@@ -1,10 +1,9 @@
 """The demo: RL removes a fault from a small policy, against an environment in another process.
 
-1. A small model is written from random weights and warmed up on demonstrations that are wrong
-more
-often than not. 2. `ludus serve` is started as another process, which holds the environment. 3.
-GRPO
-trains against that server over HTTP until the fault is gone.
+1. A small model is written from random weights and warmed up on demonstrations that are wrong more
+   often than not.
+2. `ludus serve` is started as another process, which holds the environment.
+3. GRPO trains against that server over HTTP until the fault is gone.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class DemoResult:
 
 
 async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoResult:
-    """Run the whole demo and write its report.
+    """Run the whole demo and write the report.
 
     Raises:
         ConfigError: the folder holds something else, or no task is held out.
@@ -142,7 +141,7 @@ def claim(folder: Path) -> None:
 
 @asynccontextmanager
 async def served(env: str, log: Path) -> AsyncGenerator[str]:
-    """Run `ludus serve ENV` as a process on the loopback address, and yield its address.
+    """Run `ludus serve ENV` as a process on the loopback address, and yield the server's URL.
 
     Raises:
         ConfigError: the server did not start; the message shows the end of its log.
@@ -184,7 +183,7 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
 
 
 def fault_rate(episodes: Sequence[Episode]) -> float:
-    """Return the share of episodes whose first call is the expression with its first operator
+    """Return the share of episodes whose first call is the expression with the first operator
     mistaken.
 
     Episodes without a turn were lost and are not counted. NaN if no episode is left.

@@ -1,8 +1,7 @@
 """Episodes that an environment's own expert plays, as tokens, for a supervised warm start.
 
-The expert plays in the same context windows as the policy will: where the context manager asks
-for a
-summary, the expert writes the summary too.
+The expert plays in the same context windows as the policy will: where the context manager asks for
+a summary, the expert writes the summary too.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ExpertPolicy:
         self.window = window or WITHOUT_END
 
     def begin(self, *, seed: int = 0) -> TokenPlayer:
-        """Return a player for one episode; `seed` is ignored, since experts draw from the
+        """Return a player for an episode; `seed` is ignored, since experts draw from the
         environment's own randomness.
         """
         return TokenPlayer(
@@ -106,7 +105,7 @@ async def demonstrate(
     context: ContextManager | None = None,
     window: int | None = None,
 ) -> Episode:
-    """Play one demonstration on the task that `seed` picks.
+    """Play a demonstration on the task that `seed` picks.
 
     Raises:
         ConfigError: the environment has no expert, or its demonstration failed.

@@ -1,4 +1,4 @@
-"""Assembles the parts of a training run from its settings, and checks them before anything is
+"""Assembles the parts of a training run from the settings, and checks each before anything is
 spent.
 """
 
@@ -154,7 +154,7 @@ def _refuse_cut_rows(config: TrainConfig, algorithm: Algorithm) -> None:
 
 
 def _recipe(config: TrainConfig) -> Recipe:
-    """Load the recipe, and let the settings override its sampling options."""
+    """Load the recipe, and let the settings override the sampling options."""
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
     return load_recipe(
         config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
@@ -163,7 +163,8 @@ def _recipe(config: TrainConfig) -> Recipe:
 
 def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
     """Choose the task source: a fixed order, or a pool that draws by what a success tracker
-    knows."""
+    knows.
+    """
     sampling = recipe.sampling
     if sampling.tracker is None:
         return TaskStream(source, config.split, config.seed)
@@ -279,7 +280,7 @@ def _collectors(
     source: EnvSource,
     scorer: EpisodeScorer,
 ) -> tuple[Collector, Collector]:
-    """Make two collectors: one explores for training, the other plays as evaluation asks."""
+    """Make two collectors: the first explores for training, the second plays as evaluation asks."""
     rollout = config.rollout
     limits = EpisodeLimits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
 

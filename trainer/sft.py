@@ -136,7 +136,7 @@ class _WarmUp:
         return full and fmean(self.losses) < self.config.stop_loss
 
     async def update(self) -> dict[str, float]:
-        """Make one update on demonstrations that no other update has seen."""
+        """Make an update on demonstrations that no other update has seen."""
         started = time.perf_counter()
         size = self.config.batch_size
         first = self.config.seed * SEEDS_APART + self.step * size
@@ -168,7 +168,7 @@ class _WarmUp:
         )
 
     def save(self) -> Path:
-        """Write a checkpoint and return its folder."""
+        """Write a checkpoint and return the folder."""
         return save_checkpoint(
             self.folder.checkpoints,
             self.step,
@@ -185,7 +185,7 @@ def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor,
 
 
 def _last_losses(folder: RunFolder) -> list[float]:
-    """Read the losses of the updates before the resumed one from the run folder."""
+    """Read the losses of the updates before the resumption from the run folder."""
     return [row["loss"] for row in read_metrics(folder.path / "metrics.jsonl")][-STOP_UPDATES:]
 
 

@@ -3,10 +3,8 @@
 and a chat template.
 
 The folder is loaded by the same code as any released model. The tokenizer is of Qwen's kind,
-byte-level BPE, without a single merge: each character of ASCII is one token (each byte of
-anything
-else too), and so are the marks of the chat and tool formats and whole phrases that are passed
-in.
+byte-level BPE, without a single merge: each character of ASCII is one token (each byte of anything
+else too), and so are the marks of the chat and tool formats and whole phrases that are passed in.
 """
 
 from __future__ import annotations
@@ -55,8 +53,8 @@ tojson + '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }}{% endif %} {%-
 
 
 def briefing_phrases(briefing: Briefing) -> list[str]:
-    """Return what every episode of an environment repeats, since one token for each phrase keeps a
-    small model's episodes short.
+    """Return the phrases that every episode repeats; as single tokens, these keep a small model's
+    episodes short.
     """
     told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
     arguments = [name for tool in briefing.tools for name in tool.parameters.get("properties", {})]

@@ -62,7 +62,7 @@ class TrainResult:
 
 
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
-    """Train a policy and return where the run left its files.
+    """Train a policy and return the paths of the run's files.
 
     Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` continues from the
     checkpoint.
@@ -94,7 +94,7 @@ class _Run:
         """
 
     async def loop(self) -> TrainResult:
-        """The main loop."""
+        """Run the main loop until the last step or an interruption."""
         interrupted = False
         self.notices.post(self.step, {f"plan {n}": note for n, note in enumerate(self.parts.notes)})
         try:
@@ -151,7 +151,7 @@ class _Run:
         return groups
 
     async def collect(self, count: int, played: Sequence[Group]) -> list[Group]:
-        """Play the next `count` tasks after those already `played` in this step.
+        """Play the next `count` tasks after what was already `played` in this step.
 
         The sampling seeds depend on the step and the tasks alone, so that a resumed run plays
         the same episodes.
@@ -165,7 +165,7 @@ class _Run:
         )
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
-        """Update, publish and log as one unit: if Ctrl-C comes first, nothing of this happens."""
+        """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""
         refuse_failure([episode for group in groups for episode in group.episodes])
         with watch("update"):
             metrics = await asyncio.to_thread(self.update, groups)
@@ -248,7 +248,7 @@ class _Run:
         return bool(due) and not self.parts.folder.has_episodes(f"eval-{self.step:06d}")
 
     async def evaluate(self) -> None:
-        """Play held-out tasks and record their scores."""
+        """Play held-out tasks and record the scores."""
         settings = self.config.eval
         found = await evaluate(self.parts.evaluator, settings.split, settings.tasks)
         refuse_failure(found.episodes)
@@ -260,7 +260,7 @@ class _Run:
             self.watcher.on_evaluation(self.step, found)
 
     def save(self) -> Path:
-        """Write a checkpoint and return its folder."""
+        """Write a checkpoint and return the folder."""
         parts = self.parts
         return save_checkpoint(
             parts.folder.checkpoints,
@@ -273,7 +273,7 @@ class _Run:
 
 
 def refuse_failure(episodes: Sequence[Episode]) -> None:
-    """Stop if not one episode has a reward, rather than train on nothing.
+    """Stop if no episode has a reward, rather than train on nothing.
 
     Raises:
         TrainingFailed: with the commonest reason.

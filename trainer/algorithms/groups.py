@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 Singleton = Literal["zero", "raw"]
-"""What a group of one gets: 0 (there is nothing to compare with), or its raw reward, as some
-trainers leave it.
+"""The advantage of a group with a single rollout: 0, since nothing can be compared, or the raw
+reward, as some trainers leave it.
 """
 
 

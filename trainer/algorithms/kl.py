@@ -17,7 +17,7 @@ from .aggregation import Agg, Sum, aggregate
 from .masked import blank
 
 Estimator = Literal["k1", "k2", "k3", "k3+"]
-"""How a divergence is read off one sampled token."""
+"""The estimator of a divergence from a single sampled token."""
 
 
 def kl_k1(logp: Tensor, ref_logp: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def kl_k3_plus(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 ESTIMATORS = {"k1": kl_k1, "k2": kl_k2, "k3": kl_k3, "k3+": kl_k3_plus}
-"""Every estimator by name."""
+"""The function of every estimator, by name."""
 
 
 def kl(

@@ -1,5 +1,4 @@
-"""A causal LM together with the key-value cache of its batch: the forward passes of the local
-engine.
+"""The forward passes of the local engine: a causal LM with the key-value cache of a batch.
 
 Axes: B rows, Q new tokens a row, T positions, D hidden size, V vocabulary.
 """
@@ -53,7 +52,7 @@ class CachedModel:
     def _compute_rows(
         self, news: Sequence[tuple[int, ...]], bases: Sequence[int], first: int
     ) -> torch.Tensor:
-        """Run rows that fit in a single pass, or one long row in several passes; returns the last
+        """Run rows that fit in a single pass, or a long row in several passes; returns the last
         logits [B, V].
         """
         width = max(map(len, news))

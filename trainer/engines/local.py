@@ -328,7 +328,7 @@ class LocalEngine:
             self._job = None
 
     def _score_waiting(self) -> None:
-        """Score every row that waits; those who asked after the first find theirs done."""
+        """Score every row that waits, so that later callers find the work done."""
         score_rows(self.model, list(taken(self._unscored)), max_tokens=self._cached.prefill_tokens)
 
     def _copy_weights(self, weights: Mapping[str, object], version: int) -> None:

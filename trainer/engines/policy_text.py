@@ -1,4 +1,4 @@
-"""The policy in training, as rewards made of its own words see it."""
+"""The policy in training, as rewards use the policy to score and write texts."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ class EngineText:
 
     @property
     def name(self) -> str:
-        """The policy, at its version."""
+        """The name of the policy in messages, with the version of the weights."""
         return f"the policy at version {self.engine.version}"
 
     @property
     def max_length(self) -> int:
-        """Most tokens of a scored text with its context."""
+        """The most tokens of a scored text, context included."""
         return self.engine.max_length
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The ids of a conversation, up to where the policy speaks."""
+        """Return the token ids of a conversation, up to where the policy speaks."""
         return self.chat_format.prompt(messages, [])
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; a special token that is spelled out in it stays text."""
+        """Return the token ids of a text; a special token spelled out inside stays plain text."""
         return self.chat_format.encode_text(text)
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
-        """The log-probability of each of `ids`; the first reads 0."""
+        """Return the log-probability of each of `ids` in nats; 0 for the first, which follows
+        nothing.
+        """
         return await self.engine.logprobs(ids)
 
     async def write(
         self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
     ) -> tuple[str, bool]:
-        """Answer a conversation: the text, and whether it ended by itself.
+        """Answer a conversation; return the text, and whether the policy stopped by itself.
 
         Raises:
             NoRoomToAnswer: the conversation leaves no room to answer.
@@ -71,7 +73,7 @@ class EngineText:
 
 
 def hand_over(policy: EngineText, verifiers: Iterable[Verifier]) -> None:
-    """Give the policy to the verifiers that score with it."""
+    """Give the policy to every verifier that scores with the policy in training."""
     for verifier in verifiers:
         if isinstance(verifier, ReadsPolicy):
             verifier.use_policy(policy)

@@ -1,4 +1,4 @@
-"""Log-probabilities of given texts, many rows in one pass."""
+"""Log-probabilities of given texts, with many rows in a forward pass."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Scoring:
     error: Exception | None = None
 
     def result(self) -> list[float]:
-        """The log-probability of each id; raises what went wrong with this row."""
+        """Return the log-probability of each id in nats; raises what went wrong with this row."""
         if self.error is not None:
             raise self.error
         return self.logprobs
 
 
 def score_rows(model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int) -> None:
-    """Score rows, short ones together; each holds its result or its error.
+    """Score rows, short rows together; each row holds the result or the error afterwards.
 
     Args:
         model: a causal language model.
@@ -50,7 +50,7 @@ def score_rows(model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int) -> 
 
 
 def _is_usable(row: Scoring, model: CausalLM) -> bool:
-    """Whether the model knows every id; a row with another one fails alone."""
+    """Say whether the model knows every id; a row with any other id fails alone."""
     size = model.get_input_embeddings().num_embeddings
     wrong = next((token for token in row.ids if not 0 <= token < size), None)
     if wrong is not None:
@@ -61,7 +61,7 @@ def _is_usable(row: Scoring, model: CausalLM) -> bool:
 
 
 def _score(model: CausalLM, rows: Sequence[Scoring]) -> None:
-    """Score rows in one pass. Padding comes last, where no token of the row sees it."""
+    """Score rows in a single pass; padding comes last, where no token of a row attends."""
     if not rows:
         return
     longest = max(len(row.ids) for row in rows)
@@ -74,7 +74,7 @@ def _score(model: CausalLM, rows: Sequence[Scoring]) -> None:
 
 
 def _next_logprobs(model: CausalLM, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
-    """The log-probability of each target after the hidden state in its place."""
+    """Return the log-probability of each target, given the hidden state before the target."""
     found: list[float] = []
     for start in range(0, len(targets_T), POSITIONS):
         targets_P = targets_T[start : start + POSITIONS]

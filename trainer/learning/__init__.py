@@ -1,1 +1,1 @@
-"""From finished rollouts to new weights: rows, batches, the learner and its updates."""
+"""From finished rollouts to new weights: rows, batches, the learner and the updates."""

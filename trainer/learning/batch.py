@@ -1,8 +1,7 @@
-"""Trajectories as rows of tensors, one row for each segment.
+"""Trajectories as rows of tensors, with a row for each segment.
 
-Axes: B rows, T tokens. `logp[b, t]` is the log-probability of token t given the tokens before
-it, so
-column 0 is never trained.
+Axes: B rows, T tokens. `logp[b, t]` is the log-probability of token t given the tokens before it,
+so column 0 is never trained.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..recipes import Inputs
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One segment as flat lists of equal length."""
+    """A segment as flat lists of equal length."""
 
     ids: list[int]
     mask: list[int]
@@ -36,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows padded on the right to one length."""
+    """Rows padded on the right to equal length."""
 
     ids: Tensor
     """Token ids, [B, T] int."""

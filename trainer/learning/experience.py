@@ -1,4 +1,4 @@
-"""The experience of an update: the trajectories of a step, and their rows.
+"""The experience of an update: the trajectories of a step, and the rows of each.
 
 Axes: N trajectories, B rows (segments), T tokens.
 """
@@ -26,7 +26,7 @@ CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMAR
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """The trajectories of a step, flat, and their rows."""
+    """The N trajectories of a step, and the B rows of all trajectories."""
 
     rewards: Tensor
     """[N], rewards of the trajectories that count in the baseline."""
@@ -118,7 +118,7 @@ def played(experience: Experience) -> Inputs:
 
 
 def _state_after(trajectory: Trajectory) -> Row | None:
-    """Return the state in which a limit cut a trajectory, plus one token to read its value at.
+    """Return the state in which a limit cut a trajectory, plus a token to read the value at.
 
     None where the environment ended the trajectory. Without a record of the state, the state is the
     last window as far as it was sampled.
@@ -138,7 +138,8 @@ def _padded(rows: Sequence[Sequence[float]], filler: int) -> Tensor:
 
 def prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
     """Return, for each row [B], the number of trained tokens of the row's group in the whole
-    batch."""
+    batch.
+    """
     row_groups = experience.groups[experience.rollouts]
     tokens = mask.sum(1)
     return tokens.new_zeros(int(row_groups.max()) + 1).index_add(0, row_groups, tokens)[row_groups]

@@ -1,4 +1,4 @@
-"""Keeps numbers that are not finite away from the weights, and finds the rows they came from."""
+"""Keeps numbers that are not finite away from the weights, and finds the rows at fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model that learns, and its optimizer.
+"""The model that learns, with the optimizer.
 
 A loss is a pure function that returns (sum, weight) for one forward pass. Sums are back-propagated
 as they are and the gradient is divided once by the total weight, so how rows are split into passes
@@ -93,18 +93,16 @@ class Learner:
         together: Tensor | None = None,
         entropy: bool = False,
     ) -> dict[str, float]:
-        """Make one optimizer update.
+        """Make an optimizer update from the given rows.
 
         Args:
             batch: the whole batch.
             rows: [R] int, the rows of this update.
             loss: called once for each pass.
             idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, and
-                the
-                model is not run on them.
+                the model is not run on them.
             together: [B] int, rows with the same number share a pass, however long the pass gets:
-                for
-                losses that compare rows.
+                for losses that compare rows.
             entropy: whether the loss reads entropies.
 
         Returns:
@@ -119,8 +117,8 @@ class Learner:
         left = rows[~idle[rows]]
 
         def backward(those: Tensor) -> tuple[float, float]:
-            """Add the gradient of `those` rows to the parameters; return the sum and the weight of
-            the loss.
+            """Compute the gradient of the given rows afresh; return the sum and the weight of the
+            loss.
             """
             self.optimizer.zero_grad(set_to_none=True)
             total, weight = 0.0, 0.0
@@ -196,7 +194,7 @@ class Learner:
         return self._over(batch, entropy)
 
     def score_norms(self, batch: Batch) -> Tensor:
-        """Return the squared norm [B, T] of each trained token's score with respect to its logits,
+        """Return the squared norm [B, T] of each trained token's score with respect to the logits,
         on the CPU.
 
         The norm is `1 - 2 p(token) + sum_v p(v)^2`. An optimal token baseline weighs returns by
@@ -230,7 +228,7 @@ class Learner:
         return {"optimizer": optimizer, "updates": self.updates, "value_head": head}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Continue from the `state` that a checkpoint has kept."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
         if self.value_head is not None:

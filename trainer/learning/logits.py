@@ -1,9 +1,7 @@
 """Reads numbers off the logits of the trained tokens without holding all logits at once.
 
-Logits are the largest tensor in training: 16,384 tokens of a vocabulary of 150,000 are 10 GB,
-twice
-that with their gradient. Logits are computed a slice of tokens at a time and, where a gradient
-is
+Logits are the largest tensor in training: 16,384 tokens of a vocabulary of 150,000 are 10 GB, twice
+that with their gradient. Logits are computed a slice of tokens at a time and, where a gradient is
 wanted, once more in the backward pass.
 """
 

@@ -9,7 +9,7 @@ from ..recipes.inputs import Made, made_by, offered
 
 
 def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
-    """Refuse a recipe whose functions read what the trainer does not make, or not at their place.
+    """Refuse a recipe whose functions read what the trainer does not make for that place.
 
     Args:
         algorithm: a resolved recipe.

@@ -14,7 +14,7 @@ UNTRAINED = -1
 
 @dataclass(frozen=True, slots=True)
 class RewardedRow:
-    """One row of a rollout with the rewards of its turns."""
+    """A row of a rollout with the rewards of the turns."""
 
     row: Row
     rewards: list[float]
@@ -24,7 +24,7 @@ class RewardedRow:
 
 
 def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
-    """Return the rows of a rollout that train a token, with the rewards of its turns.
+    """Return the rows of a rollout that train a token, with the rewards of the turns.
 
     A turn may have no trained token: an answer that left the window before its summary, a span that
     is not trained, an empty answer. Its reward goes to the last trained token before the turn, or
@@ -63,7 +63,7 @@ def _trained(row: Row, start: int | None, turn: Turn) -> list[int]:
 
 
 def _in_order(segment: Segment) -> Iterator[tuple[int | None, Turn]]:
-    """Yield the turns of a window as they were played, with None as the start of turns that left
+    """Yield the turns of a window in the order of play, with None as the start of turns that left
     the window.
     """
     spans: list[tuple[int | None, Turn]] = list(segment.spans())

@@ -1,4 +1,4 @@
-"""From groups of episodes to one step of the weights: credit, correction, update.
+"""From groups of episodes to a step of the weights: credit, correction, update.
 
 Axes: N trajectories, B rows (segments), T tokens.
 """
@@ -54,8 +54,7 @@ class Updater:
         reference: a frozen copy that the recipe pulls towards, if the recipe asks for one.
         tracker: tracks success rates, if the recipe has a tracker; each step is remembered there.
         updates: number of mini-batches, and optimizer updates, that share a step's groups; fewer
-            where
-            a step has fewer groups to train.
+            where a step has fewer groups to train.
         epochs: number of times that every group is used.
 
     Raises:
@@ -82,9 +81,9 @@ class Updater:
         self._moves: list[RatioStatistics] = []
         self._value_scale = 1.0
         self.refusals: list[Refusal] = []
-        """Of the last step."""
+        """The updates of the last step that were refused."""
         self.refused_in_a_row = 0
-        """Updates since the last one that was made."""
+        """The number of updates refused since an update was last made."""
 
     def kept_groups(self, groups: Sequence[Group]) -> int:
         """Return how many of `groups` pass the recipe's filter."""
@@ -96,8 +95,8 @@ class Updater:
         return len(experience.groups[kept].unique())
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
-        """Learn from the experience of one step. An update that is not finite is not made; see
-        `refusals`.
+        """Learn from the experience of a step; an update that is not finite is not made
+        (`refusals`).
 
         Returns:
             Metrics: those of `Learner.update` averaged over the updates, `updates` and `refused`
@@ -241,7 +240,7 @@ class Updater:
         )
 
     def _state_values(self, experience: Experience) -> Tensor:
-        """Return, for each trajectory [N], the value of the state it was cut in; 0 after an end."""
+        """Return the value [N] of the state in which each trajectory was cut; 0 after an end."""
         found, states = torch.zeros(len(experience.rewards)), experience.states
         if states is not None:
             found[experience.states_of] = self.learner.score_values(states).sum(1)

@@ -17,8 +17,7 @@ def dropped_shares(
     experience: Experience, kept: Tensor, ready: Batch, *, overlong_in_loss: bool
 ) -> dict[str, float]:
     """Return the shares of the sampled tokens that are not trained, by the first reason that
-    applies:
-    `dropped_filter`, `dropped_excluded`, `dropped_overlong`, `dropped_correction`.
+    applies: `dropped_filter`, `dropped_excluded`, `dropped_overlong`, `dropped_correction`.
 
     Args:
         experience: the experience of the step.

@@ -61,7 +61,7 @@ class Algorithm:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names of tensors that the recipe needs beyond those that every trainer has."""
+        """The names of tensors that the recipe needs, beyond what every trainer has."""
         names = {name for at in self.needs_at.values() for name in at}
         settings = self.recipe.algorithm
         names |= {"ref_logp"} if settings.kl.place != "none" else set()

@@ -42,7 +42,7 @@ class Bound:
     """Whether the function takes a `generator`."""
 
     def __call__(self, inputs: Inputs, **more: object) -> object:
-        """Call the function with those of the inputs that match the parameters.
+        """Call the function with the inputs that match the parameters.
 
         Args:
             inputs: what there is to read.

@@ -27,7 +27,7 @@ class Credit(NamedTuple):
     """The credit of each token."""
 
     advantages: Tensor
-    """[B, T]."""
+    """[B, T]: the advantage of each token."""
     returns: Tensor | None
     """[B, T], the value head's targets; None without a value head."""
     value_mask: Tensor | None = None
@@ -41,9 +41,9 @@ class Rollouts:
     """Rewards of N rollouts and the B rows that belong to these."""
 
     rewards: Tensor
-    """[N]."""
+    """[N]: the reward of each rollout, after shaping."""
     groups: Tensor
-    """[N] int."""
+    """[N] int: the group of each rollout."""
     mask: Tensor
     """[B, T] in {0, 1}."""
     owners: Tensor
@@ -80,7 +80,7 @@ def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
 
 
 def _chosen(given: Rollouts) -> Inputs:
-    """Return the inputs of the counted rollouts: those with one value a rollout."""
+    """Return the inputs with a value for each rollout, of the counted rollouts alone."""
     chosen = given.inputs.only(Axis.ROLLOUT)
     if chosen.lengths is None:
         chosen = replace(chosen, lengths=_lengths(given))

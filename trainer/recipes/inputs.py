@@ -1,4 +1,4 @@
-"""What the functions of a recipe may read: one typed struct of tensors.
+"""What the functions of a recipe may read: a typed struct of tensors.
 
 A function of `ludus.trainer.algorithms` takes tensors by the names of its parameters. Those names
 are the fields of `Inputs`, and each field says here, and nowhere else, how many values it has
@@ -33,7 +33,7 @@ class Axis(Enum):
 
 
 class Place(StrEnum):
-    """The places of a recipe that name functions, in the order in which they are called."""
+    """The places of a recipe that name functions, in the order of the calls."""
 
     SHAPING = "shaping"
     FILTER = "sampling.filter"
@@ -53,7 +53,9 @@ class Made(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is said of one field of `Inputs`."""
+    """The declaration of a field of `Inputs`: the axis, the places that may read the field, and the
+    origin.
+    """
 
     axis: Axis
     places: tuple[Place, ...] = ()
@@ -211,7 +213,7 @@ def offered(place: Place, struct: type[Inputs] = Inputs) -> frozenset[str]:
 
 
 def made_by(*ways: Made, struct: type[Inputs] = Inputs) -> frozenset[str]:
-    """Return the names that some place offers and that are made in one of `ways`.
+    """Return the names that some place offers and that are made in any of `ways`.
 
     >>> sorted(made_by(Made.TRACKER))
     ['alpha', 'beta']

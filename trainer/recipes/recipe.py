@@ -88,7 +88,7 @@ class EntropyBonus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The entropy bonus, which rewards exploration."""
 
     coefficient: float = 0.0
-    """Loss per nat."""
+    """The weight of the entropy in the loss, per nat; 0 leaves the entropy out."""
 
 
 class ValueHead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,9 +125,9 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The part of a recipe that turns rewards into a gradient."""
 
     advantage: str
-    """A `*_advantages` function."""
+    """The name of a `*_advantages` function of `trainer.algorithms`."""
     loss: str
-    """A `*_loss` function."""
+    """The name of a `*_loss` function of `trainer.algorithms`."""
     advantage_options: dict[str, Option] = {}
     whiten: bool = False
     """Whether the advantages are whitened over the batch's tokens afterwards."""
@@ -172,7 +172,7 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """The rollouts that are made, and the choice of rollouts that are trained."""
 
     group_size: int = 8
-    """Rollouts per task."""
+    """The number of rollouts per task."""
     temperature: float = 1.0
     filter: str = ""
     """A `*_mask` function of rewards and groups; empty keeps every group."""

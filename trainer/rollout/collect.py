@@ -1,7 +1,6 @@
 """Collects groups of rollouts, many episodes at the same time.
 
-All rollouts of a group share task and environment seed and differ in sampling seed. An episode
-that
+All rollouts of a group share task and environment seed and differ in sampling seed. An episode that
 failed through no fault of the policy is played again; an episode that keeps failing stays in its
 group, left out of loss and baseline.
 """
@@ -25,7 +24,7 @@ BACKOFF_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rollouts of one task."""
+    """The rollouts of a task, which are compared with each other."""
 
     task: Task
     episodes: list[Episode]
@@ -76,8 +75,7 @@ class Collector:
             tasks: the tasks; each becomes one group.
             group_size: rollouts of each task.
             seed: the same seed, tasks and weights give the same rollouts, as far as the environment
-                is
-                deterministic. A task that comes again gets other rollouts each time.
+                is deterministic. A task that comes again gets other rollouts each time.
             played: ids of the tasks that were played with this seed before.
             done: called with each finished episode.
         """
@@ -162,7 +160,7 @@ def _names(seed: int, played: Sequence[str], tasks: Sequence[Task]) -> list[str]
 
 
 def _seed_of(name: str) -> int:
-    """Return the sampling seed of a rollout, computed from its name, so that a resumed run repeats
+    """Return the sampling seed of a rollout, computed from the name, so that a resumed run repeats
     the seed.
     """
     return Task(id=name, split="").rng().randrange(1 << 31)

@@ -55,7 +55,7 @@ class HeldOutScores:
 
     @property
     def told(self) -> str:
-        """The mean with its standard error, in words: `0.500 ± 0.118 (18 episodes)`."""
+        """The mean with the standard error, in words: `0.500 ± 0.118 (18 episodes)`."""
         count = len(self.rewards)
         failed = f", {self.failed} failed" if self.failed else ""
         if self.mean is None:
@@ -66,7 +66,7 @@ class HeldOutScores:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """For `metrics.jsonl`: `eval/mean` and `eval/standard_error` where they are known,
+        """The numbers for `metrics.jsonl`: `eval/mean` and `eval/standard_error` where known,
         `eval/metric/NAME` (the mean of a metric of the verdicts), `eval/episodes` (with a reward),
         `eval/failed`.
         """
@@ -95,7 +95,7 @@ async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 
 
 
 async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[Task], str]:
-    """Return `count` tasks that are different problems, and a note on them.
+    """Return `count` tasks that are different problems, and a note if some are lacking.
 
     The tasks are evenly spread over a finite split, or the first tasks of an endless split. If the
     split has fewer different problems, fewer are returned and the note says so.

@@ -1,7 +1,6 @@
 """Scores finished episodes with verifiers, in addition to the environment's own reward.
 
-The verdicts are composed into one verdict whose `parts` show each. If one part is not ok, the
-whole
+The verdicts are composed into one verdict whose `parts` show each. If one part is not ok, the whole
 is not ok, because half a reward would be a wrong reward. A verifier that is unavailable is asked
 again, within the time of the episode.
 """
@@ -41,7 +40,7 @@ RETRIES, GAVE_UP = "verifier_retries", "verifier_gave_up"
 
 @dataclass(frozen=True, slots=True)
 class WeightedVerifier:
-    """A verifier with its weight in the reward and its timeout."""
+    """A verifier with a weight in the reward and a timeout."""
 
     name: str
     verifier: Verifier
@@ -59,13 +58,14 @@ class EpisodeScorer:
         self.grouped = [one for one in verifiers if isinstance(one.verifier, GroupVerifier)]
 
     def without_groups(self) -> EpisodeScorer:
-        """The verifiers that score one answer, for evaluation, which plays each task once: there
-        is nothing to compare an answer with.
+        """Return a scorer with the verifiers that score a single answer.
+
+        Evaluation plays each task once, so no other answer is at hand to compare with.
         """
         return EpisodeScorer(self.single)
 
     async def score(self, episode: Episode, *, left_s: float = math.inf) -> None:
-        """Add the verdict of each verifier that looks at one answer.
+        """Add the verdict of each verifier that looks at a single answer.
 
         Args:
             episode: a finished episode.
@@ -98,7 +98,7 @@ class EpisodeScorer:
 
 
 def as_sample(trajectory: Trajectory) -> Sample:
-    """Return a trajectory as a verifier reads it: the opening, the answer, the images that were
+    """Convert a trajectory to a verifier's sample: the opening, the answer, the images that were
     shown after the last action, and the environment's gold.
     """
     turns = trajectory.turns
@@ -128,7 +128,7 @@ class _Answer:
 
 
 async def _retry(one: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
-    """Ask a verifier, and ask again while the verifier is unavailable and there is time."""
+    """Ask a verifier, and ask again while the verifier is unavailable and time is left."""
     answer = await _ask(one, call, one.timeout_s)
     for again in range(1, MAX_ASKED_AGAIN + 1):
         if not answer.unavailable:
@@ -145,7 +145,7 @@ async def _retry(one: WeightedVerifier, call: Callable[[], Any], deadline: float
 async def _ask(
     one: WeightedVerifier, call: Callable[[], Any], timeout_s: float, *, retries: int = 0
 ) -> _Answer:
-    """Call a verifier and wait for its answer; exceptions and lateness become verdicts.
+    """Call a verifier and wait for the answer; exceptions and lateness become verdicts.
 
     A plain method runs on a thread, unless the verifier declares `never_blocks`.
     """
@@ -170,8 +170,8 @@ async def _ask(
 
 
 def mean_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """The mean of each metric over the verdicts that have a reward and tell it; what stands for a
-    part of a verifier's verdict is left out.
+    """Return the mean of each metric over the verdicts that have a reward and that metric; the
+    metrics of a verdict's parts are left out.
     """
     told: dict[str, list[float]] = {}
     for verdict in verdicts:
@@ -203,7 +203,7 @@ def _count(trajectories: Sequence[Trajectory], answer: _Answer) -> None:
 
 
 def _one_each(one: WeightedVerifier, judged: Any, count: int) -> list[Verdict]:
-    """Return one verdict for each answer of a group, or failures if the verifier returned another
+    """Return a verdict for each answer of a group, or errors if the verifier gave another
     number.
     """
     if isinstance(judged, Verdict):

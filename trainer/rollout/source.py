@@ -25,16 +25,16 @@ PAGE = 256
 
 
 class EnvSource(Protocol):
-    """Opens sessions of one environment."""
+    """Opens sessions of an environment, wherever the environment runs."""
 
     id: str
 
     async def open(self) -> Playable:
-        """Return a session for one episode."""
+        """Return a session for an episode; `release` gives the session back."""
         ...
 
     async def release(self, session: Playable) -> None:
-        """Give a session back after its episode."""
+        """Give a session back after the episode."""
         ...
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
@@ -46,7 +46,7 @@ class EnvSource(Protocol):
         ...
 
     async def named(self) -> str:
-        """Return the environment with its constructor arguments:
+        """Return the environment with the constructor arguments:
         `ludus/arithmetic-v0?max_operations=2`.
 
         Raises:
@@ -85,7 +85,7 @@ class LocalSource:
         self._started = False
 
     async def open(self) -> Playable:
-        """Return a session for one episode."""
+        """Return a session for an episode; `release` gives the session back."""
         if not self._started:
             await self._threads.start()
             self._started = True
@@ -107,7 +107,7 @@ class LocalSource:
         return self._first.tasks(split).size
 
     async def named(self) -> str:
-        """Return the environment with its constructor arguments."""
+        """Return the environment with the constructor arguments."""
         return format_served(self.id, self._arguments)
 
     def counters(self) -> dict[str, float]:
@@ -115,7 +115,7 @@ class LocalSource:
         return {}
 
     async def close(self) -> None:
-        """Close every session."""
+        """Close every session that was opened."""
         for session in [self._first, *self._idle]:
             await session.close()
         self._idle.clear()
@@ -124,7 +124,7 @@ class LocalSource:
 
 
 class RemoteSource:
-    """Sessions on ludus servers."""
+    """Opens sessions on ludus servers."""
 
     def __init__(
         self, server: RemoteServer, env_id: str, arguments: Mapping[str, Any] | None = None
@@ -135,11 +135,11 @@ class RemoteSource:
         self._tasks: dict[tuple[str, int], Task] = {}
 
     async def open(self) -> Playable:
-        """Return a session for one episode; its first reset creates the session on the server."""
+        """Return a session for an episode; the first reset creates the session on the server."""
         return self._server.make_async(self.id)
 
     async def release(self, session: Playable) -> None:
-        """Delete the session."""
+        """Delete the session on the server."""
         await session.close()
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
@@ -171,7 +171,7 @@ class RemoteSource:
         return {name: float(count) for name, count in asdict(self._server.traffic).items()}
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the servers."""
         await self._server.aclose()
 
     async def _fetch(self, split: str, index: int) -> None:
@@ -191,11 +191,11 @@ class WorkerSource:
         self._remote: RemoteSource | None = None
 
     async def open(self) -> Playable:
-        """Return a session for one episode."""
+        """Return a session for an episode; `release` gives the session back."""
         return await (await self._started()).open()
 
     async def release(self, session: Playable) -> None:
-        """End the session."""
+        """End the session in the worker process."""
         await session.close()
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
@@ -207,7 +207,7 @@ class WorkerSource:
         return await (await self._started()).size(split)
 
     async def named(self) -> str:
-        """Return the environment with its constructor arguments."""
+        """Return the environment with the constructor arguments."""
         await self._started()
         return format_served(self.id, self._arguments)
 
@@ -216,7 +216,7 @@ class WorkerSource:
         return {}
 
     async def close(self) -> None:
-        """End the worker processes."""
+        """End the worker processes and every session inside."""
         self._remote = None
         await self._home.stop()
 
@@ -234,8 +234,7 @@ def open_source(env: str, *, url: str = "", token: str | Secret = "") -> EnvSour
         env: an id; without `url` with constructor arguments as a query,
             `ludus/arithmetic-v0?max_operations=2`.
         url: address of a ludus server, or several addresses separated by commas; empty plays on
-            this
-            machine.
+            this machine.
         token: bearer token of the servers.
 
     The arguments of a served environment must be those of the server; `named` checks them.

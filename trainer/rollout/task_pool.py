@@ -17,7 +17,7 @@ from .tracker import SuccessTracker
 
 
 class TaskPool:
-    """Draws tasks without replacement, the uncertain ones first; interchangeable with `TaskStream`.
+    """Draws tasks without replacement, uncertain tasks first; interchangeable with `TaskStream`.
 
     Draws, success rates and last responses are part of a checkpoint, so that a resumed run draws
     what the run would have drawn.
@@ -81,7 +81,7 @@ class TaskPool:
         return taken
 
     def retire(self, tasks: Iterable[str]) -> None:
-        """Stop drawing these tasks."""
+        """Stop drawing the tasks with these ids."""
         self._retired.update(tasks)
 
     def state(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class TaskPool:
         return {"draws": self._draws, "retired": retired, "tracker": self.tracker.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Continue from the `state` that a checkpoint has kept."""
         self._draws = int(state["draws"])
         self._retired = set(state["retired"])
         self.tracker.restore(state["tracker"])

@@ -1,5 +1,6 @@
 """The order of tasks: a stream in the order of a seed, without the tasks that a recipe has
-retired."""
+retired.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class Tasks(Protocol):
         ...
 
     def retire(self, tasks: Iterable[str]) -> None:
-        """Stop playing these tasks."""
+        """Stop playing the tasks with these ids."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -29,13 +30,13 @@ class Tasks(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Continue from the `state` that a checkpoint has kept."""
         ...
 
 
 class TaskStream:
-    """Tasks one after another. The position is part of a checkpoint, so that a resumed run skips
-    and repeats no task.
+    """A source that takes tasks in an order fixed by the seed. The position is part of a
+    checkpoint, so that a resumed run skips and repeats no task.
 
     Args:
         source: the source of tasks.
@@ -53,7 +54,8 @@ class TaskStream:
 
     async def take(self, count: int) -> list[Task]:
         """Return the next `count` tasks; retired tasks are skipped, unless all tasks are
-        retired."""
+        retired.
+        """
         size = await self._source.size(self._split)
         taken: list[Task] = []
         allowed = count + (4 * size if size is not None else count + len(self._retired))
@@ -67,7 +69,7 @@ class TaskStream:
         return [*taken, *[await self._next(size) for _ in range(count - len(taken))]]
 
     def retire(self, tasks: Iterable[str]) -> None:
-        """Stop playing these tasks."""
+        """Stop playing the tasks with these ids."""
         self._retired.update(tasks)
 
     def state(self) -> dict[str, Any]:
@@ -75,7 +77,7 @@ class TaskStream:
         return {"used": self._used, "retired": sorted(self._retired)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Continue from the `state` that a checkpoint has kept."""
         self._used, self._indices = int(state["used"]), None
         self._retired = set(state["retired"])
 

@@ -6,8 +6,7 @@ faster the more the policy has moved.
     tracker.remember(tasks, rewards, drift, responses)
 
 A tracker is not thread-safe; each run has its own. The memory of a task is replaced and never
-changed
-in place, so `state()` is a snapshot.
+changed in place, so `state()` is a snapshot.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ Score = Callable[[Batch], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TaskMemory:
-    """What is known about one task: a Beta posterior, and the last response with its
-    log-probabilities.
-    """
+    """What is known about a task: a Beta posterior, and the last response."""
 
     alpha: float
     beta: float
@@ -134,7 +131,7 @@ class SuccessTracker:
         return {task: _as_lists(memory) for task, memory in self._memories.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Continue from the `state` that a checkpoint has kept."""
         self._memories = {
             task: TaskMemory(alpha, beta, tuple(Row(*row) for row in rows))
             for task, (alpha, beta, rows) in state.items()

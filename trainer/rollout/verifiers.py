@@ -21,8 +21,8 @@ from .scoring import WeightedVerifier
 async def open_verifiers(
     rewards: Sequence[RewardConfig], stack: AsyncExitStack
 ) -> list[WeightedVerifier]:
-    """Make each verifier; `stack` closes those of this process, and the connections of those that
-    are served.
+    """Make each verifier; `stack` closes the verifiers of this process and the connections to
+    servers.
 
     Raises:
         ConfigError: a verifier does not take the options that its name carries.
@@ -56,8 +56,8 @@ async def _close(verifier: Verifier) -> None:
 
 
 async def _served(server: RemoteServer, name: str) -> tuple[Verifier, list[KnownJudge]]:
-    """A verifier on a server, and the models that it asks; one that compares groups there does so
-    here.
+    """Return a served verifier, which compares groups if the server says so, and the judges
+    behind.
     """
     cards = {card.name: card for card in await asyncio.to_thread(server.verifiers)}
     if name not in cards:

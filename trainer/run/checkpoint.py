@@ -2,9 +2,8 @@
 
     checkpoints/step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
 
-A checkpoint is written under another name and renamed when complete, so that a crash never
-leaves an
-incomplete checkpoint.
+A checkpoint is written under another name and renamed when complete, so that a crash never leaves
+an incomplete checkpoint.
 """
 
 from __future__ import annotations

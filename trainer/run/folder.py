@@ -35,14 +35,13 @@ class _Writer(Protocol):
 
 
 class RunFolder:
-    """Writes the files of one run.
+    """Writes the files of a run.
 
     Args:
         folder: created if missing.
         config: written to `config.toml`, its secrets as `env:NAME`.
         resume_at: the step to continue from; what an earlier process wrote about later steps, which
-            no
-            checkpoint has, is removed. None starts a run.
+            no checkpoint has, is removed. None starts a run.
         tensorboard: whether to write TensorBoard files, where tensorboard is installed.
 
     Raises:
@@ -86,7 +85,7 @@ class RunFolder:
         return path
 
     def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
-        """Write the rows of refused updates to `refused/step-NNNNNN.pt`, and their episodes to
+        """Write the rows of refused updates to `refused/step-NNNNNN.pt`, and the episodes to
         `episodes/refused-NNNNNN.jsonl`.
         """
         self.refused.mkdir(exist_ok=True)
@@ -107,7 +106,7 @@ class RunFolder:
         return self.keep_episodes(f"refused-{step:06d}", episodes)
 
     def has_episodes(self, name: str) -> bool:
-        """Whether `episodes/NAME.jsonl` was written."""
+        """Say whether the file `episodes/NAME.jsonl` was written."""
         return (self.episodes / f"{name}.jsonl").exists()
 
     def _take_back(self, step: int) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the error of a run's judges, in the run's folder and report."""
+"""The measured errors of a run's judges, in the run's folder and report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.rewards.measured import KnownJudge
 from ..rollout.scoring import WeightedVerifier
 
 FILE = "judges.json"
-"""In the folder of a run whose rewards ask language models."""
+"""The file with the judges, in the folder of a run whose rewards ask language models."""
 MEASURE_IT = (
     "measure it with 'ludus check-judge URL --model MODEL --out card.json' and add card=card.json "
     "to the judge's options"
@@ -21,21 +21,21 @@ MEASURE_IT = (
 
 
 class RewardJudge(msgspec.Struct, frozen=True, kw_only=True):
-    """A model behind one of the run's rewards."""
+    """A language model that gives a reward of the run."""
 
     reward: str
     judge: KnownJudge
 
 
 def keep_judges(folder: Path, verifiers: Sequence[WeightedVerifier]) -> None:
-    """Write down who judges, where somebody does."""
+    """Write the judges of `verifiers` to the run's folder; no file if no verifier has a judge."""
     judges = _judges(verifiers)
     if judges:
         (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(judges)) + b"\n")
 
 
 def unmeasured(verifiers: Sequence[WeightedVerifier]) -> list[str]:
-    """What a person should hear of judges whose error nobody has measured."""
+    """Return a warning for each judge whose error nobody has measured."""
     return [
         f"reward {one.reward!r} comes from the judge {one.judge.model!r}, whose error was never "
         f"measured; {MEASURE_IT}"
@@ -45,7 +45,7 @@ def unmeasured(verifiers: Sequence[WeightedVerifier]) -> list[str]:
 
 
 def read_judges(folder: Path) -> list[RewardJudge]:
-    """The judges of a run, for its report; none for a run without.
+    """Read the judges of a run; an empty list for a run without judges.
 
     Raises:
         ConfigError: the file of the run cannot be read.

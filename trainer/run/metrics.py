@@ -21,7 +21,7 @@ def summarize_step(
     watch: Stopwatch,
     wire: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return one flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary,
+    """Return a flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary,
     fold), `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
     """
     trajectories = [

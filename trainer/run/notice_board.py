@@ -1,4 +1,4 @@
-"""Decides when a notice is shown: at once, and then ever more seldom while it holds."""
+"""Decides when a notice is shown: at once, and then ever more seldom while the notice holds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NoticeBoard:
         self._counts = dict(counts)
 
     def post(self, step: int, found: Mapping[str, str]) -> None:
-        """Count the notices of a step, and show those that are due."""
+        """Count the notices of a step, and show every notice that is due."""
         for name, text in found.items():
             count = self._counts[name] = self._counts.get(name, 0) + 1
             if is_told(count):

@@ -1,8 +1,7 @@
 """Notices: warnings that the metrics of a step give to a person, for instance that nothing is
 learned.
 
-Each notice is a function from the facts of a step to a sentence with the numbers and a remedy,
-or
+Each notice is a function from the facts of a step to a sentence with the numbers and a remedy, or
 None. `NoticeBoard` decides when a notice is shown.
 """
 
@@ -60,7 +59,7 @@ def refused(facts: StepFacts) -> str | None:
 
 
 def without_reward(facts: StepFacts) -> str | None:
-    """Holds if episodes were left out because their reward is unknown."""
+    """Holds if episodes were left out because the reward is unknown."""
     lost, played = facts.get("reward/unavailable"), facts.get("episode/count")
     if not lost:
         return None
@@ -229,7 +228,7 @@ def clipped(facts: StepFacts) -> str | None:
 
 
 def one_sided(facts: StepFacts) -> str | None:
-    """Holds if the advantages of a comparison all have one sign."""
+    """Holds if the advantages of a comparison all have the same sign."""
     positive, signal = facts.get("update/positive"), facts.get("update/signal")
     compares = facts.recipe.algorithm.advantage in GROUP_ESTIMATORS
     if not compares or not signal or 0 < positive < 1:
@@ -242,7 +241,7 @@ def one_sided(facts: StepFacts) -> str | None:
 
 
 def no_gradient(facts: StepFacts) -> str | None:
-    """Holds if there are advantages but no gradient."""
+    """Holds if the advantages are not zero but the gradient is."""
     if not facts.trained or not facts.get("update/signal") or facts.get("update/grad_norm"):
         return None
     if facts.refusals:

@@ -71,13 +71,13 @@ class ProgressWatcher:
         self.console.print(f"held-out tasks after step {step}: {evaluation.told}")
 
     def on_notice(self, told: ToldNotice) -> None:
-        """Print the notice."""
+        """Print the notice above the bar."""
         at = f" at step {told.step}" if told.step else ""
         self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(told.text)}")
 
 
 def numbers_line(metrics: Mapping[str, float]) -> str:
-    """Return reward, speed and traffic of a step as one line.
+    """Return reward, speed and traffic of a step as a single line.
 
     >>> numbers_line({"reward/mean": 0.5, "tokens_per_s": 1234.0})
     'reward 0.500  1,234 tok/s'

@@ -1,4 +1,4 @@
-"""A run as one HTML page that opens from the file: the curve, episodes before and after, settings.
+"""The report of a run, a self-contained HTML page: the curve, episodes before and after, settings.
 
 Everything shown is escaped; what a model wrote never becomes markup.
 """
@@ -28,7 +28,7 @@ OF_STEPS = ("episode/count",)
 def write_report(
     folder: Path, *, title: str = "", lead: str = "", facts: Mapping[str, str] | None = None
 ) -> Path:
-    """Write `report.html` into a run folder and return its path.
+    """Write `report.html` into a run folder and return the file's path.
 
     Args:
         folder: a run folder, finished or not.
@@ -71,7 +71,7 @@ def _held_out(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
 
 
 def _reward_told(row: Mapping[str, float]) -> str:
-    """A mean with its standard error, where they are known."""
+    """Write a mean with the standard error, where known."""
     mean, error = row["eval/mean"], row.get("eval/standard_error")
     if error is None:
         return f"{mean:.3f} (error unknown)" if row.get("eval/episodes") == 1 else f"{mean:.3f}"
@@ -79,7 +79,7 @@ def _reward_told(row: Mapping[str, float]) -> str:
 
 
 def _notices(folder: Path, rows: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """Return what the run was told, once each: the newest text, and in how many steps it held."""
+    """Return each notice of the run: the newest text, and the number of steps affected."""
     newest = {told.name: told for told in read_notices(folder)}
     counts, steps = counts_of(rows), sum(any(name in row for name in OF_STEPS) for row in rows)
     return [
@@ -89,7 +89,7 @@ def _notices(folder: Path, rows: Sequence[Mapping[str, float]]) -> list[tuple[st
 
 
 def _series(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
-    """(step, value) where there is one: a mean of nothing is NaN, which JSON reads back as None."""
+    """Return (step, value) where a value is known: a mean of nothing is NaN, read back as None."""
     found = [(row["step"], row.get(name)) for row in rows]
     return [(step, value) for step, value in found if value is not None and math.isfinite(value)]
 
@@ -152,7 +152,7 @@ def _before_and_after(folder: Path) -> list[tuple[Trajectory, Trajectory, str]] 
 
 
 def _instructive(before: Mapping[str, Episode], after: Mapping[str, Episode]) -> list[str]:
-    """Tasks with a reward both times, those whose reward rose most first.
+    """Order the tasks with a reward both times by how much the reward rose.
 
     A lost episode has no reward, which is not a reward of zero: it shows no rise.
     """
@@ -169,6 +169,6 @@ def _reward(episode: Episode) -> float | None:
 
 
 def said(call: ToolCall) -> str:
-    """Return a call as it would stand in Python, or why it was not executed."""
+    """Return a call in Python's notation, or the reason why nothing was executed."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
     return call.error or f"{call.name}({arguments})"

@@ -1,7 +1,6 @@
 """Running a coroutine that Ctrl-C and SIGTERM both cancel, so that work is saved and cleaned up.
 
-Schedulers announce the end of a job by SIGTERM; without this a run would end without a
-checkpoint
+Schedulers announce the end of a job by SIGTERM; without this a run would end without a checkpoint
 and leave its server behind.
 """
 

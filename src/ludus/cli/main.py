@@ -1,7 +1,6 @@
 """The `ludus` command: finds and runs the verb, and reports an error in a single line.
 
-A verb is a module of this folder with `main(arguments) -> int`, imported when it is asked for,
-so
+A verb is a module of this folder with `main(arguments) -> int`, imported when it is asked for, so
 that `ludus --help` and the serving verbs never pay for torch.
 """
 

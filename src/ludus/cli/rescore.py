@@ -32,7 +32,9 @@ from .view import episodes_file
 
 CONCURRENCY = 64
 ENV, ENV_RETURN = "env", "env_return"
-"""Name of the part that is the environment's own return, and where a sample carries it."""
+"""The name of the part that stands for the environment's return, and the key of that return in a
+sample's `info`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,8 @@ class ScoreOptions:
 
     set: tuple[str, ...] = ()
     """Options of the verifier, as NAME=JSON: --set preset='"strict"' timeout_s=1. They may also be
-    flags of their own: --preset strict."""
+    flags of their own: --preset strict.
+    """
 
     options: Path | None = None
     """A TOML file with options of the verifier."""
@@ -75,7 +76,8 @@ class ScoreOptions:
 
 def main(arguments: Sequence[str]) -> int:
     """Score, print the verdicts, and return 1 where the answer or an image has no reward, else
-    0."""
+    0.
+    """
     options = parse(
         ScoreOptions,
         take_options(arguments, ScoreOptions),

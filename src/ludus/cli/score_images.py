@@ -24,7 +24,8 @@ def score_images(
     name: str, paths: Sequence[Path], prompt: str, settings: dict[str, Any], *, as_json: bool
 ) -> int:
     """Score image files, print rewards and ranks, and return 1 if any image has no reward, else
-    0."""
+    0.
+    """
     samples = [
         Sample(response="", prompt=prompt, images=[ImagePart(data=_read(path))]) for path in paths
     ]

@@ -1,5 +1,6 @@
 """The environments named on the command line: `ID`, `ID?argument=value`, or `URL#ID` on a
-server."""
+server.
+"""
 
 from __future__ import annotations
 

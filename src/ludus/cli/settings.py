@@ -34,8 +34,7 @@ def parse_settings(
         arguments: the words after the verb.
         usage: the head of the help text.
         named: reads the table that a first argument without dashes stands for, by default a TOML
-            file;
-            None where the verb takes no such argument.
+            file; None where the verb takes no such argument.
 
     Raises:
         ConfigError: a setting does not exist, or a value does not fit.
@@ -51,7 +50,8 @@ def parse_settings(
 
 def describe(cls: Any, prefix: str = "") -> str:
     """List every setting on a line with default and documentation, sections after plain
-    settings."""
+    settings.
+    """
     return "\n".join(_lines(cls, prefix))
 
 

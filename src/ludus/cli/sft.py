@@ -22,7 +22,8 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Train, print the checkpoint's path, and return 0, or 130 if interrupted after a
-    checkpoint."""
+    checkpoint.
+    """
     try:
         from ludus.trainer.config import SFTConfig
         from ludus.trainer.run.checkpoint import checkpoints

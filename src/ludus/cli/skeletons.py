@@ -1,5 +1,6 @@
 """The files that `ludus new` writes, with a function for each, so that the text reads as
-written."""
+written.
+"""
 
 from __future__ import annotations
 

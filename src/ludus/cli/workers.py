@@ -1,8 +1,7 @@
 """`ludus serve --workers N`: N server processes, each on a port, kept alive.
 
 Sessions live in one process, so connections must not be spread blindly over them (SO_REUSEPORT
-would); each worker has an address and clients hash a session to one of them. A worker that dies
-is
+would); each worker has an address and clients hash a session to one of them. A worker that dies is
 started again on its port; its sessions are gone, and clients are told so by a typed error.
 """
 

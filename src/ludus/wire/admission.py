@@ -1,5 +1,6 @@
 """A bound on operations in flight: past the bound, a server answers 429 and says when to come
-back."""
+back.
+"""
 
 from __future__ import annotations
 

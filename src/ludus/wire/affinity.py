@@ -1,9 +1,7 @@
 """The choice of the server that keeps a session, where a client knows several servers.
 
-Rendezvous hashing (Thaler and Ravishankar, 1998): every client ranks the servers of a session by
-a
-hash of both names, so all agree without talking, and adding or losing a server moves only its
-own
+Rendezvous hashing (Thaler and Ravishankar, 1998): every client ranks the servers of a session by a
+hash of both names, so all agree without talking, and adding or losing a server moves only its own
 sessions.
 """
 

@@ -1,8 +1,7 @@
 """The adapter that lets an `HttpServer` serve another project's ASGI application.
 
 The server asks for the token, reads the body and bounds its size; the application sees only
-requests that may be answered, with complete and inflated bodies. A response may take any time,
-as
+requests that may be answered, with complete and inflated bodies. A response may take any time, as
 event streams do.
 """
 
@@ -36,8 +35,8 @@ async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.Stre
 
     Raises:
         Exception: whatever `app` raised before it began to answer. A later failure is logged and
-            the
-            connection is cut, so that the client cannot take a partial response for a whole one.
+            the connection is cut, so that the client cannot take a partial response for a whole
+            one.
         RuntimeError: `app` returned without an answer.
     """
     exchange = _Exchange(request, body)

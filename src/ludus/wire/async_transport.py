@@ -109,5 +109,6 @@ def other_loop() -> ConfigError:
 
 def _payload(body: bytes) -> bytes | io.BytesIO | None:
     """Wrap a large body so that aiohttp writes pieces, and the event loop serves others in
-    between."""
+    between.
+    """
     return io.BytesIO(body) if len(body) > LARGE_BYTES else body or None

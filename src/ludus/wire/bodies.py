@@ -106,8 +106,7 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
 
     Raises:
         Refused: the body is too large (413), too slow (408), broken (400), or in an encoding that
-            the
-            server does not take (415).
+            the server does not take (415).
         QueueFull: the bodies of all requests together are too large (429).
     """
     inflater = _inflater_of(request)

@@ -1,7 +1,6 @@
 """Delivery of operations to a server, with another attempt for each that failed for now.
 
-Concurrent operations travel together: over the server's stream, or in batches of plain HTTP
-where
+Concurrent operations travel together: over the server's stream, or in batches of plain HTTP where
 there is none.
 """
 

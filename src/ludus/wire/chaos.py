@@ -25,7 +25,8 @@ EXAMPLE = "drop=0.1,delay=0.2:0.5,error=0.1"
 @dataclass
 class Chaos:
     """The probabilities of the faults that a server injects, with the random generator that
-    decides."""
+    decides.
+    """
 
     drop: float = 0.0
     delay: float = 0.0
@@ -43,8 +44,7 @@ class Chaos:
 
         Raises:
             ConfigError: the fault is unknown, a number cannot be read, a probability is outside
-                0..1 or a
-                delay is negative.
+                0..1 or a delay is negative.
         """
         made = cls(rng=random.Random(seed))
         for item in filter(None, (part.strip() for part in text.split(","))):

@@ -344,7 +344,8 @@ def _seconds(text: str) -> float | None:
 
 def protocol_error(what: str) -> ServerFault:
     """Build the error for a server that does not speak the protocol; asking again would not
-    help."""
+    help.
+    """
     error = ServerFault(f"{what}; is it a ludus server of the same version?")
     error.retryable = False
     return error

@@ -1,7 +1,6 @@
 """Batching of many concurrent calls into few requests.
 
-Calls made in the same turn of the event loop (a batch of generations coming back) leave
-together.
+Calls made in the same turn of the event loop (a batch of generations coming back) leave together.
 While several requests are out, later calls gather until a request is answered, for a few
 milliseconds at most. An item that the server answers with "still running" goes into the next
 request, and a request that is too large for the server is sent again in two halves.
@@ -32,8 +31,7 @@ class Coalescer(Generic[Item, Answer]):
 
     Args:
         send: sends one request; returns an answer for each item in order, None for an item that
-            still
-            runs. An exception goes to every caller of the batch.
+            still runs. An exception goes to every caller of the batch.
         max_items: the most items in one request.
     """
 

@@ -1,7 +1,6 @@
 """Encoding of bodies: JSON, or msgpack where both sides ask for msgpack.
 
-Structs are validated here, once. Two errors are told apart: bytes that are not in the format at
-all
+Structs are validated here, once. Two errors are told apart: bytes that are not in the format at all
 (400), and a value of the wrong shape (422, naming the field).
 """
 

@@ -1,8 +1,7 @@
 """The bound on a server's connections, and on how long an unauthorized client may stay connected.
 
 A connection is a stranger's until a request on it has shown the token. Strangers have a few
-seconds, which ends slow headers and idle sockets. Where all places are taken, the stranger who
-has
+seconds, which ends slow headers and idle sockets. Where all places are taken, the stranger who has
 been there longest makes room.
 """
 
@@ -78,7 +77,8 @@ class Door:
 
     def vouch(self, connection: Any) -> None:
         """Note that a request on `connection` has shown the token, so that the connection may
-        stay."""
+        stay.
+        """
         if self._strangers.pop(connection, None) is not None:
             self._known.add(connection)
 

@@ -1,7 +1,6 @@
 """The table that maps `ludus.errors` to codes and HTTP statuses, and back.
 
-A `Fault` is the body of every answer that is not a success. The client raises the same type
-again
+A `Fault` is the body of every answer that is not a success. The client raises the same type again
 that the server met, so code written against a local environment or verifier reads the same.
 """
 

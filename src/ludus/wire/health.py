@@ -1,4 +1,6 @@
-"""The health of a server: `/healthz` says that it runs, `/readyz` that it takes work."""
+"""The health of a server: `/healthz` tells a running server, `/readyz` a server that takes new
+work.
+"""
 
 from __future__ import annotations
 

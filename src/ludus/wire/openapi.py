@@ -1,5 +1,6 @@
 """The description of a server at `/openapi.json`, built from the table of routes and the structs of
-each."""
+each.
+"""
 
 from __future__ import annotations
 

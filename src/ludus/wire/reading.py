@@ -35,7 +35,8 @@ def authorize(request: web.Request, token: bytes) -> None:
 
 def _given_token(request: web.Request) -> str:
     """Read the token of a request: from the path where the route has a token, else from the
-    header."""
+    header.
+    """
     if "token" in request.match_info:
         return request.match_info["token"]
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")

@@ -1,4 +1,6 @@
-"""Replies of a server: encoded answers and faults, with their status, headers and count."""
+"""Replies of a server: encoded answers and faults with status and headers, counted for the
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ INSTANCE_HEADER = "Ludus-Instance"
 
 
 class Replies:
-    """Builds the HTTP responses of a server and counts them by route and status.
+    """Builds the HTTP responses of a server, and counts each by route and status.
 
     Args:
         metrics: metrics of the server.

@@ -147,8 +147,7 @@ class Service(Protocol):
 
         Raises:
             Exception: something cannot work; the server then does not start, rather than fail at
-                the
-                first request.
+                the first request.
         """
         ...
 

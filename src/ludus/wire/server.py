@@ -5,8 +5,7 @@
         print(server.url)
 
 All state lives in the object, so two servers run side by side in one test. A request is parsed
-once, handed to the route's typed function, and its answer encoded; every error becomes a `Fault`
-at
+once, handed to the route's typed function, and its answer encoded; every error becomes a `Fault` at
 this one boundary.
 """
 
@@ -70,8 +69,7 @@ class HttpServer:
         max_bytes_in_flight: the most bytes of all their bodies together, inflated; past that a
             request is refused (429).
         max_connections: the most connections at once; past that a connection that has shown no
-            token
-            makes room, or the new one is told to come back (503).
+            token makes room, or the new one is told to come back (503).
         stranger_s: the seconds that a connection may last on which no request has shown the token.
         chaos: the faults to inject on purpose; none by default.
         mounted: ASGI applications of other projects, by path.

@@ -1,8 +1,7 @@
 """The table of what a server keeps for clients by name: episodes, REPLs, snapshots.
 
 The table is bounded in number. A reaper ends what nobody uses for as long as its lease, and what
-grows too old. The names of what has ended are remembered, so that a request that comes late
-cannot
+grows too old. The names of what has ended are remembered, so that a request that comes late cannot
 bring a session back.
 """
 
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MAX_TOMBSTONES = 200_000
 MAX_NAME = 128
-"""Longer names are not remembered: no route accepts them."""
+"""The longest name that is remembered after its end; no route accepts a longer name."""
 
 
 class Lease(ABC):
@@ -42,7 +41,7 @@ class Lease(ABC):
         self.ttl_s = ttl_s
         self.born = self.touched = time.monotonic()
         self.busy = 0
-        """The number of requests that use it now; while there is one, it is not idle."""
+        """The number of requests that use the lease now; a lease in use never expires."""
 
     def rest(self) -> None:
         """Note that a request on this lease has ended, and that the time without use begins."""
@@ -58,9 +57,9 @@ class Overdue(StrEnum):
     """Why the reaper ends a lease."""
 
     EXPIRED = "expired"
-    """Nobody used it for as long as its lease."""
+    """The time without use has reached the lease's limit."""
     TOO_OLD = "too_old"
-    """It reached the longest lifetime."""
+    """The lease has reached the longest lifetime."""
 
 
 L = TypeVar("L", bound=Lease)

@@ -1,13 +1,11 @@
 """The protocol of `/v1/stream`: a connection that carries many operations and answers.
 
 A stream is a WebSocket. A frame of a client is a list of `[number, operation]`. A frame of the
-server is a list of `[number, status, body]`; an operation is answered as soon as it is done, and
-no
+server is a list of `[number, status, body]`; an operation is answered as soon as it is done, and no
 answer waits for another. Binary frames are msgpack, text frames are JSON. The first frame of the
 server is a `Hello`.
 
-A stream holds no state. Sessions are named and operations numbered as over plain HTTP, so
-whatever
+A stream holds no state. Sessions are named and operations numbered as over plain HTTP, so whatever
 was under way when a connection broke is sent again on the next connection, or by another route.
 """
 

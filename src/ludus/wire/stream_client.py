@@ -152,7 +152,8 @@ class ClientStream:
 
     async def _carry(self) -> Exception:
         """Connect, exchange frames until the connection ends, and return the error that says
-        why."""
+        why.
+        """
         url = self._client.url
         try:
             async with asyncio.timeout(HANDSHAKE_S):
@@ -300,8 +301,7 @@ class ClientStream:
         """Fail the operations whose time is over, and close a connection that may be dead.
 
         A connection on which nothing came since a late operation was asked may be dead without a
-        sign:
-        closing it gives the next attempt a new one.
+        sign: closing it gives the next attempt a new one.
         """
         now = time.monotonic() + 1e-3  # the loop's timer may fire a little early
         self._sweep, self._sweep_at = None, math.inf

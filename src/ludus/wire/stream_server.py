@@ -46,8 +46,7 @@ class ServerStreams:
 
     Args:
         handlers: the function that begins an operation, by the operation's type; tags tell the
-            types
-            apart.
+            types apart.
         instance: the random name of this run of the server.
         max_bytes: the largest frame of a client in bytes, at most `MAX_BYTES`.
         chaos: the faults to inject on purpose.
@@ -311,7 +310,8 @@ def streams_of(
     struck: Callable[[str], None],
 ) -> ServerStreams | None:
     """Build the streams of a server of `services`; None if no service has operations for a
-    stream."""
+    stream.
+    """
     handlers: dict[type[msgspec.Struct], Begin] = {}
     for service in services:
         if isinstance(service, StreamedService):

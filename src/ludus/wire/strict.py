@@ -1,10 +1,8 @@
 """Strict reading of requests: a field that the protocol does not know is refused by name.
 
 Structs that travel both ways (messages) stay open, so that a client reads the replies of a newer
-server. What is strict is therefore not the struct but the reading of a request: each value is
-held
-against the fields of its type, however deep it lies. What is typed `Any` (`info`, a gold,
-options)
+server. What is strict is therefore not the struct but the reading of a request: each value is held
+against the fields of its type, however deep it lies. What is typed `Any` (`info`, a gold, options)
 is the business of whoever reads it.
 """
 
@@ -70,8 +68,7 @@ def read_item(item: object, as_type: type[T]) -> T:
 
     Raises:
         Refused: the item has the wrong shape or an unknown field (422); the message names the
-            field,
-            and the field that was probably meant.
+            field, and the field that was probably meant.
     """
     return _converted(item, as_type, strict=True)
 
@@ -83,8 +80,7 @@ def read_query(
 
     Raises:
         Refused: a field has the wrong shape or is unknown (422); the message names the field, and
-            the
-            field that was probably meant.
+            the field that was probably meant.
     """
     return _converted(_together(query, given or {}, as_type), as_type, strict=False)
 
@@ -107,7 +103,8 @@ def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
 
 def checker(as_type: Any) -> Check | None:
     """Return the check for unknown fields in plain values of `as_type`; None where none can
-    occur."""
+    occur.
+    """
     return _checker(as_type)
 
 

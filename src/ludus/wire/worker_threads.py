@@ -1,9 +1,7 @@
 """A fixed number of single threads for blocking work, off the event loop.
 
-Work under one key always runs on the same thread, in order, so that an environment may hold
-things
-that belong to a thread (a sqlite connection, an event loop of its own). Work that exceeds its
-time
+Work under one key always runs on the same thread, in order, so that an environment may hold things
+that belong to a thread (a sqlite connection, an event loop of its own). Work that exceeds its time
 cannot be killed: its thread is abandoned to finish or hang on its own, its caller is told, and a
 fresh thread takes over the rest of the work in that inbox.
 """
@@ -89,8 +87,7 @@ class WorkerThreads:
             key: what the work belongs to; numbers in a row have threads in a row, a name has any.
             work: blocks as long as it likes, off the loop.
             timeout_s: the seconds that the work may take from its start; waiting in the inbox does
-                not
-                count.
+                not count.
             late: makes the result when the time is over; called on the loop.
         """
         assert self._loop is not None, "start() first"

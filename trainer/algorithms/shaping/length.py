@@ -296,8 +296,8 @@ def grpo_lambda_rewards(
 def curriculum_budget(
     step: int, *, start: float, gamma: float, every: int, least: float = 1.0
 ) -> float:
-    """Train long, think short: the budget after some steps,
-    `max(least, start * gamma^floor(step / every))`.
+    """Train long, think short: the budget after some steps, `max(least, start * gamma^floor(step /
+    every))`.
 
     Args:
         step: of training.

@@ -168,8 +168,8 @@ def drpo_loss(
     lam: float = 0.1,
     tau: float = 10.0,
 ) -> Sum:
-    """DRPO: raise the scores of right answers, mostly of short ones, and lower the scores of wrong
-    answers, mostly of likely ones.
+    """DRPO: raise the scores of right answers, short answers most, and lower the scores of wrong
+    answers, likely answers most.
 
     Per group with both kinds, with `score_i = mean_t logp`:
     `-(sum_right w_i score_i - tau log mean_wrong exp(score / tau))`; the mean over such groups. The

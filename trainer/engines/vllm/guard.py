@@ -46,9 +46,7 @@ def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
 
 
 def _clear_up(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the command's child processes, which free shared memory, and kill those that
-    remain.
-    """
+    """Wait for the command's child processes, which free shared memory, and kill the rest."""
     child.terminate()  # in case this supervisor was told to stop
     deadline = time.monotonic() + GRACE_S
     with contextlib.suppress(ProcessLookupError):

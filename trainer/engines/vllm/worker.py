@@ -46,9 +46,7 @@ def _tensors(file: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _put_back(worker: Any) -> None:
-    """Restore layers after a load that broke off: layers without new weights keep their old
-    weights.
-    """
+    """Restore layers after a load that broke off; without new weights a layer keeps the old."""
     from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 
     finalize_layerwise_reload(worker.get_model(), worker.model_config)
