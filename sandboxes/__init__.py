@@ -1,5 +1,6 @@
 """Sandboxes run untrusted code in isolation, and grade solutions by tests that no solution can
-see."""
+see.
+"""
 
 from __future__ import annotations
 

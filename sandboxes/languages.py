@@ -16,7 +16,8 @@ class UnknownLanguage(UnknownName):
 @dataclass(frozen=True, slots=True)
 class Language:
     """A language: the name of the source file, and the commands that compile and run the
-    program."""
+    program.
+    """
 
     source: str
     run: tuple[str, ...]

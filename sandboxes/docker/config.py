@@ -88,7 +88,7 @@ class Container:
     """The description of a container that is to be made."""
 
     image: str
-    """The image's id."""
+    """The id of the image from which the container is made."""
     python: tuple[str, ...]
     """The command that starts the interpreter: the image's, or the driver's."""
     mounts: Sequence[Mount]
@@ -114,7 +114,8 @@ class Container:
     @property
     def memory_bytes(self) -> int:
         """The memory limit of all processes and files when a container starts; no swap is
-        allowed."""
+        allowed.
+        """
         return DEFAULT_LIMITS.memory_bytes + self.overhead_bytes
 
     @property

@@ -45,7 +45,7 @@ class RunCodeBody(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_MB: int = UNLIMITED
     stdin: str | None = None
     files: dict[str, str | None] = {}
-    """Path -> content in base64."""
+    """The content of each file in base64, by path."""
     fetch_files: list[str] = []
     args: list[str] = []
     """Arguments for pytest."""

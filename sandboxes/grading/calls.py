@@ -70,7 +70,8 @@ async def grade_calls(
 
 class _Grading:
     """The grading of a solution by a list of tests, which may be tried again after a slot was
-    lost."""
+    lost.
+    """
 
     def __init__(
         self, sandbox: SlotSandbox, code: bytes, job: dict[str, object], options: GradeOptions

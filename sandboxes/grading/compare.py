@@ -1,5 +1,6 @@
 """Compares outputs as texts: exactly, by tokens or by numbers. Nothing in an output is
-evaluated."""
+evaluated.
+"""
 
 from __future__ import annotations
 

@@ -220,7 +220,8 @@ class BorrowedGroup(ControlGroup):
 
     def try_to_remove(self) -> bool:
         """Close the files from which usage is read, and return True; the engine removes the
-        group."""
+        group.
+        """
         self.release()
         return True
 

@@ -1,5 +1,6 @@
 """Decides whether a missing command is the fault of the program or of a machine that lacks a
-tool."""
+tool.
+"""
 
 from __future__ import annotations
 

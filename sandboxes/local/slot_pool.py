@@ -144,7 +144,8 @@ class SlotPool:
 
     async def close(self) -> None:
         """End every free slot; slots that are held end when given back. A second call does
-        nothing."""
+        nothing.
+        """
         self._closed = True
         while self._free:
             self._retire(self._free.popleft())

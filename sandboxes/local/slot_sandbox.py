@@ -1,5 +1,6 @@
 """The sandbox that runs code in slots: tiers slots-root, slots-userns, slots-landlock and
-unsafe."""
+unsafe.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _HEAD_TIMEOUT_S = 30.0
 _READ_BYTES = 1 << 16
 _FLUSH_TIMEOUT_S = 1.0
 _LOOKUPS = 4
-"""How many names a run may look up at the same time."""
+"""The most names that a run may look up at the same time."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -49,7 +49,7 @@ T = TypeVar("T")
 TOKEN_VARIABLE = "LUDUS_TOKEN"
 
 QUEUE_S = 30.0
-"""How long a call waits for a slot on the server, in seconds.
+"""Seconds that a call waits for a slot on the server.
 
 After that the server answers 429, and the call is sent again.
 """

@@ -30,7 +30,7 @@ FILE_TIMEOUT_S = 30.0
 """The limit for moving files, in seconds: untrusted code answers, and may not."""
 
 TTL_BACKSTOP_S = 30.0
-"""How many seconds longer the session's own timers run than its lease."""
+"""Seconds by which the session's own timers outlast the lease."""
 
 SessionMaker = Callable[[Limits, float], Awaitable[Session]]
 Counter = Callable[[str, str, float], None]

@@ -81,7 +81,8 @@ class _Output:
 
     def text(self) -> str:
         """Return the kept output of the cell as text; bytes that are not valid UTF-8 are
-        replaced."""
+        replaced.
+        """
         return b"".join(self._parts).decode("utf-8", "replace")
 
 

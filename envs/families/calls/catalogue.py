@@ -62,7 +62,8 @@ def number(low: int, high: int, step: int = 1) -> Callable[[random.Random], Draw
 
 def amount(low: int, high: int) -> Callable[[random.Random], Drawn]:
     """Return a draw of a number from `low` to `high` with a single digit after the decimal
-    point."""
+    point.
+    """
 
     def draw(rng: random.Random) -> Drawn:
         value = rng.randint(low * 10, high * 10) / 10

@@ -34,7 +34,9 @@ class Expected(msgspec.Struct, frozen=True):
 
     name: str
     arguments: dict[str, list[Any]]
-    """Argument name -> acceptable values; `""` in the list makes the argument optional."""
+    """The acceptable values of each argument, by name; `""` in a list makes the argument
+    optional.
+    """
 
 
 def fault_of_calls(

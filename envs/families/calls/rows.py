@@ -34,7 +34,7 @@ class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
     functions: list[ToolSpec]
     expected: list[Expected]
-    """Empty where no call is right."""
+    """The expected calls; empty where no call is right."""
 
     @property
     def difficulty(self) -> float:

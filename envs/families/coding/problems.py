@@ -32,7 +32,7 @@ _LEVELS = {
     "easy": 1.0, "medium": 2.0, "hard": 3.0,
     "introductory": 1.0, "interview": 2.0, "competition": 3.0,
 }  # fmt: skip
-"""What data sets call their levels -> difficulty, a number."""
+"""The difficulty, a number, for each level's name in data sets."""
 
 _PROGRAM = "Write a program that reads standard input and prints to standard output."
 

@@ -119,7 +119,7 @@ STEPS: dict[str, tuple[Edit, ...]] = {
              "items = [w[{below}:{k}] + w for w in items]", k=(2, 4)),
     ),
 }  # fmt: skip
-"""Kind of list -> the steps that can be done to it."""
+"""The steps that can be applied to each kind of list."""
 
 NUMBER, TEXT, LIST = "int", "str", "list"
 
@@ -154,4 +154,4 @@ RESULTS: dict[str, tuple[tuple[str, Edit], ...]] = {
         (LIST, Edit("the list of the lengths of the words", "return [len(w) for w in items]")),
     ),
 }  # fmt: skip
-"""Kind of list -> the possible results, each with its type."""
+"""The possible results for each kind of list, each with a type."""

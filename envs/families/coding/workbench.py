@@ -27,9 +27,9 @@ T = TypeVar("T")
 AnySession = Session | RemoteRepl
 
 OPEN_TIMEOUT_S = 60.0
-"""How long an episode waits for a free session before it is given up."""
+"""Seconds that an episode waits for a free session before the episode is given up."""
 FILE_TIMEOUT_S = 30.0
-"""How long reading or writing a file may take. Code that ran in a session can keep it from
+"""Seconds that reading or writing a file may take. Code that ran in a session can keep it from
 answering, so a late answer is charged to the policy; an honest session answers in milliseconds.
 """
 TOOL_TIMEOUT_S = 180.0
@@ -164,7 +164,10 @@ _LOST_OVER_THERE = (
     "it was older",
     "slot",
 )
-"""How `sandboxes/over_http/repls.py` says that a REPL ended for a reason of the server's."""
+"""Words by which a server says that a REPL ended for reasons of the server's own.
+
+The messages are written in `sandboxes/over_http/repls.py`.
+"""
 
 
 def _unusable(why: str) -> RewardUnavailable:

@@ -136,6 +136,6 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 OUTGOING: dict[EntityKind, tuple[Relation, ...]] = {
     kind: tuple(one for one in RELATIONS if one.source is kind) for kind in EntityKind
 }
-"""Kind -> the relations that an entity of this kind has."""
+"""The relations that an entity of each kind has."""
 NUMBERS: dict[EntityKind, Attribute] = {one.source: one for one in ATTRIBUTES}
-"""Kind -> the number that entities of this kind have; a region has none."""
+"""The number that entities of each kind have; a region has none."""

@@ -31,7 +31,7 @@ class Entity:
     kind: EntityKind
     split: str
     links: Mapping[str, str]
-    """Relation -> name of the entity that the relation leads to."""
+    """The name of the entity that each relation leads to."""
     number: int | None
     """The entity's birth year, population and so on; a region has none."""
 

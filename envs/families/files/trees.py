@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 Tree = dict[str, str]
-"""Path from the top folder -> content."""
+"""A tree of files: the content of each, by path from the top folder."""
 
 FOLDERS = ("inbox", "notes", "reports", "data", "web", "scripts", "photos", "letters")
 ENDINGS = ("txt", "log", "csv", "conf", "md")

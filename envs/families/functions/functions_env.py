@@ -137,7 +137,7 @@ class Functions(TextEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Show the problem; the tools of the episode are those of the problem."""
+        """Show the problem, and offer the tools of the problem as tools of the episode."""
         self.game = self.tasks(self.task.split).game(self.task)
         self._expert = self.game.expert()
         briefing = Briefing(

@@ -15,7 +15,7 @@ from ludus.errors import ConfigError
 from .words import BACKGROUND, COLOURS, NUMBERS, PLACES, SHAPES, UNNAMED_COLOUR
 
 Pixels = NDArray[np.uint8]
-"""[height, width, 3], RGB."""
+"""An image as an array [height, width, 3] of RGB values."""
 
 MAX_CLAUSES = 12
 MAX_CHARACTERS = 2000

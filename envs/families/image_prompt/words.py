@@ -14,7 +14,7 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "purple": (130, 50, 160),
     "black": (20, 20, 20),
 }
-"""name -> RGB."""
+"""The colours the renderer understands, name to RGB."""
 UNNAMED_COLOUR = (150, 150, 150)
 """The colour (RGB) of shapes for which a prompt names no colour."""
 BACKGROUND = (255, 255, 255)
@@ -27,7 +27,7 @@ PLACES: Mapping[str, tuple[int, int]] = {
     "bottom left": (2, 0),
     "bottom right": (2, 2),
 }
-"""name -> row and column of a grid of three by three."""
+"""The places the renderer understands, name to row and column in a grid of three by three."""
 NUMBERS: Mapping[str, int] = {
     "1": 1, "2": 2, "3": 3, "4": 4, "one": 1, "two": 2, "three": 3, "four": 4,
 }  # fmt: skip

@@ -30,7 +30,7 @@ FETCH = "g"
 
 
 class Reply(NamedTuple):
-    """What the environment answers to an action."""
+    """The environment's answer to an action."""
 
     observation: str
     reward: float

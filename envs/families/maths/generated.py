@@ -242,4 +242,4 @@ KINDS: dict[Callable[[random.Random], Drawn], float] = {
     multiples: 3,
     sequence_sum: 3,
 }
-"""Kind of problem -> its difficulty, about the number of steps to the answer."""
+"""The difficulty of each kind of problem: about the number of steps to the answer."""

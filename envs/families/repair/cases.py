@@ -18,7 +18,7 @@ from .library import grids, integers, records, sequences, text
 from .mutations import normal
 
 CASES = 16
-"""How many test cases each function has."""
+"""The number of test cases for each function."""
 
 MODULES = (sequences, text, integers, grids, records)
 
@@ -306,4 +306,4 @@ INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
     "grouped": ([([],), (["ab", "ba", "b"],)],
                 lambda rng: ([_letters(rng, "abc", 2, 2) for _ in range(rng.randint(2, 6))],)),
 }  # fmt: skip
-"""Function name -> arguments chosen by hand, and how the others are drawn."""
+"""For each function, arguments chosen by hand and how further arguments are drawn."""

@@ -32,16 +32,16 @@ class Repair:
     """The files of a task, before and after the right repair, with the tests."""
 
     files: dict[str, str]
-    """File name -> source, as the policy finds the file."""
+    """The source of each file as the policy finds it, by file name."""
     right: dict[str, str]
-    """File name -> source without the mistakes."""
+    """The source of each file without the mistakes, by file name."""
     tests: dict[str, list[str]]
-    """File name -> the tests of all functions in the file."""
+    """The tests of all functions in each file, by file name."""
     faults: tuple[MistakenFunction, ...]
 
     @property
     def failing(self) -> int:
-        """How many tests fail before anything is repaired."""
+        """The number of tests that fail before anything is repaired."""
         return sum(len(fault.failing) for fault in self.faults)
 
 

@@ -24,7 +24,7 @@ _CALLS = {
     "max": "min", "min": "max", "any": "all", "all": "any", "lower": "upper", "upper": "lower",
     "strip": "lstrip", "isupper": "islower", "values": "keys", "append": "extend",
 }  # fmt: skip
-"""The name of a called function -> the name that is mistaken for it."""
+"""The name that is mistaken for each name of a called function."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _CLAUSES = {
     "born_in": "was born in {}",
     "studied_at": "studied at {}",
 }
-"""Relation -> the clause that identifies a person by that relation."""
+"""The clause that identifies a person, for each relation."""
 
 
 class QuestionShape(StrEnum):

@@ -27,7 +27,7 @@ class Database(msgspec.Struct, frozen=True, kw_only=True):
     schema: list[str]
     """A CREATE TABLE statement per table."""
     rows: dict[str, list[Row]]
-    """Table name -> rows, with every column in order."""
+    """The rows of each table, by table name, with every column in order."""
 
 
 def schema_of(theme: Theme) -> list[str]:

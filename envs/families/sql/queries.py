@@ -248,4 +248,4 @@ MAKERS: dict[int, tuple[Maker, ...]] = {
     3: (_linked, _totals, _counts),
     4: (_never, _above, _several),
 }
-"""Level -> the kinds of questions of that level."""
+"""The kinds of questions of each level."""

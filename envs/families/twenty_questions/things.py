@@ -14,7 +14,7 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
     "place": ("kitchen", "garden", "workshop", "attic", "street"),
     "sound": ("silent", "humming", "ringing", "rattling"),
 }
-"""Property -> its values; sizes are in order."""
+"""The possible values of each property; sizes are in order."""
 ORDERED = "size"
 MAX_THINGS = 96
 
@@ -47,7 +47,7 @@ class Thing:
 
     name: str
     values: dict[str, str]
-    """Property -> value."""
+    """The value of each property, by property name."""
 
 
 def draw_things(rng: random.Random, count: int) -> list[Thing]:

@@ -43,7 +43,7 @@ class Module:
 
     @property
     def inputs(self) -> dict[str, int]:
-        """Name -> width of the inputs that change, without the clock."""
+        """The width in bits of each input but the clock, by name."""
         control = {"rst": 1, "en": 1} if self.clocked else {}
         return {**control, "a": self.width, "b": self.width, "s": 1}
 

@@ -43,7 +43,7 @@ MODES: dict[str, Mode] = {
     PROVE_REPOSITORY: run_repository.run,
     REPL: repl.run,
 }
-"""Mode -> the function that carries out a request of that mode and returns the exit code."""
+"""For each mode, the function that carries out a request and returns the exit code."""
 
 HIGHEST_DESCRIPTOR = 1 << 20
 

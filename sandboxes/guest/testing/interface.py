@@ -259,7 +259,8 @@ class Interface:
 
     def _of_an_object(self, node: ast.Attribute) -> bool:
         """Return whether the use of an attribute shows that only an object can have the
-        attribute."""
+        attribute.
+        """
         parent = self._parents.get(node)
         if not isinstance(node.ctx, ast.Load):
             return True

@@ -1,4 +1,4 @@
-"""What proxies of the solution's objects need of the connection to the solution."""
+"""The operations of the connection to the solution that proxies of objects use."""
 
 from __future__ import annotations
 

@@ -31,4 +31,4 @@ def _operations() -> dict[str, Callable[..., object]]:
 
 
 OPERATIONS = _operations()
-"""Name -> the function that carries out the operation."""
+"""The function that carries out each operation, by name."""

@@ -301,4 +301,4 @@ BUILD: dict[str, Callable[[list[object]], object]] = {
     "p": lambda parts: _pairs(parts).items(),
     "x": _textual, "V": _derived,
 }  # fmt: skip
-"""Tag -> the function that rebuilds the value from its parts."""
+"""For each tag, the function that rebuilds a value from parts."""

@@ -12,7 +12,7 @@ MAX_ITEMS = 1_000_000
 
 
 class IteratorLine(Protocol):
-    """What the iterators need of the connection."""
+    """The operations of the connection that iterators use."""
 
     def ask(self, verb: str, *arguments: object) -> object:
         """Send a request to the solution; re-raise what the solution raised."""

@@ -76,7 +76,7 @@ def _check_calls(job: Job) -> None:
 
 
 def compile_tests(job: Job) -> list[CodeType]:
-    """Compile the tests.
+    """Compile the tests to code objects.
 
     Raises:
         BrokenTests: a test does not compile.

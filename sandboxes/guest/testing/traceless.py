@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import ast
 
 ALIASES = {"np": "numpy", "pd": "pandas"}
-"""Usual short names of modules -> the modules."""
+"""The modules that usual short names stand for."""
 
 MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
 """Names that may stand for a module where tests use them."""

@@ -31,7 +31,7 @@ digits, and no quadratic conversion.
 NOT_SCALAR = object()
 
 TAGS: dict[Any, str] = {list: "[", tuple: "(", set: "{", frozenset: "<"}
-"""The usual containers, by exact type -> tag."""
+"""The tag of each usual container, by exact type."""
 
 _TIMES = (datetime.datetime, datetime.date, datetime.time)
 _DTYPE = re.compile(r"[<>|=][?bBiufcSUmM]\d+(\[\w+\])?")
@@ -196,7 +196,7 @@ BUILD: dict[str, Callable[[list[object]], object]] = {
     "C": _counter, "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
     **rare_values.BUILD,
 }  # fmt: skip
-"""Tag -> the function that makes the container from its parts."""
+"""For each tag, the function that makes a container from parts."""
 
 
 def replace(container: object, parts: list[object]) -> None:
@@ -286,10 +286,10 @@ READ: dict[str, Callable[[str], object]] = {
     "i": _big, "b": base64.b64decode, "c": _complex, "D": _decimal, "F": _fraction, "t": _time,
     "r": _range, "e": lambda _: Ellipsis, "T": PLAIN_TYPES.__getitem__, "n": _array_scalar,
 }  # fmt: skip
-"""Tag -> the function that reads the scalar."""
+"""For each tag, the function that reads a scalar."""
 
 READ_BUFFER: dict[str, Callable[[str], object]] = {
     "B": lambda text: bytearray(base64.b64decode(text)),
     "a": _array,
 }
-"""Tag -> the function that reads the bytearray or array."""
+"""For each tag, the function that reads a bytearray or an array."""
