@@ -9,6 +9,7 @@ process tree of the session. The slot is kept until the last of them has ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -178,12 +179,17 @@ class ProcessTree:
     async def clear(self, group: ControlGroup, place: str, do: str = "clear", **more: Any) -> None:
         """Remove the files and the control group of a copy that has ended.
 
-        A snapshot server that cannot remove the files is ignored: the files go with the slot.
+        A snapshot server that cannot remove the files is only told in the log: the files go with
+        the slot.
         """
-        with suppress(NotSnapshotable):
+        try:
             await self.snapshots.ask(self.request(do, group, to=place, **more))
+        except NotSnapshotable as error:
+            logger.warning("the files of a copied session stay until its slot ends: %s", error)
         await remove(group)
 
+
+logger = logging.getLogger(__name__)
 
 _groups = count(1)
 
@@ -388,9 +394,9 @@ class FrozenSnapshot:
         """
         tree = origin.tree
         tree.copied = True
-        group = tree.make_group("holder", processes=_HOLDER_PROCESSES, memory_bytes=memory_bytes)
+        group = tree.make_group("frozen", processes=_HOLDER_PROCESSES, memory_bytes=memory_bytes)
         place = f"{origin.node}/{next(tree.numbers)}"
-        more = {"holder": copy, "session": origin.pid, "from": origin.place, "to": place}
+        more = {"frozen": copy, "session": origin.pid, "from": origin.place, "to": place}
         try:
             request = tree.request("hold", group, set_apart=not origin.apart, **more)
             await tree.snapshots.ask(request)
@@ -413,7 +419,7 @@ class FrozenSnapshot:
         tree = self.tree
         group = tree.make_group("branch", processes=MAX_PROCESSES, memory_bytes=limits.memory_bytes)
         place = f"{self._node}/{next(tree.numbers)}"
-        more = {"holder": self._pid, "from": f"{self._place}/{policy.FILES}", "to": place}
+        more = {"frozen": self._pid, "from": f"{self._place}/{policy.FILES}", "to": place}
         try:
             answer, descriptors = await tree.snapshots.ask(tree.request("branch", group, **more))
         except BaseException:

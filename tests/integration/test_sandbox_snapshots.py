@@ -259,6 +259,22 @@ async def test_idle_snapshots_and_branches_end(sandbox: SlotSandbox) -> None:
         assert not is_running(pid)
 
 
+async def test_closing_a_snapshot_leaves_the_others_and_their_server(
+    sandbox: SlotSandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await Session.open(sandbox) as session:
+        await session.run("x = 1")
+        first = await session.snapshot()
+        await session.run("x = 2")
+        async with await session.snapshot() as second:
+            server = SnapshotClient.of(sandbox).pid
+            await first.close()
+            async with await second.restore() as branch:
+                assert (await branch.run("print(x)")).stdout == "2\n"
+            assert SnapshotClient.of(sandbox).pid == server
+    assert not [record for record in caplog.records if "stay until" in record.message]
+
+
 async def test_nothing_is_left_of_them(sandbox: SlotSandbox) -> None:
     assert sandbox.groups
     async with asyncio.timeout(10):  # what the tests before let expire ends by itself
@@ -292,7 +308,7 @@ def groups_left() -> list[str]:
     return sorted(
         place.name
         for place in Path("/sys/fs/cgroup").glob("**/ludus-*/*")
-        if place.name.startswith(("branch-", "holder-"))
+        if place.name.startswith(("branch-", "frozen-"))
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from ..jail import policy, syscalls as sc
 from ..run import copying
 from . import branching
-from .tracee import Tracee, TraceFault, await_stop
+from .tracee import Tracee, await_stop
 
 _LOOK_EVERY_S = 0.5
 
@@ -67,7 +67,7 @@ class SnapshotServer:
             return self._do[request["do"]](request)
         except branching.UncopyableProcess as error:
             return {"reason": error.reason, "text": error.text}, []
-        except (TraceFault, OSError) as error:
+        except Exception as error:  # whatever it is, the other snapshots must go on
             return {"reason": "fault", "text": f"{type(error).__name__}: {error}"}, []
 
     def forget_ended(self) -> None:
@@ -78,8 +78,8 @@ class SnapshotServer:
 
     def _hold(self, request: dict[str, Any]) -> Answer:
         """Freeze a copy of the session, copy the files, and isolate the session from branches."""
-        await_stop(request["holder"])
-        frozen = Tracee.seize(request["holder"])
+        await_stop(request["frozen"])
+        frozen = Tracee.seize(request["frozen"])
         try:
             branching.examine(frozen.pid, request["session"], request["readable"])
             branching.settle_frozen(frozen)
@@ -97,7 +97,7 @@ class SnapshotServer:
 
     def _branch(self, request: dict[str, Any]) -> Answer:
         """Copy a frozen process and the files, and let the copy run."""
-        frozen = self._frozen.get(request["holder"])
+        frozen = self._frozen.get(request["frozen"])
         if frozen is None:
             return {"reason": "gone", "text": "there is no such snapshot"}, []
         _copy_files(request)
@@ -116,7 +116,7 @@ class SnapshotServer:
         return {"pid": branch.pid}, [*ends, process]
 
     def _drop(self, request: dict[str, Any]) -> Answer:
-        if frozen := self._frozen.pop(request["holder"], None):
+        if frozen := self._frozen.pop(request["frozen"], None):
             frozen.kill()
         return self._clear(request)
 
