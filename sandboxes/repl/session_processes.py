@@ -28,6 +28,8 @@ from ..local.slots import Slot
 from ..protocol import ExecutionStatus, Limits, Usage
 from .snapshot_client import NotSnapshotable, SnapshotClient
 
+logger = logging.getLogger(__name__)
+
 MAX_PROCESSES = 64
 _HOLDER_PROCESSES = 16
 _LANDLOCK = 6
@@ -185,11 +187,10 @@ class ProcessTree:
         try:
             await self.snapshots.ask(self.request(do, group, to=place, **more))
         except NotSnapshotable as error:
-            logger.warning("the files of a copied session stay until its slot ends: %s", error)
+            if error.reason != "gone":  # a slot that has ended took its files with it
+                logger.warning("the files of a copied session stay until its slot ends: %s", error)
         await remove(group)
 
-
-logger = logging.getLogger(__name__)
 
 _groups = count(1)
 
