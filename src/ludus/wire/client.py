@@ -48,6 +48,14 @@ class Traffic:
     bytes_received: int = 0
 
 
+@dataclass
+class Contact:
+    """What is known of a server's presence, shared by all copies of a client (`Client.within`)."""
+
+    made: bool = False
+    """Whether the server has ever answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """An HTTP request, complete and encoded, ready for a transport."""
@@ -178,8 +186,7 @@ class Client:
     format: Format = Format.MSGPACK
     traffic: Traffic = field(default_factory=Traffic)
     rng: random.Random = field(default_factory=random.Random)
-    met: bool = False
-    """Whether the server has ever answered."""
+    contact: Contact = field(default_factory=Contact)
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/")
@@ -269,7 +276,7 @@ class Client:
             retry.started = started
         while True:
             if failed is not None:
-                wait_s = retry.wait_s(failed, met=self.met)
+                wait_s = retry.wait_s(failed, met=self.contact.made)
                 self.traffic.retries += 1
                 await self.transport.sleep(wait_s)
             try:
@@ -300,7 +307,7 @@ class Client:
         self.traffic.bytes_sent += len(request.body)
         response = await self.transport.send(request, timeout_s)
         self.traffic.bytes_received += len(response.body)
-        self.met = True
+        self.contact.made = True
         return response
 
 

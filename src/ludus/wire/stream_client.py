@@ -75,6 +75,8 @@ class ClientStream:
         self._next = 0
         self._more = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._dropped: set[asyncio.Task[None]] = set()
+        """Tasks of dead connections, which take a while to close."""
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = math.inf
         self._http_until = 0.0
@@ -133,7 +135,8 @@ class ClientStream:
             self._sweep.cancel()
         self._loop, self._sweep, self._sweep_at = None, None, math.inf
         self._http_until, self._losses = 0.0, 0
-        await end_task(running)
+        for task in (running, *self._dropped):
+            await end_task(task)
         for asked in self._take_all():
             asked.future.cancel()
 
@@ -145,7 +148,8 @@ class ClientStream:
         try:
             error = await self._carry()
         finally:
-            self._running = None
+            if self._running is asyncio.current_task():  # else another connection has taken over
+                self._running = None
         for asked in self._take_all():
             if not asked.future.done():
                 asked.future.set_exception(error)
@@ -177,7 +181,7 @@ class ClientStream:
         hello = await socket.receive(HANDSHAKE_S)
         if hello.type is aiohttp.WSMsgType.TEXT:
             self._max_bytes = decode(hello.data.encode(), Hello, Format.JSON).max_bytes
-            self._client.met = True
+            self._client.contact.made = True
             writing = asyncio.create_task(self._write(socket), name="ludus-stream-writer")
             try:
                 if await self._listen(socket):
@@ -211,10 +215,13 @@ class ClientStream:
     # --- what goes out --------------------------------------------------------------------------
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        more = self._more
         try:
             while True:
-                await self._more.wait()
-                self._more.clear()
+                await more.wait()
+                more.clear()
+                if more is not self._more:  # this connection was given up
+                    return
                 numbers, self._unsent = self._unsent, []
                 for start in range(0, len(numbers), MAX_ITEMS):
                     await self._send(socket, numbers[start : start + MAX_ITEMS])
@@ -315,8 +322,12 @@ class ClientStream:
             self._plan_sweep(min(asked.deadline for asked in self._asked.values()))
 
     def _drop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
+        running, self._running = self._running, None  # the next operation opens another connection
+        if running is not None:
+            self._dropped.add(running)
+            running.add_done_callback(self._dropped.discard)
+            running.cancel()
+        self._more = asyncio.Event()  # the writer of the dead connection waits for the old event
         for asked in self._take_all():
             if not asked.future.done():
                 said = f"the connection to {self._client.url} seems to be dead"

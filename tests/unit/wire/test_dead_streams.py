@@ -1,0 +1,74 @@
+"""A stream whose connection is dead without a sign: the next operation opens another at once."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from ludus.errors import RequestTimeout
+from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import Client
+from ludus.wire.stream import PATH, Hello
+from ludus.wire.stream_client import ClientStream
+
+
+class Double(msgspec.Struct):
+    number: int
+
+
+@dataclass
+class Server:
+    """Answers every frame but those of the first connection, which is never read."""
+
+    connections: int = 0
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        self.connections += 1
+        first = self.connections == 1
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str(msgspec.json.encode(Hello(instance="a", max_bytes=100_000)).decode())
+        if first:
+            await self.ended.wait()
+            return socket
+        async for message in socket:
+            frame: list[tuple[int, Any]] = msgspec.msgpack.decode(message.data)
+            answers = [(number, 200, 2 * asked["number"]) for number, asked in frame]
+            await socket.send_bytes(msgspec.msgpack.encode(answers))
+        return socket
+
+
+async def test_an_operation_after_a_dead_connection_uses_another_one_at_once() -> None:
+    server = Server()
+    application = web.Application()
+    application.router.add_get(PATH, server.serve)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    transport = AsyncTransport()
+    stream = ClientStream(Client(f"http://{host}:{port}", transport), transport)
+    try:
+        with pytest.raises(RequestTimeout):
+            await stream.submit(Double(1), int, 0.3)
+        # In the same turn of the loop, while the dead connection is still being closed.
+        assert await stream.submit(Double(21), int, 30.0) == 42
+        assert server.connections == 2
+    finally:
+        server.ended.set()
+        await stream.close()
+        await transport.close()
+        await runner.cleanup()
+
+
+def test_copies_of_a_client_know_together_whether_the_server_has_answered() -> None:
+    client = Client("http://127.0.0.1:1", AsyncTransport())
+    copy = client.within(3.0)
+    client.contact.made = True
+    assert copy.contact.made
+    assert not Client("http://127.0.0.1:1", AsyncTransport()).contact.made
