@@ -91,6 +91,10 @@ class TokenPlayer:
         self._actions: list[int] = []
         """Indices of the actions in the conversation."""
         self._next: Reopen | None = None
+        self._opened = 0
+        """Index of the segment with which the current window began. A drift continues a window in
+        another segment.
+        """
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         """Answer the conversation; see `Player.act`."""
@@ -168,7 +172,8 @@ class TokenPlayer:
         tools: Sequence[ToolSpec],
     ) -> Turn | Stop:
         """Request a summary at the end of this window, and plan the next window."""
-        if step.drop_last and len(self.segments[-1].turns) == 1:
+        in_window = sum(len(segment.turns) for segment in self.segments[self._opened :])
+        if step.drop_last and in_window == 1:
             return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
         shown, end = self._before_summary(step, messages, observation)
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
@@ -194,33 +199,30 @@ class TokenPlayer:
         where the window ends.
         """
         # Go back to the end of the last sampled turn: newer messages are shown only if asked for.
+        # If they caused a drift, they stand in a segment of their own, which nobody will answer.
+        while not self.segments[-1].turns:
+            self.segments.pop()
         segment, last = self.segments[-1], self._actions[-1]
+        segment.break_reason = ""
         self._ids = segment.ids()
         if step.drop_last:
             self._seen = len(messages)  # the newest answer is never shown
-            return self._drop_last(segment), last
+            dropped = segment.turns.pop()
+            segment.discarded.append(dropped)
+            self._ids = segment.ids()
+            return dropped.observation, last
         if step.show_newest:
             self._seen = len(messages)
             return observation, len(messages)
         self._seen = last + 1
         return [], last + 1
 
-    def _drop_last(self, segment: Segment) -> list[Message]:
-        """Move the last turn of a segment to the discarded turns, and return that turn's
-        observation.
-        """
-        if not segment.turns:  # it is in an earlier one, closed by a drift
-            return []
-        dropped = segment.turns.pop()
-        segment.discarded.append(dropped)
-        self._ids = segment.ids()
-        return dropped.observation
-
     def _open(self, window: Reopen, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Begin a segment whose prompt is `window`."""
         if self.segments:
             self._close(window.reason)
         self._next, self._base, self._since = None, window.messages, len(messages)
+        self._opened = len(self.segments)
         self._ids = self._format.prompt(window.messages, tools)
         self.segments.append(Segment(prompt_ids=list(self._ids)))
 
