@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from .interface import Interface
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
@@ -87,20 +86,21 @@ function.
 """
 
 
-@dataclass
 class Needs:
     """What the tests want to be the same in the solution's process."""
 
-    output: bool = False
-    """Whether what the solution prints is printed on the tests' side."""
-    chance: bool = False
-    """Whether `random.seed` holds for both processes."""
-    stdin: bool = False
-    """Whether the solution reads the tests' `sys.stdin`."""
-    lent: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """(module, function) pairs that the solution calls on the tests' side."""
-    problem: str = ""
-    """The idiom that cannot be judged; empty if there is none."""
+    # No dataclass: `dataclasses` imports `inspect`, which takes every fresh process 4 ms.
+    def __init__(self) -> None:
+        self.output = False
+        """Whether what the solution prints is printed on the tests' side."""
+        self.chance = False
+        """Whether `random.seed` holds for both processes."""
+        self.stdin = False
+        """Whether the solution reads the tests' `sys.stdin`."""
+        self.lent: set[tuple[str, str]] = set()
+        """(module, function) pairs that the solution calls on the tests' side."""
+        self.problem = ""
+        """The idiom that cannot be judged; empty if there is none."""
 
 
 def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:

@@ -73,6 +73,9 @@ class Interface:
             child: node for node in self._nodes for child in ast.iter_child_nodes(node)
         }
         self._read_names()
+        self.names = {self.free(n) for n in self._nodes if isinstance(n, (ast.Name, ast.Attribute))}
+        """Every name of the solution that the tests use."""
+        self.names.discard("")
         self._read_uses()
 
     # --- names ----------------------------------------------------------------
@@ -161,12 +164,6 @@ class Interface:
             return name
         known = name in self.bound or name in _BUILTINS or name in self.modules
         return "" if known or name in MODULE_NAMES or name in ALIASES else name
-
-    @property
-    def names(self) -> set[str]:
-        """Every name of the solution that the tests use."""
-        found = {self.free(node) for node in self._nodes if isinstance(node, ast.expr)}
-        return found - {""}
 
     # --- where a value comes from ---------------------------------------------
 

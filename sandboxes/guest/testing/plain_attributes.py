@@ -11,11 +11,9 @@ _PLAIN = (
     str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range, deque,
     Counter, Decimal, Fraction, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
 )  # fmt: skip
-PLAIN_ATTRIBUTES = frozenset(name for kind in _PLAIN for name in dir(kind) if name[0] != "_")
-PLAIN_METHODS = frozenset(
-    name for name in PLAIN_ATTRIBUTES
-    for kind in _PLAIN if callable(getattr(kind, name, None))
-)  # fmt: skip
+_MEMBERS = [(kind, name) for kind in _PLAIN for name in dir(kind) if name[0] != "_"]
+PLAIN_ATTRIBUTES = frozenset(name for _, name in _MEMBERS)
+PLAIN_METHODS = frozenset(name for kind, name in _MEMBERS if callable(getattr(kind, name)))
 PREDICATES = frozenset(name for name in PLAIN_METHODS if name.startswith(("is", "starts", "ends")))
 """The methods of plain data that answer yes or no."""
 CHANGING_METHODS = frozenset(

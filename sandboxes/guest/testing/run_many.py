@@ -21,6 +21,12 @@ from .traceless import leave_no_trace
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
 """The words to the driver: the tests run here; they need a fresh process; they are over."""
 
+_YOUNG_OBJECTS = 20_000
+"""The number of new objects after which the garbage collector looks at them.
+
+A grading makes thousands of syntax nodes, so the interpreter's 700 would mean several collections
+for each; memory stays bounded by the limits below.
+"""
 MAX_JOBS = 1000
 _MAX_GROWN_KIB = 128 << 10
 """After `MAX_JOBS` jobs, or when memory has grown by so many KiB, the process ends: a new process
@@ -32,6 +38,7 @@ def run(request: Request) -> int:
     """Take jobs from the driver's socket until the driver closes."""
     line = socket.socket(fileno=PEER)
     gc.enable()
+    gc.set_threshold(_YOUNG_OBJECTS)
     before = _peak_kib()
     for number in range(MAX_JOBS):
         job, streams = receive(line, number)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import failures, peer, proxies, rare_values, remote_iterators, value_wire
+from .plain_attributes import READING_METHODS
 from .proxies import ClassHandle, Handle, token_of
 
 if TYPE_CHECKING:
@@ -171,8 +172,6 @@ class TestsLine:
 
     def reads_plain_data(self, name: str) -> bool:
         """Whether an attribute is a method of plain data that only looks."""
-        from .plain_attributes import READING_METHODS  # large, and needed seldom
-
         return name in READING_METHODS
 
     def compares_objects(self) -> bool:
