@@ -15,9 +15,11 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role, assistant, user
+from ludus.messages import Message, Role, ToolCall, assistant, user
 
 from .parsing import ToolFormat
+from .templates.fallbacks import NO_FALLBACKS, Fallbacks
+from .templates.text import TemplateRefused, apply_template
 
 
 class Tokenizer(Protocol):
@@ -58,27 +60,41 @@ class ChatFormat:
         tool_format: how the model writes tool calls.
         stop_ids: tokens that end a turn besides the template's own and the tokenizer's
             `eos_token`, such as those of the model's generation config.
+        fallbacks: repairs of what the template cannot show; see `templates.probe`.
 
     Raises:
         ConfigError: the template ends an assistant's turn without a special token, so that a
-            sampled turn could never end.
+            sampled turn could never end; or the template refuses a question with an answer.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, tool_format: ToolFormat, *, stop_ids: Sequence[int] = ()
+        self,
+        tokenizer: Tokenizer,
+        tool_format: ToolFormat,
+        *,
+        stop_ids: Sequence[int] = (),
+        fallbacks: Fallbacks = NO_FALLBACKS,
     ) -> None:
         self.tokenizer = tokenizer
         self.tool_format = tool_format
+        self.fallbacks = fallbacks
         self._marks = _special_marks(tokenizer)
         self._extensions: dict[bytes, list[int] | None] = {}
         self._prompts: dict[bytes, list[int]] = {}
         self._encoded: dict[str, list[int]] = {}
         # Render a minimal conversation once, to see what the template writes around a turn.
-        self._stub = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
-        self._opening = self._render([_STUB_QUESTION], [], prompt=True)
+        self.opening = self._render([_STUB_QUESTION], [], prompt=True)
+        """The prompt of a minimal question, which ends with what the template writes before an
+        answer.
+        """
+        self.ends_by_role = False
+        """Whether a turn ends with the token that opens the next message, as in GLM."""
         self.end_of_turn: str = self._find_end_of_turn()
         (self.end_of_turn_id,) = self._encode(self.end_of_turn)
-        every = [self.end_of_turn_id, tokenizer.eos_token_id, *stop_ids]
+        self.end_of_call: str = self._find_end_of_call()
+        (self.end_of_call_id,) = self._encode(self.end_of_call)
+        ends = [self.end_of_turn_id, self.end_of_call_id]
+        every = [*ends, tokenizer.eos_token_id, *stop_ids]
         self.stop_token_ids: tuple[int, ...] = tuple(
             dict.fromkeys(token for token in every if token is not None)
         )
@@ -96,7 +112,12 @@ class ChatFormat:
         return list(known)
 
     def extension(
-        self, new: Sequence[Message], *, ended: bool, thought: bool = False
+        self,
+        new: Sequence[Message],
+        *,
+        ended: bool,
+        thought: bool = False,
+        last: int | None = None,
     ) -> list[int] | None:
         """Return the ids to append after a sampled turn so that the policy can answer `new`.
 
@@ -105,16 +126,20 @@ class ChatFormat:
             ended: whether the sampled ids end with the end-of-turn token; if not, the token is
                 prepended here.
             thought: whether that turn contains thoughts, which templates may keep or drop.
+            last: the turn's last token. Only needed where a turn ends with the token that opens the
+                next message: a token that was sampled is not written again.
 
         Returns:
             The ids, or None if the template would rewrite the earlier text instead of extending it.
         """
-        key = msgspec.msgpack.encode((ended, thought, new))
+        if not self.ends_by_role:
+            last = None
+        key = msgspec.msgpack.encode((ended, thought, last, new))
         if key in self._extensions:
             known = self._extensions[key]
             return None if known is None else list(known)
-        text = self._suffix(new, _STUB_THOUGHT if thought else _STUB_ANSWER)
-        made = None if text is None else self._encode(text if ended else self.end_of_turn + text)
+        text = self._suffix(new, thought=thought)
+        made = None if text is None else self._after_turn(text, new, ended=ended, last=last)
         if len(key) <= CACHED_BYTES:
             _keep(self._extensions, key, None if made is None else list(made))
         return made
@@ -126,10 +151,10 @@ class ChatFormat:
         return self._encode(text.encode("utf-8", "replace").decode())
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
-        """Return whether sampled ids end with the template's end-of-turn token rather than another
-        stop token.
+        """Return whether sampled ids end as the template ends turns rather than with another stop
+        token.
         """
-        return bool(ids) and ids[-1] == self.end_of_turn_id
+        return bool(ids) and ids[-1] in (self.end_of_turn_id, self.end_of_call_id)
 
     def answer(self, message: Message, tools: Sequence[ToolSpec] = ()) -> list[int]:
         """Return the ids that a policy would sample to say `message`, including the end-of-turn
@@ -138,7 +163,8 @@ class ChatFormat:
         `tools` are the tools on offer, which some formats need for writing calls.
         """
         parts = [message.text, self.tool_format.render(message.tool_calls, tools=tools)]
-        return self._encode("\n".join(part for part in parts if part) + self.end_of_turn)
+        end = self.end_of_call if message.tool_calls else self.end_of_turn
+        return self._encode("\n".join(part for part in parts if part) + end)
 
     def parse(
         self,
@@ -170,56 +196,109 @@ class ChatFormat:
     def _find_end_of_turn(self) -> str:
         """Return the token that the template writes after an assistant's words.
 
-        This is not always `eos_token`: Gemma ends turns with `<end_of_turn>`.
+        This is not always `eos_token`: Gemma ends turns with `<end_of_turn>`, and GLM with the
+        token that opens the next message.
         """
-        after = self._stub.rpartition(_STUB_ANSWER.text)[2]
-        added = [str(token) for token in self.tokenizer.added_tokens_decoder.values()]
-        written = [mark for mark in added if mark.strip() and mark in after]
-        single = [mark for mark in written if len(self._encode(mark)) == 1]
-        found = min(single, key=after.find, default=None)
+        written = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
+        found = self._first_mark(written.rpartition(_STUB_ANSWER.text)[2])
+        if found is None:
+            shown = [_STUB_QUESTION, _STUB_ANSWER, _STUB_QUESTION]
+            after = self._render(shown, [], prompt=False).rpartition(_STUB_ANSWER.text)[2]
+            found = self._first_mark(after)
+            self.ends_by_role = found is not None and after.lstrip().startswith(found)
         if found is None:
             raise ConfigError(
-                f"the chat template ends an assistant's turn with {after!r}, which holds no "
+                "the chat template ends an assistant's turn with "
+                f"{written.rpartition(_STUB_ANSWER.text)[2]!r}, which holds no "
                 "token of its own: a sampled turn could never end. Use a template that ends turns "
                 "with a special token, such as the tokenizer's eos_token"
             )
         return found
 
-    def _suffix(self, new: Sequence[Message], said: Message) -> str | None:
-        """Return the text between the end-of-turn token of `said` and the next answer, or None if
-        the template rewrites `said`.
+    def _find_end_of_call(self) -> str:
+        """Return the token that ends a turn with calls: harmony and GLM use one of its own there.
+
+        A template that cannot show a call, or a result, has none; the probe tells.
         """
+        call = ToolCall(name="probe_call", id="call_0")
+        said = assistant("", [call])
+        shown = [_STUB_QUESTION, said]
+        if self.ends_by_role:
+            shown.append(Message(role=Role.TOOL, content=".", tool_call_id=call.id, name=call.name))
+        try:
+            text = self._render(shown, [], prompt=False)
+        except TemplateRefused:
+            return self.end_of_turn
+        if self.ends_by_role:
+            bare = self._render(shown[:-1], [], prompt=False)
+            after = text[len(bare) :] if text.startswith(bare) else ""
+            return self._first_mark(after) or self.end_of_turn
+        if self.end_of_turn in text.rpartition(call.name)[2]:
+            return self.end_of_turn
+        marks = [mark for mark in self._single_marks() if text.rstrip().endswith(mark)]
+        return marks[0] if marks else self.end_of_turn
+
+    def _first_mark(self, text: str) -> str | None:
+        """Return the first of the tokenizer's own tokens in `text`."""
+        written = [mark for mark in self._single_marks() if mark in text]
+        return min(written, key=text.find, default=None)
+
+    def _single_marks(self) -> list[str]:
+        added = [str(token) for token in self.tokenizer.added_tokens_decoder.values()]
+        return [mark for mark in added if mark.strip() and len(self._encode(mark)) == 1]
+
+    def _after_turn(
+        self, text: str, new: Sequence[Message], *, ended: bool, last: int | None
+    ) -> list[int]:
+        """Return the ids of the text after a turn, closing a turn that was cut."""
+        if self.ends_by_role:
+            ids = self._encode(text)
+            sampled = ids[0] if last is None and ended else last
+            return ids[1:] if ids and ids[0] == sampled else ids
+        answers_call = bool(new) and new[0].role is Role.TOOL
+        end = self.end_of_call if answers_call else self.end_of_turn
+        return self._encode(text if ended else end + text)
+
+    def _suffix(self, new: Sequence[Message], *, thought: bool) -> str | None:
+        """Return the text between the end of an assistant's turn and the next answer, or None if
+        the template rewrites that turn.
+        """
+        said = _stub_of(new, thought=thought)
         full = self._render([_STUB_QUESTION, said, *new], [], prompt=True)
-        for before in self._befores(said):
+        for before in self._befores(said, full, thought=thought):
             if full.startswith(before):
                 return full[len(before) :]
         return None
 
-    def _befores(self, said: Message) -> list[str]:
+    def _befores(self, said: Message, full: str, *, thought: bool) -> list[str]:
         """Return the texts that may precede the new messages.
 
         The policy's turn stands there either as sampled or, in templates that drop thoughts,
         without them.
         """
-        head = self._opening.rstrip().removesuffix("<think>")
-        begun = len(head) < len(self._opening.rstrip())  # the template opens the thoughts
-        sampled = (head if begun else self._opening) + said.text + self.end_of_turn
+        head = self.opening.rstrip().removesuffix("<think>")
+        begun = len(head) < len(self.opening.rstrip())  # the template opens the thoughts
+        sampled = (head if begun else self.opening) + said.text
+        bare = self._render([_STUB_QUESTION, said], [], prompt=False)
+        end = self.end_of_call if said.tool_calls else self.end_of_turn
+        if self.ends_by_role:
+            ends = [bare.rstrip()]
+        else:
+            cut = bare.rfind(end)
+            ends = [bare[: cut + len(end)]] if cut >= 0 else []
+            closed = full.find(end, len(sampled))
+            if full.startswith(sampled) and closed >= 0:
+                ends.append(full[: closed + len(end)])
         # A template that drops thoughts rewrites such a turn, so only the sampled text will do.
-        if said is _STUB_THOUGHT:
-            return [sampled]
-        cut = self._stub.rfind(self.end_of_turn) + len(self.end_of_turn)
-        return [self._stub[:cut], sampled]
+        return [one for one in ends if not thought or one.startswith(sampled)]
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
     ) -> str:
-        rendered: str = self.tokenizer.apply_chat_template(
-            [self._row(message) for message in messages],
-            tools=[tool.as_openai() for tool in tools] or None,
-            add_generation_prompt=prompt,
-            tokenize=False,
+        rows, offered = self.fallbacks.shape(
+            [self._row(message) for message in messages], tools, self.tool_format
         )
-        return rendered
+        return apply_template(self.tokenizer, rows, offered, prompt=prompt)
 
     def _row(self, message: Message) -> dict[str, Any]:
         """Return a message for the template, with format marks broken up in text that the policy
@@ -245,7 +324,17 @@ class ChatFormat:
 
 
 _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("~")
-_STUB_THOUGHT = assistant("<think>\n.\n</think>\n\n~")
+_STUB_THOUGHT = "<think>\n.\n</think>\n\n~"
+
+
+def _stub_of(new: Sequence[Message], *, thought: bool) -> Message:
+    """Return an assistant's turn that `new` may follow: results follow the calls they answer."""
+    calls: list[ToolCall] = []
+    for message in new:
+        if message.role is not Role.TOOL:
+            break
+        calls.append(ToolCall(name=message.name or "f", id=message.tool_call_id))
+    return assistant(_STUB_THOUGHT if thought else _STUB_ANSWER.text, calls)
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

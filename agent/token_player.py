@@ -259,7 +259,8 @@ class TokenPlayer:
         ended = self._format.ends_turn(turns[-1].out_ids)
         message = turns[-1].message
         thought = message is not None and THOUGHTS_END in message.text
-        return self._format.extension(new, ended=ended, thought=thought)
+        last = turns[-1].out_ids[-1] if turns[-1].out_ids else None
+        return self._format.extension(new, ended=ended, thought=thought, last=last)
 
     async def _write(
         self, turn: Turn, budget: int, tools: Sequence[ToolSpec], *, shows_newest: bool = True

@@ -1,0 +1,125 @@
+"""The conversations that a probe renders, made of words that no template writes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ludus.envs import ToolSpec
+from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
+
+SYSTEM, LATER, USER, SECOND, ANSWER = (
+    "kestrelsys",
+    "kestrellate",
+    "petrelask",
+    "petrelnext",
+    "terek",
+)
+THOUGHT, RESULT, OTHER_RESULT = "dotterelmuse", "whimbrelfound", "avocetfound"
+SPOKEN, VALUE, OTHER_VALUE, SUMMARY = "plovertalk", "shrikevalue", "crakevalue", "knotsummary"
+
+TOOL = ToolSpec(
+    name="bitternlook",
+    description="ruffdescribes a place.",
+    parameters={
+        "type": "object",
+        "properties": {"egretat": {"type": "string", "description": "stiltexplains where"}},
+        "required": ["egretat"],
+    },
+)
+NAMES = (TOOL.name, "egretat")
+DESCRIPTIONS = ("ruffdescribes", "stiltexplains")
+CALL = ToolCall(name=TOOL.name, arguments={"egretat": VALUE}, id="call_0")
+OTHER_CALL = ToolCall(name=TOOL.name, arguments={"egretat": OTHER_VALUE}, id="call_1")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A conversation, and the words that must be shown."""
+
+    messages: Sequence[Message]
+    words: Sequence[str]
+    tools: Sequence[ToolSpec] = ()
+    twice: Sequence[str] = ()
+    """Words that stand in two messages and must be shown at least twice."""
+
+
+def thinking(answer: Message) -> Message:
+    """Return an answer with thoughts before the text."""
+    text = f"<think>\n{THOUGHT}\n</think>\n\n{answer.text}"
+    return assistant(text, answer.tool_calls)
+
+
+ASKED = user(USER)
+CALLS = assistant("", [CALL])
+CALLS_ALOUD = assistant(SPOKEN, [CALL])
+CALLS_TWICE = assistant("", [CALL, OTHER_CALL])
+FOUND, OTHER_FOUND = tool_result(RESULT, CALL), tool_result(OTHER_RESULT, OTHER_CALL)
+
+QUESTION = [Case([ASKED], [USER]), Case([ASKED, assistant(ANSWER), user(SECOND)], [ANSWER, SECOND])]
+WITH_SYSTEM = [Case([system(SYSTEM), ASKED], [SYSTEM, USER])]
+IN_A_ROW = [Case([ASKED, user(SECOND)], [USER, SECOND])]
+LATE_SYSTEM = [
+    Case([system(SYSTEM), ASKED, assistant(ANSWER), system(LATER)], [SYSTEM, LATER]),
+    Case([system(SYSTEM), ASKED, assistant(ANSWER), system(LATER), user(SECOND)], [LATER, SECOND]),
+]
+TOOLS = [
+    Case([ASKED], [*NAMES, *DESCRIPTIONS, USER], [TOOL]),
+    Case([system(SYSTEM), ASKED], [*NAMES, *DESCRIPTIONS, SYSTEM, USER], [TOOL]),
+]
+CALL_SHOWN = [
+    Case([ASKED, CALLS, FOUND], [*NAMES, VALUE]),
+    Case([ASKED, CALLS_ALOUD, FOUND], [SPOKEN, VALUE]),
+    Case([ASKED, CALLS_TWICE, FOUND, OTHER_FOUND], [VALUE, OTHER_VALUE]),
+]
+RESULT_SHOWN = [
+    Case([ASKED, CALLS, FOUND], [RESULT]),
+    Case([ASKED, CALLS_TWICE, FOUND, OTHER_FOUND], [RESULT, OTHER_RESULT]),
+    Case([ASKED, CALLS, FOUND, user(SECOND)], [RESULT, SECOND]),
+]
+EPISODES = [
+    Case(
+        [
+            system(SYSTEM), ASKED, CALLS_ALOUD, FOUND, CALLS_ALOUD, FOUND, CALLS_TWICE, FOUND,
+            OTHER_FOUND, assistant(ANSWER), user(SECOND), assistant(""), user(SUMMARY),
+        ],
+        [SYSTEM, USER, OTHER_VALUE, OTHER_RESULT, ANSWER, SECOND, SUMMARY, *NAMES],
+        [TOOL],
+        twice=[SPOKEN, RESULT],
+    ),
+    Case(
+        [ASKED, user(SECOND), assistant(ANSWER), assistant(SPOKEN), tool_result("", CALL)],
+        [USER, SECOND, ANSWER, SPOKEN],
+        [TOOL],
+    ),
+    Case([system(SYSTEM), assistant(ANSWER), user(SECOND)], [SYSTEM, ANSWER, SECOND], [TOOL]),
+]  # fmt: skip
+"""Whole episodes with everything an environment may do, none of which may be an error first met
+there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What follows a turn of the policy."""
+
+    name: str
+    said: Message
+    new: Sequence[Message]
+    ended: bool = True
+
+    @property
+    def thought(self) -> bool:
+        """Whether the turn contains thoughts."""
+        return THOUGHT in self.said.text
+
+
+CONTINUATIONS = [
+    Continuation("user after an answer", assistant(ANSWER), [user(SECOND)]),
+    Continuation("result after a call", CALLS, [FOUND]),
+    Continuation("results after two calls", CALLS_TWICE, [FOUND, OTHER_FOUND]),
+    Continuation("summary after a result", CALLS, [FOUND, user(SUMMARY)]),
+    Continuation("user after a cut turn", assistant(ANSWER), [user(SECOND)], ended=False),
+    Continuation("user after thoughts", thinking(assistant(ANSWER)), [user(SECOND)]),
+    Continuation("result after thoughts", thinking(CALLS), [FOUND]),
+]

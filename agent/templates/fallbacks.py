@@ -1,0 +1,191 @@
+"""Repairs of what a chat template cannot show: messages are reshaped before the template sees them.
+
+A template may know no tools, refuse a system message, or raise on two user messages in a row. Each
+repair is a field of `Fallbacks`. The probe switches on only those that a template needs, and names
+them in its table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.envs import ToolSpec
+from ludus.messages import ToolCall
+
+from ..chat_tools import RESULT_CLOSE, RESULT_OPEN, TextTools
+from ..parsing import ToolFormat
+
+TemplateRow = dict[str, Any]
+"""A message as chat templates read it; the content is text or a list of parts."""
+
+SHORT_ID = 9
+"""The length of call ids that Mistral's templates ask for."""
+
+
+class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The repairs that a template needs; by default none."""
+
+    tools_as_text: bool = False
+    """Tools are described in the system message, with an example in the tool format."""
+    calls_as_text: bool = False
+    """Calls are written into the assistant's text, in the tool format."""
+    results_as_user: bool = False
+    """Results of tools are user messages, between `<tool_response>` tags."""
+    late_system_as_user: bool = False
+    """System messages after the first message are user messages."""
+    system_as_user: bool = False
+    """The system message is the beginning of the first user message."""
+    merge_roles: bool = False
+    """Neighbouring messages of one role are merged, and the conversation begins with a user."""
+    arguments_as_json: bool = False
+    """Arguments of calls are JSON text instead of an object."""
+    short_ids: bool = False
+    """Ids of calls have nine letters or digits."""
+    content_as_parts: bool = False
+    """Text is a list of one part."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the repairs that are switched on."""
+        return [name for name in self.__struct_fields__ if getattr(self, name)]
+
+    def shape(
+        self, rows: Sequence[TemplateRow], tools: Sequence[ToolSpec], tool_format: ToolFormat
+    ) -> tuple[list[TemplateRow], list[dict[str, Any]]]:
+        """Return the messages and tools that the template is given.
+
+        Args:
+            rows: the messages, with format marks already broken up in text that the policy did not
+                write.
+            tools: the tools on offer.
+            tool_format: how the model writes calls.
+        """
+        shaped = [self._call(dict(row), tools, tool_format) for row in rows]
+        if self.results_as_user:
+            shaped = [_result_as_user(row) for row in shaped]
+        if self.tools_as_text and tools:
+            shaped = _with_system(shaped, TextTools(tool_format).offer(tools))
+        if self.late_system_as_user:
+            late = [{**row, "role": "user"} if _is_system(row) else row for row in shaped[1:]]
+            shaped = [*shaped[:1], *late]
+        if self.system_as_user and shaped and _is_system(shaped[0]):
+            shaped = _with_first_user(shaped)
+        if self.merge_roles or self.results_as_user:
+            shaped = _merged(shaped, all_roles=self.merge_roles)
+        if self.content_as_parts:
+            shaped = [{**row, "content": _parts(row["content"])} for row in shaped]
+        offered = [] if self.tools_as_text else [tool.as_openai() for tool in tools]
+        return shaped, offered
+
+    def _call(
+        self, row: TemplateRow, tools: Sequence[ToolSpec], tool_format: ToolFormat
+    ) -> TemplateRow:
+        """Reshape the calls of a message, and the ids that tie results to calls."""
+        calls = row.get("tool_calls", [])
+        if self.calls_as_text and calls:
+            written = tool_format.render([_tool_call(call) for call in calls], tools=tools)
+            row["content"] = _joined(row["content"], written, "\n")
+            del row["tool_calls"]
+        elif calls and (self.arguments_as_json or self.short_ids):
+            row["tool_calls"] = [self._call_row(call) for call in calls]
+        if self.short_ids and row.get("tool_call_id"):
+            row["tool_call_id"] = short_id(row["tool_call_id"])
+        return row
+
+    def _call_row(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {**call, "function": dict(call["function"])}
+        if self.arguments_as_json:
+            arguments = made["function"]["arguments"]
+            made["function"]["arguments"] = msgspec.json.encode(arguments).decode()
+        if self.short_ids:
+            made["id"] = short_id(made["id"])
+        return made
+
+
+NO_FALLBACKS = Fallbacks()
+
+
+def short_id(identity: str) -> str:
+    """Return nine letters or digits for the id of a call; an id of that form stays as it is.
+
+    >>> short_id("abcdefgh1")
+    'abcdefgh1'
+    >>> len(short_id("call_0"))
+    9
+    """
+    if len(identity) == SHORT_ID and identity.isascii() and identity.isalnum():
+        return identity
+    return hashlib.sha256(identity.encode()).hexdigest()[:SHORT_ID]
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    function = call["function"]
+    return ToolCall(name=function["name"], arguments=function["arguments"], id=call["id"])
+
+
+def _is_system(row: TemplateRow) -> bool:
+    return row["role"] == "system"
+
+
+def _result_as_user(row: TemplateRow) -> TemplateRow:
+    if row["role"] != "tool":
+        return row
+    content = _joined(_joined(RESULT_OPEN, row["content"], "\n"), RESULT_CLOSE, "\n")
+    return {"role": "user", "content": content, "result": True}
+
+
+def _with_system(rows: list[TemplateRow], text: str) -> list[TemplateRow]:
+    """Append `text` to the system message, which is added where none exists."""
+    if rows and _is_system(rows[0]):
+        return [{**rows[0], "content": _joined(rows[0]["content"], text, "\n\n")}, *rows[1:]]
+    return [{"role": "system", "content": text}, *rows]
+
+
+def _with_first_user(rows: list[TemplateRow]) -> list[TemplateRow]:
+    """Put the system message in front of the first user message, or in the place of one."""
+    first, *rest = rows
+    if rest and rest[0]["role"] == "user":
+        content = _joined(first["content"], rest[0]["content"], "\n\n")
+        return [{**rest[0], "content": content}, *rest[1:]]
+    return [{"role": "user", "content": first["content"]}, *rest]
+
+
+def _merged(rows: Sequence[TemplateRow], *, all_roles: bool) -> list[TemplateRow]:
+    """Merge neighbouring messages of one role: all roles, or results alone."""
+    made: list[TemplateRow] = []
+    for row in rows:
+        last = made[-1] if made else None
+        both_results = last is not None and "result" in last and "result" in row
+        if last is None or last["role"] != row["role"] or not (all_roles or both_results):
+            made.append(dict(row))
+            continue
+        last["content"] = _joined(last["content"], row["content"], "\n" if both_results else "\n\n")
+        last["tool_calls"] = [*last.get("tool_calls", []), *row.get("tool_calls", [])]
+        if not last["tool_calls"]:
+            del last["tool_calls"]
+        if "result" not in row:
+            last.pop("result", None)
+    if all_roles:
+        spoken = next((at for at, row in enumerate(made) if not _is_system(row)), len(made))
+        if spoken < len(made) and made[spoken]["role"] == "assistant":
+            made.insert(spoken, {"role": "user", "content": "."})
+    return [{key: value for key, value in row.items() if key != "result"} for row in made]
+
+
+def _parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _joined(
+    before: str | list[dict[str, Any]], after: str | list[dict[str, Any]], between: str
+) -> str | list[dict[str, Any]]:
+    """Return two contents as one, with `between` where neither is empty."""
+    if not before or not after:
+        return before or after
+    if isinstance(before, str) and isinstance(after, str):
+        return before + between + after
+    return [*_parts(before), {"type": "text", "text": between}, *_parts(after)]

@@ -1,0 +1,446 @@
+"""A probe of a chat template: what the template shows, and which repairs it needs.
+
+The probe renders conversations made of marker words and looks for the words. What is missing is
+tried again with repairs, the mildest first; what no repair shows is refused with the reason. After
+that it appends messages to a sampled turn as an episode does, in text and in token ids.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, Protocol
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import ImagePart, Message, TextPart, user
+
+from ..chat import ChatFormat, Tokenizer, as_template_message
+from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
+from . import cases
+from .cases import Case, Continuation
+from .fallbacks import NO_FALLBACKS, Fallbacks
+from .report import Finding, Outcome, TemplateReport
+from .text import FROZEN, TemplateRefused, apply_template
+
+AUTO = "auto"
+"""The tool format that is read off the template."""
+DEFAULT_FORMAT = "hermes"
+"""The format in which tools are described to a model whose template knows none."""
+
+Options = Sequence[Mapping[str, bool]]
+_CALL_OPTIONS: Options = [
+    {},
+    {"arguments_as_json": True},
+    {"short_ids": True},
+    {"arguments_as_json": True, "short_ids": True},
+    {"calls_as_text": True},
+]
+_RESULT_OPTIONS: Options = [{}, {"results_as_user": True}]
+_MERGE_OPTIONS: Options = [{}, {"merge_roles": True}]
+
+
+class _NamedTemplate(Protocol):
+    """What the probe is told about the template's origin."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def recognised(self) -> str: ...
+
+    @property
+    def brief_tools(self) -> bool:
+        """Whether the template leaves out descriptions of tools by design."""
+        ...
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    name: str = "stock"
+    digest: str = ""
+    recognised: str = "not looked up"
+    brief_tools: bool = False
+
+
+def probe(
+    tokenizer: Tokenizer,
+    *,
+    wanted_format: str = AUTO,
+    origin: _NamedTemplate | None = None,
+    stop_ids: Sequence[int] = (),
+    shows_images: bool = False,
+) -> TemplateReport:
+    """Find out what a chat template shows and which repairs it needs.
+
+    Args:
+        tokenizer: the tokenizer with its chat template, or a `TemplateTokenizer`.
+        wanted_format: name of the tool format; "auto" takes the format that reads the calls as the
+            template writes them, or hermes.
+        origin: where the template is from, for the report.
+        stop_ids: end tokens of the model's generation config.
+        shows_images: whether images reach the model, which needs a processor.
+    """
+    return _Probe(tokenizer, wanted_format, origin or _Unknown(), stop_ids, shows_images).run()
+
+
+class _Probe:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        wanted_format: str,
+        origin: _NamedTemplate,
+        stop_ids: Sequence[int],
+        shows_images: bool,
+    ) -> None:
+        self.tokenizer, self.origin, self.stop_ids = tokenizer, origin, stop_ids
+        self.shows_images = shows_images
+        self.fallbacks = NO_FALLBACKS
+        self.findings: list[Finding] = []
+        self.wanted = wanted_format
+        self.format = tool_format(DEFAULT_FORMAT if wanted_format == AUTO else wanted_format)
+
+    def run(self) -> TemplateReport:
+        """Try every feature in turn; later ones are tried with the repairs of earlier ones."""
+        if self._settle("questions and answers", cases.QUESTION, [{"content_as_parts": True}]):
+            self._settle("system message", cases.WITH_SYSTEM, [{"system_as_user": True}])
+            self._settle("user messages in a row", cases.IN_A_ROW, [{"merge_roles": True}])
+            late = [{"late_system_as_user": True, **one} for one in _MERGE_OPTIONS]
+            self._settle("later system message", cases.LATE_SYSTEM, late)
+            self._tools()
+            self._settle("whole episodes", cases.EPISODES, self._last_resorts())
+            self._date()
+            self._image()
+        chat = self._chat()
+        if chat is not None:
+            for continuation in cases.CONTINUATIONS:
+                self._continue(chat, continuation)
+            self._thoughts()
+        opening = "" if chat is None else _after_question(self)
+        stops = () if chat is None else chat.stop_token_ids
+        return TemplateReport(
+            template=self.origin.name,
+            digest=self.origin.digest,
+            recognised=self.origin.recognised,
+            tool_format=self.format.name,
+            findings=self.findings,
+            fallbacks=self.fallbacks,
+            opening=opening,
+            stop_tokens=[self.tokenizer.decode([token]) for token in stops],
+        )
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        fallbacks: Fallbacks,
+        tools: Sequence[Any] = (),
+        prompt: bool = False,
+        today: datetime.date = FROZEN,
+    ) -> str:
+        """Return a conversation as the template writes it with some repairs."""
+        rows = [as_template_message(message) for message in messages]
+        shaped, offered = fallbacks.shape(rows, tools, self.format)
+        return apply_template(self.tokenizer, shaped, offered, prompt=prompt, today=today)
+
+    def _fault(self, wanted: Sequence[Case], fallbacks: Fallbacks) -> str:
+        """Return why the cases are not shown with some repairs; empty if they are."""
+        for case in wanted:
+            ends = case.messages[-1].role != "assistant"
+            try:
+                text = self.render(
+                    case.messages, fallbacks=fallbacks, tools=case.tools, prompt=ends
+                )
+            except TemplateRefused as error:
+                return f"the template raises {_short(error)}"
+            missing = [word for word in case.words if word not in text]
+            missing += [word for word in case.twice if text.count(word) < 2]
+            if missing:
+                return f"not shown in a conversation of {_roles(case)}: {_kinds(missing)}"
+        return ""
+
+    def _settle(self, feature: str, wanted: Sequence[Case], options: Options) -> bool:
+        """Record how a feature is shown, with the mildest repair that shows it."""
+        fault = self._fault(wanted, self.fallbacks)
+        if not fault:
+            self._found(feature, Outcome.SUPPORTED)
+            return True
+        for option in options:
+            tried = msgspec.structs.replace(self.fallbacks, **option)
+            if not self._fault(wanted, tried):
+                self._switch(feature, tried, fault)
+                return True
+        self._found(feature, Outcome.REFUSED, fault)
+        return False
+
+    def _switch(self, feature: str, fallbacks: Fallbacks, fault: str) -> None:
+        new = [name for name in fallbacks.names if name not in self.fallbacks.names]
+        self.fallbacks = fallbacks
+        self._found(feature, Outcome.REPAIRED, fault, new)
+
+    def _found(
+        self, feature: str, outcome: Outcome, detail: str = "", fallbacks: Sequence[str] = ()
+    ) -> None:
+        self.findings.append(
+            Finding(feature=feature, outcome=outcome, detail=detail, fallbacks=list(fallbacks))
+        )
+
+    def _tools(self) -> None:
+        """Settle tools, calls and results, all of which must be in the format that is read."""
+        shown = cases.TOOLS
+        if self.origin.brief_tools:
+            shown = [Case(one.messages, cases.NAMES, one.tools) for one in shown]
+        if self.wanted == AUTO:
+            self.format = self._format_of_template() or self.format
+        foreign = self._foreign()
+        as_text = msgspec.structs.replace(self.fallbacks, tools_as_text=True)
+        fault = self._fault(shown, self.fallbacks) or foreign
+        if not fault:
+            detail = "names and parameters alone, by design" if self.origin.brief_tools else ""
+            self._found("tools", Outcome.SUPPORTED, detail)
+        elif again := self._fault(shown, as_text):
+            self._found("tools", Outcome.REFUSED, again)
+        else:
+            self._switch("tools", as_text, fault)
+        options = [
+            {**result, **call, **merge}
+            for merge, result, call in product(_MERGE_OPTIONS, _RESULT_OPTIONS, _CALL_OPTIONS)
+        ]
+        if foreign:  # the template's own way of writing calls would contradict the description
+            options = [one for one in options if one.get("calls_as_text")]
+        self._calls_and_results(options, foreign)
+
+    def _calls_and_results(self, options: Options, foreign: str) -> None:
+        wanted = [*cases.CALL_SHOWN, *cases.RESULT_SHOWN]
+        calls = foreign or self._fault(cases.CALL_SHOWN, self.fallbacks)
+        results = self._fault(cases.RESULT_SHOWN, self.fallbacks)
+        before = self.fallbacks
+        if calls or results:
+            tried = [msgspec.structs.replace(before, **option) for option in options]
+            found = next((one for one in tried if not self._fault(wanted, one)), None)
+            if found is None:
+                fault = self._fault(wanted, tried[-1])
+                self._found("calls", Outcome.REFUSED, calls or fault)
+                self._found("results", Outcome.REFUSED, results or fault)
+                return
+            self.fallbacks = found
+        new = [name for name in self.fallbacks.names if name not in before.names]
+        for_results = [name for name in new if name == "results_as_user"]
+        for_calls = [name for name in new if name not in for_results]
+        for feature, fault, repairs in (
+            ("calls", calls, for_calls),
+            ("results", results, for_results or (for_calls if results else [])),
+        ):
+            if repairs:
+                self._found(feature, Outcome.REPAIRED, fault, repairs)
+            else:
+                self._found(feature, Outcome.SUPPORTED, "" if not fault else "repaired above")
+
+    def _last_resorts(self) -> Options:
+        text = {"calls_as_text": True, "results_as_user": True}
+        return [{"merge_roles": True}, {"calls_as_text": True}, text, {**text, "merge_roles": True}]
+
+    def _format_of_template(self) -> ToolFormat | None:
+        """Return the format that reads calls as the template writes them; None if none does."""
+        names = [DEFAULT_FORMAT, *(name for name in TOOL_FORMATS if name != DEFAULT_FORMAT)]
+        for name in names:
+            if self._reads_calls(tool_format(name)):
+                return tool_format(name)
+        return None
+
+    def _foreign(self) -> str:
+        """Return why the tool format does not read the template's calls; empty if it does, or if
+        the template shows none.
+        """
+        if self._reads_calls(self.format) or not self._turns_with_calls():
+            return ""
+        return f"the template writes calls in another way than the tool format {self.format.name}"
+
+    def _reads_calls(self, candidate: ToolFormat) -> bool:
+        return any(_is_call(candidate, turn) for turn in self._turns_with_calls())
+
+    def _turns_with_calls(self) -> list[str]:
+        """Return the assistant's turn with a call in it as the template writes that turn, in each
+        way that calls may be passed; empty if the template shows no call.
+        """
+        turns: list[str] = []
+        for option in _CALL_OPTIONS[:-1]:
+            fallbacks = msgspec.structs.replace(self.fallbacks, **option)
+            try:
+                asked = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
+                whole = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)
+            except TemplateRefused:
+                continue
+            common = next(
+                (at for at, (a, b) in enumerate(zip(asked, whole, strict=False)) if a != b),
+                min(len(asked), len(whole)),
+            )
+            if cases.VALUE in whole[common:]:
+                turns.append(whole[common:])
+        return turns
+
+    def _date(self) -> None:
+        later = FROZEN + datetime.timedelta(days=40)
+        texts = [
+            self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True, today=day)
+            for day in (FROZEN, later)
+        ]
+        if texts[0] == texts[1]:
+            self._found("date", Outcome.SUPPORTED, "the template writes none")
+            return
+        self._found("date", Outcome.REPAIRED, "today's date would change prompts", [f"{FROZEN}"])
+
+    def _image(self) -> None:
+        image = user([TextPart(text=cases.USER), ImagePart(data=b"")])
+        row = as_template_message(image)
+        row["content"] = [{"type": "text", "text": cases.USER}, {"type": "image"}]
+        try:
+            text = apply_template(self.tokenizer, [row], [], prompt=True)
+        except TemplateRefused as error:
+            self._found("images", Outcome.REFUSED, f"the template raises {_short(error)}")
+            return
+        bare = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
+        start = text.find(cases.USER) + len(cases.USER)
+        written = text[start:].removesuffix(bare[bare.find(cases.USER) + len(cases.USER) :])
+        if "'type'" in written:
+            self._found("images", Outcome.REFUSED, "the template writes parts as they are in code")
+        elif cases.USER not in text or not written.strip():
+            self._found("images", Outcome.REFUSED, "the template writes no placeholder")
+        elif not self.shows_images:
+            reason = f"the template writes {written.strip()[:40]!r}, but pixels need a processor"
+            self._found("images", Outcome.REFUSED, reason)
+        else:
+            self._found("images", Outcome.SUPPORTED, written.strip()[:40])
+
+    def _chat(self) -> ChatFormat | None:
+        """Return the chat format with the repairs, or None where a turn could never end."""
+        try:
+            chat = ChatFormat(
+                self.tokenizer, self.format, stop_ids=self.stop_ids, fallbacks=self.fallbacks
+            )
+        except ConfigError as error:
+            self._found("end of a turn", Outcome.REFUSED, str(error))
+            return None
+        by_role = ", which opens the next message" if chat.ends_by_role else ""
+        ends = dict.fromkeys([chat.end_of_turn, chat.end_of_call])
+        self._found("end of a turn", Outcome.SUPPORTED, " ".join(ends) + by_role)
+        return chat
+
+    def _continue(self, chat: ChatFormat, step: Continuation) -> None:
+        """Append messages to a turn as an episode does, and compare with the whole conversation."""
+        feature = f"prefix: {step.name}"
+        try:
+            prompt, said = chat.prompt([cases.ASKED], []), self._sampled(chat, step)
+            if not step.ended:
+                said = said[:-1]
+            added = chat.extension(
+                step.new, ended=step.ended, thought=step.thought, last=said[-1] if said else None
+            )
+            whole = chat.prompt([cases.ASKED, step.said, *step.new], [])
+        except TemplateRefused as error:
+            self._found(feature, Outcome.REFUSED, _short(error))
+            return
+        if added is None:
+            reason = "the template rewrites the turn, so that a new segment (row) begins"
+            self._found(feature, Outcome.REPAIRED, reason, ["new segment"])
+            return
+        grown = [*prompt, *said, *added]
+        texts = [self.tokenizer.decode(ids, skip_special_tokens=False) for ids in (grown, whole)]
+        if texts[0] != texts[1]:
+            detail = f"the turn stays as sampled; the template would write {_change(*texts)}"
+            self._found(feature, Outcome.SUPPORTED, detail)
+        elif not getattr(self.tokenizer, "verified", True):
+            self._found(feature, Outcome.SUPPORTED, "text alike; tokens unverified: no tokenizer")
+        elif grown == whole:
+            self._found(feature, Outcome.SUPPORTED, "text and tokens alike")
+        else:
+            self._found(feature, Outcome.SUPPORTED, "text alike; tokens split otherwise at a seam")
+
+    @staticmethod
+    def _sampled(chat: ChatFormat, step: Continuation) -> list[int]:
+        """Return a turn as the policy would sample it: without the tag that the template opened."""
+        said, opened = step.said, chat.opening.rstrip().endswith("<think>")
+        if opened and step.thought:
+            said = Message(
+                role=said.role, content=said.text[len("<think>\n") :], tool_calls=said.tool_calls
+            )
+        return chat.answer(said, [cases.TOOL])
+
+    def _thoughts(self) -> None:
+        """Record which thoughts the template shows."""
+        said = cases.thinking(cases.assistant(cases.ANSWER))
+        shown: list[bool] = []
+        for messages in ([cases.ASKED, said], [cases.ASKED, said, user(cases.SECOND)]):
+            try:
+                text = self.render(messages, fallbacks=self.fallbacks)
+            except TemplateRefused as error:
+                self._found("thoughts", Outcome.REFUSED, _short(error))
+                return
+            shown.append(cases.THOUGHT in text)
+        if all(shown):
+            self._found("thoughts", Outcome.SUPPORTED, "kept")
+            return
+        detail = "dropped once a user speaks" if shown[0] else "dropped at once"
+        self._found("thoughts", Outcome.REPAIRED, detail, ["new segment"])
+
+
+def _is_call(candidate: ToolFormat, turn: str) -> bool:
+    read = candidate.parse(turn, complete=True, tools=[cases.TOOL]).tool_calls
+    return (
+        len(read) == 1
+        and not read[0].error
+        and (read[0].name, read[0].arguments) == (cases.CALL.name, cases.CALL.arguments)
+    )
+
+
+def _after_question(probed: _Probe) -> str:
+    """Return what the template writes between a question and its answer."""
+    text = probed.render([cases.ASKED], fallbacks=probed.fallbacks, prompt=True)
+    asked = probed.render([cases.ASKED], fallbacks=probed.fallbacks)
+    return text[len(asked) :] if text.startswith(asked) else text.rpartition(cases.USER)[2]
+
+
+def _roles(case: Case) -> str:
+    roles = [str(message.role) for message in case.messages]
+    return ", ".join(roles) if len(roles) <= 6 else f"{len(roles)} messages"
+
+
+_KINDS = {
+    cases.SYSTEM: "the system message",
+    cases.LATER: "the later system message",
+    cases.USER: "the question",
+    cases.SECOND: "the next user message",
+    cases.SUMMARY: "the request for a summary",
+    cases.ANSWER: "the answer",
+    cases.SPOKEN: "text beside a call",
+    cases.VALUE: "the call's arguments",
+    cases.OTHER_VALUE: "the second call",
+    cases.RESULT: "the result",
+    cases.OTHER_RESULT: "the second result",
+    cases.NAMES[0]: "the tool's name",
+    cases.NAMES[1]: "the parameter's name",
+    cases.DESCRIPTIONS[0]: "the tool's description",
+    cases.DESCRIPTIONS[1]: "the parameter's description",
+}
+
+
+def _kinds(words: Sequence[str]) -> str:
+    return ", ".join(_KINDS[word] for word in words)
+
+
+def _short(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return f"{str(cause).strip()[:120]!r}"
+
+
+def _change(sampled: str, written: str) -> str:
+    """Return where two texts part, as a short quotation of the second."""
+    at = next(
+        (at for at, (a, b) in enumerate(zip(sampled, written, strict=False)) if a != b),
+        min(len(sampled), len(written)),
+    )
+    return f"{written[max(0, at - 12) : at + 24]!r} for {sampled[max(0, at - 12) : at + 24]!r}"

@@ -1,0 +1,88 @@
+"""What a probe found out about a chat template, as a table and as JSON."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from .fallbacks import Fallbacks
+
+
+class Outcome(StrEnum):
+    """How a template stands to a feature."""
+
+    SUPPORTED = "supported"
+    """The template shows the feature by itself."""
+    REPAIRED = "repaired"
+    """A declared fallback shows the feature."""
+    REFUSED = "refused"
+    """Nothing shows the feature; the detail says why."""
+    UNVERIFIED = "unverified"
+    """The feature could not be checked, for want of a tokenizer."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of one feature."""
+
+    feature: str
+    outcome: Outcome
+    detail: str = ""
+    fallbacks: list[str] = []
+    """The repairs that were switched on for this feature."""
+
+
+class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole outcome of a probe."""
+
+    template: str
+    """The name of the template: a family of the project, or stock."""
+    digest: str
+    """The digest of the normalised template."""
+    recognised: str
+    """What the digest says: the released model, a near miss with the difference, or unknown."""
+    tool_format: str
+    findings: list[Finding]
+    fallbacks: Fallbacks
+    opening: str
+    """What the template writes between a question and its answer."""
+    stop_tokens: list[str]
+    """The tokens that end a turn."""
+
+    def of(self, outcome: Outcome) -> list[Finding]:
+        """Return the findings with an outcome."""
+        return [one for one in self.findings if one.outcome is outcome]
+
+    def table(self) -> str:
+        """Return the report as lines for a terminal."""
+        facts = {
+            "template": f"{self.template} ({self.digest})",
+            "recognised": self.recognised,
+            "tool format": self.tool_format,
+            "before an answer": repr(self.opening),
+            "ends of a turn": " ".join(self.stop_tokens),
+        }
+        width = max(len(one.feature) for one in self.findings)
+        lines = [f"{name:<{width}}  {said}" for name, said in facts.items()]
+        lines.append("")
+        for one in self.findings:
+            lines.append(f"{one.feature:<{width}}  {one.outcome:<10}  {_told(one)}".rstrip())
+        return "\n".join(lines)
+
+    def notice(self) -> str:
+        """Return one sentence about what was repaired or refused; empty if nothing was."""
+        repaired = [f"{one.feature} ({_told(one)})" for one in self.of(Outcome.REPAIRED)]
+        refused = [f"{one.feature} ({_told(one)})" for one in self.of(Outcome.REFUSED)]
+        parts = [
+            f"{word}: {'; '.join(said)}"
+            for word, said in (("repaired", repaired), ("refused", refused))
+            if said
+        ]
+        if not parts:
+            return ""
+        return f"The chat template {self.template} does not show everything: {'. '.join(parts)}."
+
+
+def _told(finding: Finding) -> str:
+    by = ", ".join(finding.fallbacks)
+    return "; ".join(part for part in (by, finding.detail) if part)
