@@ -10,6 +10,7 @@ BUILTIN: dict[str, str] = {
     "ludus/image-prompt-v0": "ludus.envs.families.image_prompt:ImagePrompt",
     "ludus/ledger-v0": "ludus.envs.families.ledger:LedgerRelay",
     "ludus/maths-v0": "ludus.envs.families.maths:Maths",
+    "ludus/number-quiz-v0": "ludus.envs.families.number_quiz:NumberQuiz",
     "ludus/repair-v0": "ludus.envs.families.repair:CodeRepair",
     "ludus/research-v0": "ludus.envs.families.research:Research",
     "ludus/search-v0": "ludus.envs.families.search:Search",

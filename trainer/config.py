@@ -24,8 +24,9 @@ class ModelConfig:
     """The model that is trained."""
 
     path: str = ""
-    """A transformers causal-LM folder with a chat template, or a hub id; for ludus sft also "tiny",
-    a small model from random weights.
+    """A transformers causal-LM folder with a chat template, a .gguf file, a released model such as
+    smollm2 (ludus model get), or a hub id; for ludus sft also "tiny", a small model from random
+    weights.
     """
     device: str = "auto"
     """Device of the learner; auto takes CUDA where there is a CUDA device."""
@@ -336,7 +337,9 @@ def _require(env: str, model: ModelConfig) -> None:
     if not env:
         raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
     if not model.path:
-        raise ConfigError("no model named; add --model.path FOLDER (a transformers causal LM)")
+        raise ConfigError(
+            "no model named; add --model.path FOLDER (a transformers causal LM), or smollm2"
+        )
 
 
 def _positive(name: str, value: float) -> None:

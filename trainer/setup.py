@@ -17,6 +17,7 @@ from ludus.errors import ConfigError
 
 from .config import TrainConfig
 from .engines import LocalEngine, load_model, load_stop_ids, load_tokenizer
+from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
 from .learning.devices import pick_device
@@ -94,7 +95,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     verifiers = await open_verifiers(config.reward, stack)
     keep_judges(folder.path, verifiers)
     scorer = EpisodeScorer(verifiers)
-    model_path = str(start or config.model.path)
+    model_path = locate_model(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     plan = plan_updates(
         algorithm,

@@ -9,35 +9,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import torch
-from huggingface_hub import hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
 from ludus.errors import ConfigError
 
+from .model_paths import locate_model
+
 CausalLM = Any
 """A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
-
-HUB_TIMEOUT_S = 10.0
 
 
 def load_model(
     path: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> CausalLM:
-    """Load a causal LM from a folder, or by hub id where the hub can be reached.
+    """Load a causal LM from whatever `locate_model` knows.
 
     Raises:
-        ConfigError: no such folder or id, or no causal LM inside.
+        ConfigError: nothing is found, or no causal LM inside.
     """
     _quiet()
-    _find(str(path))
+    folder = locate_model(path)
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            str(path), dtype=dtype, attn_implementation="sdpa"
+            folder, dtype=dtype, attn_implementation="sdpa"
         )
     except (OSError, ValueError) as error:
         raise ConfigError(
@@ -45,44 +42,6 @@ def load_model(
         ) from error
     _refuse_altered_logits(model, str(path))
     return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
-
-
-def _find(path: str) -> None:
-    """Check with a short timeout that the hub answers, where the hub is needed; the hub's own
-    client retries for half a minute.
-
-    Raises:
-        ConfigError: `path` is neither a folder nor a hub id; or the model is not in the hub's
-            cache, and the hub cannot be reached.
-    """
-    if Path(path).is_dir():
-        return
-    try:
-        if isinstance(try_to_load_from_cache(path, "config.json"), str):
-            return
-        httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
-    except HFValidationError as error:
-        raise ConfigError(
-            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
-            "write one with `ludus sft` or save_pretrained, or name a model of the hub as "
-            "owner/name"
-        ) from error
-    except httpx.HTTPError as error:
-        raise ConfigError(
-            f"cannot load a model from {path!r}: there is no such folder, and the hub cannot be "
-            f"asked for it ({_first_line(error)})"
-        ) from error
-
-
-def _nearest(path: Path) -> str:
-    """Return how much of a path exists, and the names in the last folder, as a hint for a
-    message.
-    """
-    found = next(place for place in (*path.parents, Path()) if place.is_dir())
-    names = sorted(entry.name for entry in found.iterdir() if entry.is_dir())[-5:]
-    if found in (Path(), Path("/")) or not names:
-        return ""
-    return f" ({str(found)!r} has {', '.join(names)})"
 
 
 @torch.no_grad()
@@ -104,14 +63,14 @@ def _refuse_altered_logits(model: CausalLM, path: str) -> None:
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Load a tokenizer with a chat template.
+    """Load a tokenizer with a chat template from whatever `locate_model` knows.
 
     Raises:
         ConfigError: no tokenizer was found, or the tokenizer has no chat template.
     """
-    _find(str(path))
+    folder = locate_model(path)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(path))
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load a tokenizer from {str(path)!r}: {_first_line(error)}"
@@ -126,7 +85,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 def load_stop_ids(path: str | Path) -> tuple[int, ...]:
     """Return the end tokens in `generation_config.json`, or () without such a file."""
     try:
-        ends = GenerationConfig.from_pretrained(str(path)).eos_token_id
+        ends = GenerationConfig.from_pretrained(locate_model(path)).eos_token_id
     except (OSError, ValueError):
         return ()
     if ends is None:
