@@ -92,13 +92,13 @@ class NumberQuiz(TextEnv):
 
     def tasks(self, split: str) -> TaskSet:
         """Return an endless task set; no question is in two splits."""
-        return NumberQuizTasks(split, self._question_of)
+        return NumberQuizTasks(split, self.question_of)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Ask the question of the task."""
-        self.question = self._question_of(self.task)
+        self.question = self.question_of(self.task)
         return self.question.text, {}
 
     def step(self, action: str) -> tuple[str, Verdict, bool, bool, dict[str, Any]]:
@@ -124,7 +124,10 @@ class NumberQuiz(TextEnv):
         """Say a right answer."""
         return str(self.rng.choice(list(self.question.answers)))
 
-    def _question_of(self, task: Task) -> Question:
+    def question_of(self, task: Task) -> Question:
+        """Return the question of a task, the first drawn from the task's seed that belongs to its
+        split.
+        """
         rng = random.Random(f"number-quiz/{task.seed}")
         for _ in range(MAX_DRAWS):
             question = rng.choice(self.kinds)(rng, self.max_number)

@@ -79,7 +79,7 @@ async def test_the_verdict_says_which_kind_was_answered_right() -> None:
 def test_the_same_answer_to_every_question_earns_little() -> None:
     env = NumberQuiz()
     tasks = [env.tasks("test").at(index) for index in range(400)]
-    questions = [env._question_of(task) for task in tasks]
+    questions = [env.question_of(task) for task in tasks]
     best = max(sum(worth(str(n), one) for one in questions) / 400 for n in range(1, 520))
     assert best < 0.15  # 0.1 for a number alone, and the few that it fits
 
@@ -88,7 +88,7 @@ def test_the_same_answer_to_every_question_earns_little() -> None:
 def test_answers_are_right_by_arithmetic(kind: str) -> None:
     env = NumberQuiz(kinds=kind, max_number=999)
     for index in range(50):
-        question = env._question_of(env.tasks("train").at(index))
+        question = env.question_of(env.tasks("train").at(index))
         words = question.text.rstrip("?.").replace(",", "").split()
         numbers = [int(word) for word in words if word.isdigit()]
         first, last = numbers[0], numbers[-1]
