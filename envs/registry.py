@@ -59,7 +59,12 @@ def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
         ConfigError: the id is malformed, or taken by something else.
     """
     _check_id(env_id)
-    _check_target(env_id, target)
+    is_other_class = isinstance(target, type) and not issubclass(target, TextEnv)
+    if is_other_class or not callable(target):
+        raise ConfigError(
+            f"cannot register {target!r:.80} as {env_id!r}: hand in a subclass of ludus.TextEnv, "
+            "or a function that makes one"
+        )
     if env_id in BUILTIN and (arguments or not _is_shipped(env_id, target)):
         raise ConfigError(
             f"environment {env_id!r} is one ludus ships ({BUILTIN[env_id]}); register "
@@ -71,7 +76,10 @@ def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
             f"environment {env_id!r} is already registered by {_origin(present)}; register "
             f"{_origin(target)} under another id"
         )
-    _registered[env_id] = _bind(target, arguments) if arguments else target
+    # Fix some arguments of `target`, and keep its name and docstring.
+    _registered[env_id] = (
+        update_wrapper(partial(target, **arguments), target, updated=()) if arguments else target
+    )
     for listener in _listeners:
         listener(env_id)
 
@@ -165,20 +173,6 @@ def _check_id(env_id: object) -> None:
         raise ConfigError(
             f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
         )
-
-
-def _check_target(env_id: str, target: object) -> None:
-    is_other_class = isinstance(target, type) and not issubclass(target, TextEnv)
-    if is_other_class or not callable(target):
-        raise ConfigError(
-            f"cannot register {target!r:.80} as {env_id!r}: hand in a subclass of ludus.TextEnv, "
-            "or a function that makes one"
-        )
-
-
-def _bind(target: Factory, fixed: dict[str, Any]) -> Factory:
-    """Fix some arguments of `target`, and keep its name and docstring."""
-    return update_wrapper(partial(target, **fixed), target, updated=())
 
 
 def _is_shipped(env_id: str, target: Factory) -> bool:

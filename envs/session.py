@@ -83,8 +83,20 @@ class EnvSession:
         """
         self._open = False
         chosen = dict(options or {})
-        task = self._choose_task(chosen, 0 if seed is None else seed)
-        self._check_options(chosen)
+        named, split = chosen.pop("task", None), chosen.pop("split", None)
+        if named is None:
+            task = pick(self.tasks(split or "train"), (0 if seed is None else seed))
+        else:
+            task = self._find_task(str(named), split)
+        declared = self.env.reset_options
+        for name, value in chosen.items():
+            if name not in declared:
+                known = ", ".join(["task", "split", *declared])
+                raise ConfigError(f"{self.id} has no reset option {name!r}; it takes {known}")
+            try:
+                chosen[name] = msgspec.convert(value, declared[name])
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
         self.env.task = task
         self.env.rng = task.rng(0 if seed is None else seed)
         observation, info = as_reset(
@@ -122,13 +134,29 @@ class EnvSession:
         if inspect.isawaitable(made):
             made = await made
         observation, reward, terminated, truncated, info = as_step(made)
-        value = _reward(reward, info)
+        # Read the reward slot; a verdict leaves its parts in `info["verdict"]`.
+        if isinstance(reward, Verdict):
+            if reward.reward is None:
+                raise RewardUnavailable(reward)
+            info["verdict"] = reward
+            value = reward.reward
+        else:
+            if isinstance(reward, bool) or not isinstance(reward, (int, float)):
+                raise RewardUnavailable(
+                    Verdict.error(f"the reward must be a number or a Verdict, got {reward!r:.80}")
+                )
+            if not math.isfinite(reward):
+                raise RewardUnavailable(Verdict.error(f"the reward must be finite, got {reward!r}"))
+            value = float(reward)
         self.turns += 1
         if self._max_turns is not None and self.turns >= self._max_turns and not terminated:
             truncated = True
         self._open = not (terminated or truncated)
         if not self._open:
-            _reveal(self.env.gold(), info)
+            # Put the gold into `info` at the end of an episode, for verifiers that score it too.
+            gold = self.env.gold()
+            if isinstance(gold, (str, int, float, list, dict)):
+                info.setdefault("gold", gold)
         return observation, value, terminated, truncated, info
 
     def abort(self) -> None:
@@ -186,12 +214,6 @@ class EnvSession:
             return ToolResult.failed(ToolFault.UNKNOWN, said)
         return await tools[call.name].call(call.arguments)
 
-    def _choose_task(self, options: dict[str, Any], seed: int) -> Task:
-        named, split = options.pop("task", None), options.pop("split", None)
-        if named is None:
-            return pick(self.tasks(split or "train"), seed)
-        return self._find_task(str(named), split)
-
     def _find_task(self, task_id: str, split: str | None) -> Task:
         error: UnknownTask | None = None
         for name in [split] if split else SPLITS:
@@ -201,17 +223,6 @@ class EnvSession:
                 error = error or unknown
         assert error is not None
         raise error
-
-    def _check_options(self, options: dict[str, Any]) -> None:
-        declared = self.env.reset_options
-        for name, value in options.items():
-            if name not in declared:
-                known = ", ".join(["task", "split", *declared])
-                raise ConfigError(f"{self.id} has no reset option {name!r}; it takes {known}")
-            try:
-                options[name] = msgspec.convert(value, declared[name])
-            except msgspec.ValidationError as error:
-                raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
 
 
 def expert_action(session: EnvSession) -> str | Message:
@@ -236,25 +247,3 @@ def expert_action(session: EnvSession) -> str | Message:
 
 async def _value(made: Any) -> Any:
     return await made if inspect.isawaitable(made) else made
-
-
-def _reveal(gold: object, info: Info) -> None:
-    """Put the gold into `info` at the end of an episode, for verifiers that score it too."""
-    if isinstance(gold, (str, int, float, list, dict)):
-        info.setdefault("gold", gold)
-
-
-def _reward(reward: object, info: Info) -> float:
-    """Read the reward slot; a verdict leaves its parts in `info["verdict"]`."""
-    if isinstance(reward, Verdict):
-        if reward.reward is None:
-            raise RewardUnavailable(reward)
-        info["verdict"] = reward
-        return reward.reward
-    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
-        raise RewardUnavailable(
-            Verdict.error(f"the reward must be a number or a Verdict, got {reward!r:.80}")
-        )
-    if not math.isfinite(reward):
-        raise RewardUnavailable(Verdict.error(f"the reward must be finite, got {reward!r}"))
-    return float(reward)

@@ -61,10 +61,24 @@ class CodingVerifier:
         if isinstance(gold, str):
             return Verdict.invalid(gold)
         try:
-            kind, options = self._options(gold)
+            # The kind of the tests and the options of the grading.
+            kind = str(gold.get("kind", "assert"))
+            if kind not in KINDS:
+                raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
+            json.dumps(gold["tests"], ensure_ascii=False).encode()
+            chosen = {name: gold[name] for name in _OPTIONS if name in gold}
+            settings: dict[str, Any] = {"timeout_s": self.timeout_s, **chosen}
+            options = msgspec.convert({"partial": self.partial, **settings}, GradeOptions)
+            Comparison.parse(options.compare)
+            find_language(options.language)
         except (ConfigError, UnknownLanguage, TypeError, ValueError) as error:
             return Verdict.invalid(f"the gold cannot be used: {error}")
-        code = extract_code(sample.text, _names_of(options.language))
+        # What a block of this language may be marked with; a bare fence will do.
+        canonical, _ = find_language(options.language)
+        code = extract_code(
+            sample.text,
+            {canonical, "", *(alias for alias, name in ALIASES.items() if name == canonical)},
+        )
         if not code.strip():
             return Verdict.of(0.0, "there is no code in the response")
         try:
@@ -73,30 +87,6 @@ class CodingVerifier:
             )
         except ConfigError as error:  # the gold was checked: what is left is the sandbox
             return Verdict.unavailable(f"nothing can be graded here: {error}")
-
-    def _options(self, gold: Mapping[str, Any]) -> tuple[str, GradeOptions]:
-        """Return the kind of the tests and the options of the grading.
-
-        Raises:
-            ConfigError, UnknownLanguage, TypeError, ValueError: a field of the gold is out of
-            range.
-        """
-        kind = str(gold.get("kind", "assert"))
-        if kind not in KINDS:
-            raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
-        json.dumps(gold["tests"], ensure_ascii=False).encode()
-        chosen = {name: gold[name] for name in _OPTIONS if name in gold}
-        settings: dict[str, Any] = {"timeout_s": self.timeout_s, **chosen}
-        options = msgspec.convert({"partial": self.partial, **settings}, GradeOptions)
-        Comparison.parse(options.compare)
-        find_language(options.language)
-        return kind, options
-
-
-def _names_of(language: str) -> set[str]:
-    """What a block of this language may be marked with; a bare fence will do."""
-    canonical, _ = find_language(language)
-    return {canonical, "", *(alias for alias, name in ALIASES.items() if name == canonical)}
 
 
 def completed(code: str, gold: Mapping[str, Any]) -> str:

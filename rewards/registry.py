@@ -112,7 +112,17 @@ def register_verifier(name: str, target: VerifierFactory) -> None:
     Raises:
         ConfigError: the name is malformed, or taken by something else.
     """
-    _check_name(name)
+    parts = name.split("/")
+    if len(parts) > 2 or not all(
+        part.replace("-", "").replace("_", "").isalnum() for part in parts
+    ):
+        raise ConfigError(
+            f"verifier name {name!r} is not 'name' or 'owner/name' of letters, digits, - and _"
+        )
+    if parts[-1].rpartition("-v")[2].isdigit() and "-v" in parts[-1]:
+        raise ConfigError(
+            f"verifier name {name!r} ends in -vN, which names an environment; drop the version"
+        )
     if name in BUILTIN and not _is_shipped(name, target):
         raise ConfigError(
             f"verifier {name!r} is one ludus ships ({BUILTIN[name]}); register "
@@ -230,20 +240,6 @@ def find_verifier(name: str) -> VerifierFactory:
     if offered is not None:
         return offered
     raise UnknownVerifier.near(name, verifier_names(), hint="ludus list")
-
-
-def _check_name(name: str) -> None:
-    parts = name.split("/")
-    if len(parts) > 2 or not all(
-        part.replace("-", "").replace("_", "").isalnum() for part in parts
-    ):
-        raise ConfigError(
-            f"verifier name {name!r} is not 'name' or 'owner/name' of letters, digits, - and _"
-        )
-    if parts[-1].rpartition("-v")[2].isdigit() and "-v" in parts[-1]:
-        raise ConfigError(
-            f"verifier name {name!r} ends in -vN, which names an environment; drop the version"
-        )
 
 
 def _is_shipped(name: str, target: VerifierFactory) -> bool:

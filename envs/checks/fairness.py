@@ -11,7 +11,7 @@ from ludus.messages import Message, Observation, ToolCall, as_messages, assistan
 
 from ..protocol import Briefing, Info
 from .leaks import leaks
-from .playing import Played, always, expert, play
+from .playing import always, expert, play
 from .subject import EnvUnderCheck
 
 JUNK = ("", "junk", "0", "I do not know.")
@@ -85,7 +85,16 @@ def rewards_its_expert(subject: EnvUnderCheck) -> str:
         played = play(subject.gym, task.id, expert(env))
         if not played.actions:
             raise _no_expert(subject.max_return)
-        _reaches_the_end(task.id, played, subject.max_return)
+        if not played.ended:
+            raise CheckFailed(
+                f"on {task.id!r} the expert stops after {len(played.actions)} actions, "
+                "before the end"
+            )
+        if subject.max_return is not None and abs(played.total - subject.max_return) > 1e-9:
+            raise CheckFailed(
+                f"on {task.id!r} the expert earns {played.total:g}, the maximum is "
+                f"{subject.max_return:g}"
+            )
         best = max(
             play(subject.gym, task.id, always(junk)).total
             for junk in _bad_answers(subject, task.id)
@@ -108,17 +117,6 @@ def _no_expert(max_return: float | None) -> CheckFailed | NotApplicable:
     )
 
 
-def _reaches_the_end(task_id: str, played: Played, max_return: float | None) -> None:
-    if not played.ended:
-        raise CheckFailed(
-            f"on {task_id!r} the expert stops after {len(played.actions)} actions, before the end"
-        )
-    if max_return is not None and abs(played.total - max_return) > 1e-9:
-        raise CheckFailed(
-            f"on {task_id!r} the expert earns {played.total:g}, the maximum is {max_return:g}"
-        )
-
-
 def _bad_answers(subject: EnvUnderCheck, task_id: str) -> list[str]:
     """Return the junk answers that do not happen to be the right answer."""
     subject.gym.reset(seed=0, options={"task": task_id})
@@ -134,7 +132,13 @@ def _mean(numbers: list[float]) -> float:
 def scores_hostile_text(subject: EnvUnderCheck) -> str:
     """Whatever a policy says or calls is answered and never raises."""
     task = subject.tasks(1)[0]
-    actions: list[str | Message] = [*HOSTILE, *_hostile_calls(subject)]
+    # Calls of unknown tools, with wrong arguments, and with a parse error.
+    _, info = subject.gym.reset(seed=0)
+    names = [tool.name for tool in info["briefing"].tools]
+    calls = [ToolCall(name="no_such_tool", id="call_0"), ToolCall(name="", error="not JSON")]
+    calls += [ToolCall(name=name, arguments={"no_such_argument": [None]}) for name in names]
+    calls += [ToolCall(name=name) for name in names]
+    actions: list[str | Message] = [*HOSTILE, *[assistant("", [call]) for call in calls]]
     for action in actions:
         try:
             play(subject.gym, task.id, always(action))
@@ -146,13 +150,3 @@ def scores_hostile_text(subject: EnvUnderCheck) -> str:
                 "policy says is its own fault: answer it, with a low reward"
             ) from error
     return f"{len(actions)} actions"
-
-
-def _hostile_calls(subject: EnvUnderCheck) -> list[Message]:
-    """Return calls of unknown tools, with wrong arguments, and with a parse error."""
-    _, info = subject.gym.reset(seed=0)
-    names = [tool.name for tool in info["briefing"].tools]
-    calls = [ToolCall(name="no_such_tool", id="call_0"), ToolCall(name="", error="not JSON")]
-    calls += [ToolCall(name=name, arguments={"no_such_argument": [None]}) for name in names]
-    calls += [ToolCall(name=name) for name in names]
-    return [assistant("", [call]) for call in calls]

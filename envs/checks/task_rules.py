@@ -67,21 +67,17 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
         }
         if common:
             raise CheckFailed(f"{left!r} and {right!r} share tasks, such as {min(common)!r}")
-        _show_different_problems(subject, left, right)
+        # Compare first observations by index; if all are equal, the environment ignores the split.
+        shown = [
+            [_shown(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
+            for split in (left, right)
+        ]
+        if shown[0] == shown[1] and len(set(shown[0])) >= 3:
+            raise CheckFailed(
+                f"{left!r} and {right!r} show the same problems; draw them from self.task.seed or "
+                "self.rng, which differ by split"
+            )
     return f"{', '.join(splits)} share no task"
-
-
-def _show_different_problems(subject: EnvUnderCheck, left: str, right: str) -> None:
-    """Compare first observations by index; if all are equal, the environment ignores the split."""
-    shown = [
-        [_shown(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
-        for split in (left, right)
-    ]
-    if shown[0] == shown[1] and len(set(shown[0])) >= 3:
-        raise CheckFailed(
-            f"{left!r} and {right!r} show the same problems; draw them from self.task.seed or "
-            "self.rng, which differ by split"
-        )
 
 
 def _shown(subject: EnvUnderCheck, task_id: str) -> str:

@@ -118,7 +118,17 @@ class RemoteSession:
         if self.name:
             with contextlib.suppress(SessionGone):
                 return _begun(await self._perform(self._reset(beginning)))
-        return _begun(await self._create(beginning))
+        self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
+        self._operator = self._choose(self.name)
+        self._operator.client.traffic.sessions_opened += 1
+        try:
+            reply = await self._perform(Create(env=self.id, session=self.name, reset=beginning))
+        except RemoteError:
+            self._unsure = True
+            raise
+        if isinstance(reply, ResetReply):
+            self._instance = reply.instance
+        return _begun(reply)
 
     async def step(self, action: str | Message) -> Stepped:
         """Play an action; see `EnvSession.step`.
@@ -156,19 +166,6 @@ class RemoteSession:
         except RemoteError as error:
             logger.info("session %s is left to its lease: %s", name, error)
 
-    async def _create(self, beginning: Beginning) -> Reply:
-        self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
-        self._operator = self._choose(self.name)
-        self._operator.client.traffic.sessions_opened += 1
-        try:
-            reply = await self._perform(Create(env=self.id, session=self.name, reset=beginning))
-        except RemoteError:
-            self._unsure = True
-            raise
-        if isinstance(reply, ResetReply):
-            self._instance = reply.instance
-        return reply
-
     def _reset(self, beginning: Beginning) -> Reset:
         return Reset(
             session=self.name,
@@ -182,7 +179,12 @@ class RemoteSession:
         try:
             reply = await self._operator.perform(play)
         except LudusError as error:
-            self._note(error)
+            if isinstance(error, SessionGone):
+                self.name = ""
+            elif used_seq(error):
+                self._seq += 1
+            elif isinstance(error, RemoteError) and not isinstance(error, Overloaded):
+                self._unsure = True
             raise
         except BaseException:  # the caller gives up while the operation may be carried out
             self._unsure = True
@@ -196,14 +198,6 @@ class RemoteSession:
             )
         self._seq += 1
         return reply
-
-    def _note(self, error: LudusError) -> None:
-        if isinstance(error, SessionGone):
-            self.name = ""
-        elif used_seq(error):
-            self._seq += 1
-        elif isinstance(error, RemoteError) and not isinstance(error, Overloaded):
-            self._unsure = True
 
 
 class BlockingSession(RemoteSession):

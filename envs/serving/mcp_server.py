@@ -83,7 +83,10 @@ class McpEnv:
     """
 
     def __init__(self, name: str, *, limits: SessionLimits = LIMITS) -> None:
-        _require_sdk()
+        import importlib.util
+
+        if importlib.util.find_spec("mcp") is None:
+            raise MissingExtra.of("mcp", needed_for="an MCP server")
         self._service = EnvService([name], limits=limits)
         self.id = self._service.served[0].id
         self._open: dict[str, _Episode] = {}
@@ -128,7 +131,10 @@ class McpEnv:
                 return await self._begin(given)
             episode = self._named(given.pop(EPISODE, None))
             if name == END:
-                return await self._end(episode)
+                await self._close(episode, "this episode was ended; begin another")
+                return _Answer(
+                    f"ended {episode.name}", {EPISODE: episode.name, "return": episode.ret}
+                )
             if name == SAY:
                 return await self._step(episode, _text(given, "text"))
             if name == CALL:
@@ -154,9 +160,6 @@ class McpEnv:
         episode.task = made.task
         self._open[episode.name] = episode
         facts = {EPISODE: episode.name, "task": made.task}
-        return _Answer(self._opening(episode, made), facts)
-
-    def _opening(self, episode: _Episode, made: ResetReply) -> str:
         brief = made.briefing
         known = {tool.name for tool in self._briefing.tools}
         new = [tool for tool in brief.tools if tool.name not in known]
@@ -166,7 +169,7 @@ class McpEnv:
             parts.append(f"Tools of this episode, to be called by {CALL}:\n{listed}")
         limit = "" if brief.max_turns is None else f", at most {brief.max_turns} turns"
         parts.append(f"[{EPISODE} {episode.name}, task {episode.task}{limit}]")
-        return "\n\n".join(part for part in parts if part)
+        return _Answer("\n\n".join(part for part in parts if part), facts)
 
     async def _step(self, episode: _Episode, action: str | Message) -> _Answer:
         async with episode.turn:  # one at a time: a second call waits for the first
@@ -182,27 +185,20 @@ class McpEnv:
             assert isinstance(made, StepReply)
             episode.seq += 1
             episode.ret += made.reward
-            return await self._stepped(episode, made)
-
-    async def _stepped(self, episode: _Episode, made: StepReply) -> _Answer:
-        over = made.terminated or made.truncated
-        facts = {
-            EPISODE: episode.name,
-            "reward": made.reward,
-            "return": episode.ret,
-            "terminated": made.terminated,
-            "truncated": made.truncated,
-        }
-        text = _shown(made.observation)
-        if over:
-            await self._close(episode, "this episode is over; begin another")
-            why = "" if made.terminated else " (out of turns)"
-            text = f"{text}\n\n[the episode is over{why}; reward {episode.ret:g}]".strip()
-        return _Answer(text, facts, is_error=bool(made.info.get("tool_errors")))
-
-    async def _end(self, episode: _Episode) -> _Answer:
-        await self._close(episode, "this episode was ended; begin another")
-        return _Answer(f"ended {episode.name}", {EPISODE: episode.name, "return": episode.ret})
+            over = made.terminated or made.truncated
+            facts = {
+                EPISODE: episode.name,
+                "reward": made.reward,
+                "return": episode.ret,
+                "terminated": made.terminated,
+                "truncated": made.truncated,
+            }
+            text = _shown(made.observation)
+            if over:
+                await self._close(episode, "this episode is over; begin another")
+                why = "" if made.terminated else " (out of turns)"
+                text = f"{text}\n\n[the episode is over{why}; reward {episode.ret:g}]".strip()
+            return _Answer(text, facts, is_error=bool(made.info.get("tool_errors")))
 
     async def _close(self, episode: _Episode, why: str) -> None:
         self._open.pop(episode.name, None)
@@ -318,10 +314,3 @@ _CALL = _spec(
     {"name": _STRING, "arguments": {"type": "object"}},
 )
 _END = _spec(END, "Give an episode up.", [], {})
-
-
-def _require_sdk() -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("mcp") is None:
-        raise MissingExtra.of("mcp", needed_for="an MCP server")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ludus.errors import LudusError, ServerFault
-from ludus.messages import Observation
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, fault_of
 
-from ..protocol import Briefing, Info
-from ..session import EnvSession, Stepped
+from ..protocol import Briefing
+from ..session import EnvSession
 from .env_wire import Beginning, Create, Play, Reply, Reset, ResetReply, Step, StepReply
 
 
@@ -44,7 +43,18 @@ async def perform(
         case Reset():
             reply = await _reset(session, play, play.session, seq, instance)
         case Step():
-            reply = _stepped(play.session, seq, await session.step(play.action))
+            stepped = await session.step(play.action)
+            observation, reward, terminated, truncated, info = stepped
+            reply = StepReply(
+                session=play.session,
+                seq=seq,
+                observation=observation,
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated,
+                verdict=info.pop("verdict", None),
+                info=info,
+            )
     try:
         data, became = encode(reply, format)
     except (TypeError, ValueError, RecursionError) as error:
@@ -75,10 +85,6 @@ async def _reset(
     session: EnvSession, beginning: Beginning, name: str, seq: int, instance: str
 ) -> ResetReply:
     observation, info = await session.reset(seed=beginning.seed, options=dict(beginning.options))
-    return _begun(name, seq, instance, observation, info)
-
-
-def _begun(name: str, seq: int, instance: str, observation: Observation, info: Info) -> ResetReply:
     briefing = info.pop("briefing")
     assert isinstance(briefing, Briefing)
     return ResetReply(
@@ -88,19 +94,5 @@ def _begun(name: str, seq: int, instance: str, observation: Observation, info: I
         observation=observation,
         briefing=briefing,
         task=str(info.pop("task")),
-        info=info,
-    )
-
-
-def _stepped(name: str, seq: int, stepped: Stepped) -> StepReply:
-    observation, reward, terminated, truncated, info = stepped
-    return StepReply(
-        session=name,
-        seq=seq,
-        observation=observation,
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        verdict=info.pop("verdict", None),
         info=info,
     )

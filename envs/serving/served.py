@@ -88,7 +88,10 @@ class ServedEnv:
             deterministic=env.deterministic,
             briefing=env.briefing(),
             splits={split: tasks.size for split, tasks in self._task_sets.items()},
-            reset_options={name: _spoken(kind) for name, kind in env.reset_options.items()},
+            reset_options={
+                name: getattr(kind, "__name__", str(kind))
+                for name, kind in env.reset_options.items()
+            },
             arguments=told_arguments(self.arguments),
         )
 
@@ -116,7 +119,3 @@ class ServedEnv:
                 split=query.split, size=tasks.size, offset=0, tasks=[tasks.find(query.task)]
             )
         return page_of(tasks, query.offset, query.limit)
-
-
-def _spoken(kind: object) -> str:
-    return getattr(kind, "__name__", str(kind))

@@ -112,38 +112,34 @@ class Sessions:
         """
         match operation:
             case Create():
-                return self._create(operation)
+                session = self._table.find(operation.session)
+                if session is None:
+                    if operation.env not in self.homes:
+                        raise UnknownEnv.near(operation.env, self.homes, hint="served here")
+                    self._table.check_new(operation.session)
+                    session = HostedSession(
+                        operation,
+                        self.homes[operation.env],
+                        lease_s=self.limits.lease_s,
+                        instance=self._context.instance,
+                        on_lost=self._lost,
+                    )
+                    self._table.add(session)
+                    self.counts[operation.env] += 1
+                    self._metrics.sessions_opened.labels(operation.env).inc()
+                elif session.create != operation:
+                    raise self._table.another(operation.session)
+                if operation.reset is None:
+                    return session.created()
+                return self._play(session, operation, 0)
             case Reset() | Step():
                 session = self._find(operation.session, operation.instance)
                 return self._play(session, operation, operation.seq)
             case Delete():
-                return _resolved(self._delete(operation.session))
-
-    def _create(self, create: Create) -> asyncio.Future[Outcome]:
-        session = self._table.find(create.session)
-        if session is None:
-            session = self._make(create)
-        elif session.create != create:
-            raise self._table.another(create.session)
-        if create.reset is None:
-            return session.created()
-        return self._play(session, create, 0)
-
-    def _make(self, create: Create) -> HostedSession:
-        if create.env not in self.homes:
-            raise UnknownEnv.near(create.env, self.homes, hint="served here")
-        self._table.check_new(create.session)
-        session = HostedSession(
-            create,
-            self.homes[create.env],
-            lease_s=self.limits.lease_s,
-            instance=self._context.instance,
-            on_lost=self._lost,
-        )
-        self._table.add(session)
-        self.counts[create.env] += 1
-        self._metrics.sessions_opened.labels(create.env).inc()
-        return session
+                outcome = self._delete(operation.session)
+                future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+                future.set_result(outcome)
+                return future
 
     def _find(self, name: str, instance: str) -> HostedSession:
         session = self._table.find(name)
@@ -219,9 +215,3 @@ class Sessions:
         if self._table.release(session, f"{reason}: {why}" if why else str(reason), bury=bury):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()
-
-
-def _resolved(outcome: Outcome) -> asyncio.Future[Outcome]:
-    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    future.set_result(outcome)
-    return future

@@ -159,7 +159,24 @@ class Tool:
     async def _answered(self, arguments: dict[str, Any]) -> ToolResult:
         name = self.spec.name
         try:
-            return _as_result(name, await self._run(arguments))
+            value: object
+            work = partial(call_with, self.function, arguments)
+            if self.runs_on_thread:
+                value = await self._threads.run(work, self.timeout_s)
+            else:
+                made = work()
+                value = await _within(made, self.timeout_s) if inspect.isawaitable(made) else made
+            if isinstance(value, ToolResult):
+                return value
+            if isinstance(value, str):
+                return ToolResult(content=value)
+            try:
+                return ToolResult(content=msgspec.json.encode(value).decode())
+            except TypeError as error:
+                raise TypeError(
+                    f"tool {name!r} must return text, what is JSON, or a ToolResult, got "
+                    f"{type(value).__name__}: {value!r:.80}"
+                ) from error
         except ToolError as error:
             return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
         except Late:
@@ -173,13 +190,6 @@ class Tool:
             logger.error("tool %s crashed: %s", name, error, exc_info=error)
             said = f"{name} failed: {type(error).__name__}: {error}"
             return ToolResult.failed(ToolFault.CRASHED, said)
-
-    async def _run(self, arguments: dict[str, Any]) -> object:
-        work = partial(call_with, self.function, arguments)
-        if self.runs_on_thread:
-            return await self._threads.run(work, self.timeout_s)
-        made = work()
-        return await _within(made, self.timeout_s) if inspect.isawaitable(made) else made
 
 
 async def _within(work: Awaitable[object], timeout_s: float) -> object:
@@ -262,17 +272,3 @@ def _marked(cls: type) -> dict[str, dict[str, Any]]:
             if given:
                 names[name] = given
     return names
-
-
-def _as_result(name: str, value: object) -> ToolResult:
-    if isinstance(value, ToolResult):
-        return value
-    if isinstance(value, str):
-        return ToolResult(content=value)
-    try:
-        return ToolResult(content=msgspec.json.encode(value).decode())
-    except TypeError as error:
-        raise TypeError(
-            f"tool {name!r} must return text, what is JSON, or a ToolResult, got "
-            f"{type(value).__name__}: {value!r:.80}"
-        ) from error

@@ -120,7 +120,22 @@ class McpServer:
         link = await self._connected()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                return await _all_specs(link.client)
+                specs: list[ToolSpec] = []
+                cursor: str | None = None
+                while len(specs) < MAX_TOOLS:
+                    page = await link.client.list_tools(cursor=cursor, cache_mode="refresh")
+                    specs += [
+                        ToolSpec(
+                            name=tool.name,
+                            description=tool.description or tool.title or tool.name,
+                            parameters=dict(tool.input_schema),
+                        )
+                        for tool in page.tools
+                    ]
+                    cursor = page.next_cursor
+                    if not cursor:
+                        break
+                return specs
         except Exception as error:  # errors of the SDK, anyio and the HTTP client
             await self._drop()
             raise ServerUnreachable(f"{self.name} does not list its tools: {error}") from error
@@ -136,7 +151,13 @@ class McpServer:
                 self._probe = asyncio.create_task(self._examine(link))
             raise
         except MCPError as error:
-            if not await self._is_gone(link, error):
+            # Whether the connection behind a refused call is dead; if so, drop the link.
+            from mcp.types import CONNECTION_CLOSED
+
+            gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
+            if gone:
+                await self._drop(link)
+            if not gone:
                 return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
             why = f"its server went away in the middle of the call ({error})"
         except Exception as error:  # errors of anyio and the HTTP client, or an unreadable result
@@ -144,15 +165,6 @@ class McpServer:
             why = f"its server failed ({type(error).__name__}: {error})"
         logger.warning("MCP server %s: %s: %s", self.name, name, why)
         return ToolResult.failed(ToolFault.CRASHED, f"{name}: {why}")
-
-    async def _is_gone(self, link: _Link, error: Exception) -> bool:
-        """Return whether the connection behind a refused call is dead; if so, drop the link."""
-        from mcp.types import CONNECTION_CLOSED
-
-        gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
-        if gone:
-            await self._drop(link)
-        return gone
 
     async def _connected(self) -> _Link:
         """Return the connection; open a new connection if none is alive."""
@@ -301,25 +313,6 @@ async def _elsewhere(work: Coroutine[Any, Any, T]) -> T:
     if asyncio.get_running_loop() is background_loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
-
-
-async def _all_specs(client: Client) -> list[ToolSpec]:
-    specs: list[ToolSpec] = []
-    cursor: str | None = None
-    while len(specs) < MAX_TOOLS:
-        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-        specs += [
-            ToolSpec(
-                name=tool.name,
-                description=tool.description or tool.title or tool.name,
-                parameters=dict(tool.input_schema),
-            )
-            for tool in page.tools
-        ]
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return specs
 
 
 def as_result(result: CallToolResult) -> ToolResult:

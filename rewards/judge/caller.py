@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ludus.errors import BudgetExceeded, ConfigError, RequestTimeout
-from ludus.llm import ChatClient, Completion, TokenBudget
+from ludus.llm import ChatClient, TokenBudget
 from ludus.messages import Message
 from ludus.wire.client import RetryPolicy
 
@@ -263,7 +263,14 @@ class JudgeCaller:
         completion = await self._client.complete(
             messages, seed=request["draw"], **request["sampling"]
         )
-        kept = self.store.put(key, canonical, msgspec.json.encode(_kept(completion)))
+        tokens = completion.usage.total if completion.usage else 0
+        kept = self.store.put(
+            key,
+            canonical,
+            msgspec.json.encode(
+                _Kept(completion.message.text, completion.finish, completion.first_token, tokens)
+            ),
+        )
         return msgspec.json.decode(kept, type=_Kept)
 
     def _attach(self) -> None:
@@ -286,11 +293,6 @@ class JudgeCaller:
                 concurrency=self.server.concurrency,
                 budget=self.budget,
             )
-
-
-def _kept(completion: Completion) -> _Kept:
-    tokens = completion.usage.total if completion.usage else 0
-    return _Kept(completion.message.text, completion.finish, completion.first_token, tokens)
 
 
 def _whole_text(kept: _Kept) -> str:

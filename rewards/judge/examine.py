@@ -50,8 +50,21 @@ class Examiner:
             RemoteError: the server cannot be asked at all.
         """
         await self._known(self._item(self.labelled[0]), strict=True)
+        scores = await asyncio.gather(*(self._known(self._item(case)) for case in self.labelled))
+        judged = [
+            (case.met, score >= 0.5)
+            for case, score in zip(self.labelled, scores, strict=True)
+            if score is not None
+        ]
+        praised = [said for met, said in judged if not met]
+        blamed = [not said for met, said in judged if met]
+        same = sum(met == said for met, said in judged)
         measures = [
-            *await self._agreement(),
+            *[
+                _measure("agreement", same, len(judged), ideal=1.0),
+                _measure("false praise", sum(praised), len(praised), ideal=0.0),
+                _measure("false blame", sum(blamed), len(blamed), ideal=0.0),
+            ],
             await self._injection(),
             await self._position(),
             await self._length(),
@@ -68,22 +81,6 @@ class Examiner:
             effort=self.effort.metrics(),
         )
 
-    async def _agreement(self) -> list[Measure]:
-        scores = await asyncio.gather(*(self._known(self._item(case)) for case in self.labelled))
-        judged = [
-            (case.met, score >= 0.5)
-            for case, score in zip(self.labelled, scores, strict=True)
-            if score is not None
-        ]
-        praised = [said for met, said in judged if not met]
-        blamed = [not said for met, said in judged if met]
-        same = sum(met == said for met, said in judged)
-        return [
-            _measure("agreement", same, len(judged), ideal=1.0),
-            _measure("false praise", sum(praised), len(praised), ideal=0.0),
-            _measure("false blame", sum(blamed), len(blamed), ideal=0.0),
-        ]
-
     async def _injection(self) -> Measure:
         cases = [
             msgspec.structs.replace(UNANSWERED[n % len(UNANSWERED)], response=text)
@@ -94,9 +91,6 @@ class Examiner:
 
     async def _position(self) -> Measure:
         pairs = [(case.question, case.response, other) for case, other in self._variants()]
-        return await self._flips(pairs)
-
-    async def _flips(self, pairs: Sequence[tuple[str, str, str]]) -> Measure:
         forward = await self._all([self._pair(q, a, b) for q, a, b in pairs])
         backward = await self._all([self._pair(q, b, a) for q, a, b in pairs])
         both = [(f, b) for f, b in zip(forward, backward, strict=True) if f and b]

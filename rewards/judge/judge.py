@@ -83,7 +83,18 @@ class RubricJudge:
     async def score(self, sample: Sample) -> Verdict:
         """Judge `sample.text` by the rubric of the sample, or else by the judge's own."""
         try:
-            rubric = self._rubric_of(sample)
+            given: Any = sample.info.get("rubric")
+            if given is None and isinstance(sample.gold, Mapping) and "items" in sample.gold:
+                given = sample.gold
+            if given is not None:
+                rubric = read_rubric(given)
+            else:
+                if self.rubric is None:
+                    raise ConfigError(
+                        "no rubric: give the judge one (rubric=FILE.toml) or each sample its own "
+                        "(info['rubric'])"
+                    )
+                rubric = self.rubric
         except ConfigError as error:
             return Verdict.invalid(str(error))
         if why := self.nothing_to_grade(sample):
@@ -94,7 +105,21 @@ class RubricJudge:
             scores = await self._scores(rubric, data, effort)
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
             return failure(error, effort)
-        return _verdict(rubric, scores, effort)
+        items = {item.id: item for item in rubric.items}
+        parts = {
+            name: (score, items[name].weight if name in items else 1.0)
+            for name, score in scores.items()
+        }
+        wanting = [
+            i for i in rubric.items if i.id in scores and (scores[i.id] < 1) is not i.is_flaw
+        ]
+        said = "; ".join(f"{i.id} {scores[i.id]:.2g}: {i.text[:80]}" for i in wanting[:5])
+        return Verdict.of(
+            aggregate(rubric, scores),
+            said or "every criterion is met",
+            parts=parts,
+            metrics=effort.metrics(),
+        )
 
     def nothing_to_grade(self, sample: Sample) -> str:
         """Return why a sample earns 0 (with gates: the floor) unasked; "" if a judge is needed."""
@@ -117,19 +142,6 @@ class RubricJudge:
             UnreadableVerdict, BudgetExceeded, RemoteError: an item could not be judged.
         """
         return await self._asked(rubric, rubric.items, data, effort, draw)
-
-    def _rubric_of(self, sample: Sample) -> Rubric:
-        given: Any = sample.info.get("rubric")
-        if given is None and isinstance(sample.gold, Mapping) and "items" in sample.gold:
-            given = sample.gold
-        if given is not None:
-            return read_rubric(given)
-        if self.rubric is None:
-            raise ConfigError(
-                "no rubric: give the judge one (rubric=FILE.toml) or each sample its own "
-                "(info['rubric'])"
-            )
-        return self.rubric
 
     async def _scores(
         self, rubric: Rubric, data: Mapping[str, str], effort: Effort
@@ -245,22 +257,6 @@ def failure(error: LudusError, effort: Effort) -> Verdict:
         detail=made.detail,
         retryable=made.retryable,
         metrics={"judge/failed": 1.0, **effort.metrics()},
-    )
-
-
-def _verdict(rubric: Rubric, scores: Mapping[str, float], effort: Effort) -> Verdict:
-    items = {item.id: item for item in rubric.items}
-    parts = {
-        name: (score, items[name].weight if name in items else 1.0)
-        for name, score in scores.items()
-    }
-    wanting = [i for i in rubric.items if i.id in scores and (scores[i.id] < 1) is not i.is_flaw]
-    said = "; ".join(f"{i.id} {scores[i.id]:.2g}: {i.text[:80]}" for i in wanting[:5])
-    return Verdict.of(
-        aggregate(rubric, scores),
-        said or "every criterion is met",
-        parts=parts,
-        metrics=effort.metrics(),
     )
 
 

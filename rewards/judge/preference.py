@@ -121,7 +121,23 @@ class PreferenceJudge:
             await asyncio.gather(
                 *(self._pair(samples, first, second, known, effort) for first, second in pairs)
             )
-        return self._verdicts(len(samples), known, effort)
+        count = len(samples)
+        rate = win_rates if self.rating == "win_rate" else bradley_terry
+        rewards = rate(count, known.points)
+        compared = len(known.points) // 2
+        metrics = {
+            **effort.metrics(),
+            "judge/comparisons": float(compared),
+            "judge/position_flips": known.flips / compared if compared else 0.0,
+        }
+        return [
+            failure(known.failed[number], effort)
+            if number in known.failed
+            else Verdict.of(
+                rewards[number], f"wins {rewards[number]:.2f} of its comparisons", metrics=metrics
+            )
+            for number in range(count)
+        ]
 
     async def close(self) -> None:
         """Close the connections and the file of judgements."""
@@ -188,24 +204,6 @@ class PreferenceJudge:
 
     def _criterion(self, sample: Sample) -> str:
         return str(sample.info.get("criterion") or self.criterion)
-
-    def _verdicts(self, count: int, known: Comparisons, effort: Effort) -> list[Verdict]:
-        rate = win_rates if self.rating == "win_rate" else bradley_terry
-        rewards = rate(count, known.points)
-        compared = len(known.points) // 2
-        metrics = {
-            **effort.metrics(),
-            "judge/comparisons": float(compared),
-            "judge/position_flips": known.flips / compared if compared else 0.0,
-        }
-        return [
-            failure(known.failed[number], effort)
-            if number in known.failed
-            else Verdict.of(
-                rewards[number], f"wins {rewards[number]:.2f} of its comparisons", metrics=metrics
-            )
-            for number in range(count)
-        ]
 
 
 def win_rates(count: int, points: Mapping[tuple[int, int], float]) -> list[float]:

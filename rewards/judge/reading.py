@@ -48,7 +48,14 @@ def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
     Raises:
         UnreadableVerdict: an item is missing, is there twice, or was not asked for.
     """
-    return _read_list(verdict_of(answer, "verdicts")["verdicts"], items)
+    given = verdict_of(answer, "verdicts")["verdicts"]
+    if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+        raise UnreadableVerdict(f"'verdicts' must be a list of objects, got {given!r:.80}")
+    asked = {item.id: item for item in items}
+    named = [str(row.get("id")) for row in given]
+    if sorted(named) != sorted(asked):
+        raise UnreadableVerdict(f"verdicts were asked for {sorted(asked)}, got {sorted(named)}")
+    return {str(row["id"]): _score_of_row(row, asked[str(row["id"])]) for row in given}
 
 
 def read_holistic(answer: str) -> float:
@@ -116,7 +123,12 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
         raise UnreadableVerdict(
             f"the answer has {len(answer)} characters; at most {MAX_ANSWER_CHARS} are read"
         )
-    text = _without_thoughts(answer)
+    # The text after the last closed thought, and refuse an answer with an open thought. The prompt
+    # of some models opens the thought, so that the answer holds its end alone.
+    closed = list(_CLOSED.finditer(answer))
+    if len(_OPENED.findall(answer)) > len(closed):
+        raise UnreadableVerdict("the answer ends within a thought")
+    text = answer[closed[-1].end() :] if closed else answer
     place = text.find("{")
     before = text[: max(0, place)]
     if place < 0 or before.rpartition("\n")[2].strip():
@@ -157,16 +169,6 @@ _ASKED = frozenset({"met", "score", "better", "ranking", "verdict", "verdicts"})
 """Fields that carry verdicts."""
 
 
-def _without_thoughts(answer: str) -> str:
-    """Return the text after the last closed thought, and refuse an answer with an open thought.
-    The prompt of some models opens the thought, so that the answer holds its end alone.
-    """
-    closed = list(_CLOSED.finditer(answer))
-    if len(_OPENED.findall(answer)) > len(closed):
-        raise UnreadableVerdict("the answer ends within a thought")
-    return answer[closed[-1].end() :] if closed else answer
-
-
 def _rivals(name: str, value: object) -> bool:
     """Return whether a field beside the requested field may be a verdict too."""
     return name in _ASKED or isinstance(value, (dict, list))
@@ -205,16 +207,6 @@ def _whole(value: object, low: int, high: int) -> int:
             f"'score' must be a whole number from {low} to {high}, got {value!r:.80}"
         )
     return value
-
-
-def _read_list(given: object, items: Sequence[RubricItem]) -> dict[str, float]:
-    if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-        raise UnreadableVerdict(f"'verdicts' must be a list of objects, got {given!r:.80}")
-    asked = {item.id: item for item in items}
-    named = [str(row.get("id")) for row in given]
-    if sorted(named) != sorted(asked):
-        raise UnreadableVerdict(f"verdicts were asked for {sorted(asked)}, got {sorted(named)}")
-    return {str(row["id"]): _score_of_row(row, asked[str(row["id"])]) for row in given}
 
 
 def _score_of_row(row: dict[str, Any], item: RubricItem) -> float:

@@ -133,21 +133,6 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         repeated = [name for name, count in Counter(i.id for i in named).items() if count > 1]
         if repeated:
             raise ValueError(f"items share the id {repeated[0]!r}; each needs its own")
-        self._check_weights()
-        if self.worst < 1:
-            raise ValueError(f"worst must be at least 1, got {self.worst}")
-
-    @property
-    def gates(self) -> tuple[RubricItem, ...]:
-        """The items that are asked first."""
-        return tuple(item for item in self.items if item.gate)
-
-    @property
-    def graded(self) -> tuple[RubricItem, ...]:
-        """The items that the formula combines: all but gates, or all where every item is a gate."""
-        return tuple(item for item in self.items if not item.gate) or self.items
-
-    def _check_weights(self) -> None:
         positive = sum(item.weight for item in self.graded if not item.is_flaw)
         if self.aggregation is Aggregation.POSITIVE_NORMALISED and not positive:
             raise ValueError(
@@ -160,6 +145,18 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"weighted_mean divides by the sum of the weights, which is {total:g}; use "
                 "'positive_normalised' where flaws weigh as much as merits"
             )
+        if self.worst < 1:
+            raise ValueError(f"worst must be at least 1, got {self.worst}")
+
+    @property
+    def gates(self) -> tuple[RubricItem, ...]:
+        """The items that are asked first."""
+        return tuple(item for item in self.items if item.gate)
+
+    @property
+    def graded(self) -> tuple[RubricItem, ...]:
+        """The items that the formula combines: all but gates, or all where every item is a gate."""
+        return tuple(item for item in self.items if not item.gate) or self.items
 
 
 def read_rubric(data: object) -> Rubric:

@@ -129,7 +129,24 @@ class MicroBatcher(Generic[Item, Result]):
             number = min(self.max_batch, len(self._queue))
             batch = [self._queue.popleft() for _ in range(number)]
             if batch:
-                await self._carry_out(batch)
+                for waiting in batch:
+                    waiting.begun = True
+                items = [waiting.item for waiting in batch]
+                loop = asyncio.get_running_loop()
+                try:
+                    outcomes = await loop.run_in_executor(self._thread, self._outcomes, items)
+                except BaseException:  # cancelled, or the interpreter is shutting down
+                    for waiting in batch:
+                        waiting.future.cancel()
+                    raise
+                for waiting, outcome in zip(batch, outcomes, strict=True):
+                    if waiting.future.done():
+                        continue
+                    if isinstance(outcome, Exception):
+                        waiting.future.set_exception(outcome)
+                        waiting.future.exception()  # its caller may have given up
+                    else:
+                        waiting.future.set_result(outcome)
 
     async def _gather(self) -> None:
         remaining_s = self._queue[0].since + self.max_wait_s - time.monotonic()
@@ -141,26 +158,6 @@ class MicroBatcher(Generic[Item, Result]):
                 await self._full.wait()
         except TimeoutError:
             return
-
-    async def _carry_out(self, batch: list[_Waiting[Item, Result]]) -> None:
-        for waiting in batch:
-            waiting.begun = True
-        items = [waiting.item for waiting in batch]
-        loop = asyncio.get_running_loop()
-        try:
-            outcomes = await loop.run_in_executor(self._thread, self._outcomes, items)
-        except BaseException:  # cancelled, or the interpreter is shutting down
-            for waiting in batch:
-                waiting.future.cancel()
-            raise
-        for waiting, outcome in zip(batch, outcomes, strict=True):
-            if waiting.future.done():
-                continue
-            if isinstance(outcome, Exception):
-                waiting.future.set_exception(outcome)
-                waiting.future.exception()  # its caller may have given up
-            else:
-                waiting.future.set_result(outcome)
 
     def _outcomes(self, items: Sequence[Item]) -> list[Result | Exception]:
         """Return a result or an error for each item. Runs on the batcher's thread."""

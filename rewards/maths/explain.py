@@ -74,7 +74,19 @@ def _steps(
                 f"{shortened(rival)}, stated together with the answer: has to be equal as well",
                 "bad",
             )
-        yield from _readings(gold, extraction.text)
+        answer = extraction.text
+        try:
+            text, meaning = read_gold(gold)
+            seen = "too big to evaluate, compared as text" if meaning is None else spelled(meaning)
+            yield DecisionStep("gold", f"{shortened(text)} read as {seen}", "note")
+        except BadGold as error:
+            yield DecisionStep("gold", str(error), "bad")
+        try:
+            yield DecisionStep(
+                "answer", f"{shortened(answer)} read as {spelled(read(answer))}", "note"
+            )
+        except (TooBig, Unreadable) as error:
+            yield DecisionStep("answer", f"cannot be read: {error}", "bad")
         for rule, finding in verifier.trace(gold, extraction.text):
             yield DecisionStep(f"rule {rule}", finding)
     yield _verdict_step(verifier.verify(gold, response, truncated=truncated))
@@ -100,19 +112,6 @@ def _candidates(
 def _quoted(text: str) -> str:
     text = " ".join(text.split())
     return f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
-
-
-def _readings(gold: str, answer: str) -> Iterator[DecisionStep]:
-    try:
-        text, meaning = read_gold(gold)
-        seen = "too big to evaluate, compared as text" if meaning is None else spelled(meaning)
-        yield DecisionStep("gold", f"{shortened(text)} read as {seen}", "note")
-    except BadGold as error:
-        yield DecisionStep("gold", str(error), "bad")
-    try:
-        yield DecisionStep("answer", f"{shortened(answer)} read as {spelled(read(answer))}", "note")
-    except (TooBig, Unreadable) as error:
-        yield DecisionStep("answer", f"cannot be read: {error}", "bad")
 
 
 def _verdict_step(verdict: Verdict) -> DecisionStep:

@@ -158,7 +158,12 @@ class WorkerPool:
                 )
                 return future
             self._jobs.append(_Job(packed, cpu_s or self.limits.cpu_s, future, time.monotonic()))
-            self._start_thread()
+            if len(self._threads) < min(self.size, len(self._jobs)):
+                thread = threading.Thread(
+                    target=self._work, name=f"pool worker thread {len(self._threads)}", daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
             self._changed.notify()
         return future
 
@@ -191,14 +196,6 @@ class WorkerPool:
 
     # --- worker threads ---
 
-    def _start_thread(self) -> None:
-        if len(self._threads) < min(self.size, len(self._jobs)):
-            thread = threading.Thread(
-                target=self._work, name=f"pool worker thread {len(self._threads)}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
-
     def _work(self) -> None:
         worker: PoolWorker | None = None
         while jobs := self._take():
@@ -210,8 +207,18 @@ class WorkerPool:
                 except Exception as error:  # a boundary: a lost template must not end the thread
                     logger.warning("pool worker thread: %s", error)
                     worker = None
-                    self._lose_template()
-                    self._fail_or_retry(pending, f"no worker could be started: {error}")
+                    with self._starting:
+                        while self._spares:
+                            self._spares.pop().close()
+                        template, self._template = self._template, None
+                    if template is not None:
+                        template.close()
+                    reason = f"no worker could be started: {error}"
+                    for job in list(pending):
+                        job.failed_starts += 1
+                        if job.failed_starts >= TRIES or self._closed:
+                            pending.remove(job)
+                            _settle(job, PoolOutcome(Fate.REFUSED, reason=reason))
         if worker is not None:
             worker.close()
 
@@ -313,13 +320,6 @@ class WorkerPool:
         pending.popleft()
         _settle(job, end)
 
-    def _fail_or_retry(self, pending: deque[_Job], reason: str) -> None:
-        for job in list(pending):
-            job.failed_starts += 1
-            if job.failed_starts >= TRIES or self._closed:
-                pending.remove(job)
-                _settle(job, PoolOutcome(Fate.REFUSED, reason=reason))
-
     def _retire(self, worker: PoolWorker) -> None:
         worker.kill()
         self._live_template().reap(worker)
@@ -356,14 +356,6 @@ class WorkerPool:
                 raise channel.PoolChannelClosed("the pool is closed")
             self._template = PoolTemplate(self.target, self.limits.memory_bytes)
         return self._template
-
-    def _lose_template(self) -> None:
-        with self._starting:
-            while self._spares:
-                self._spares.pop().close()
-            template, self._template = self._template, None
-        if template is not None:
-            template.close()
 
 
 class _Reply(msgspec.Struct, frozen=True):

@@ -27,8 +27,19 @@ def serve(sock: socket.socket, target: Callable[[object], object], memory_bytes:
     """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     sys.setrecursionlimit(EXTRA_RECURSION)
-    _cap_memory(memory_bytes)
-    _silence_stdout()
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        used = 1 << 30
+    # The limit counts address space, of which the forked template already uses a part.
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A scorer may print or read; descriptor 0 was the template's control socket.
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
     while True:
         try:
             chunk = channel.receive(sock)
@@ -56,22 +67,3 @@ def _scored(target: Callable[[object], object], request: object, cpu_s: float) -
         return {"error": f"{type(error).__name__}: {error}"[:2000]}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-
-
-def _cap_memory(memory_bytes: int) -> None:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
-    except OSError:
-        used = 1 << 30
-    # The limit counts address space, of which the forked template already uses a part.
-    resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _silence_stdout() -> None:
-    # A scorer may print or read; descriptor 0 was the template's control socket.
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    os.close(null)

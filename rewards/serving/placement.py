@@ -218,7 +218,15 @@ class WorkerProcesses:
         except NoFreeWorker as error:
             verdict = Verdict.unavailable(f"{self.name}: {error}")
         except WorkerLost as error:
-            verdict = _lost(self.name, error)
+            # The verdict for a sample that two processes were lost on: a bug if the verifier ended
+            # them.
+            name = self.name
+            why = f"{name}: two worker processes were lost on it; the second: {error}"
+            ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
+            if error.end is WorkerEnd.UNSTARTED:
+                verdict = Verdict.unavailable(f"{name}: {error}")
+            else:
+                verdict = Verdict.error(why) if ended_itself else Verdict.unavailable(why)
         return [verdict] * number
 
     def _read(self, answer: Answer, number: int) -> list[Verdict]:
@@ -237,14 +245,3 @@ class WorkerProcesses:
 def late(name: str, timeout_s: float) -> Verdict:
     """The verdict of a verifier that has none yet."""
     return Verdict.unavailable(f"{name} gave no verdict within {timeout_s:g} s")
-
-
-def _lost(name: str, error: WorkerLost) -> Verdict:
-    """Return the verdict for a sample that two processes were lost on: a bug if the verifier ended
-    them.
-    """
-    why = f"{name}: two worker processes were lost on it; the second: {error}"
-    ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
-    if error.end is WorkerEnd.UNSTARTED:
-        return Verdict.unavailable(f"{name}: {error}")
-    return Verdict.error(why) if ended_itself else Verdict.unavailable(why)

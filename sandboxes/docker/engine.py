@@ -66,7 +66,15 @@ class DockerEngine:
                 info, version = client.info(), str(client.api_version)
         except (sdk.errors.DockerException, OSError) as error:
             raise ConfigError(f"no Docker engine answers at {host}: {error}") from error
-        _check(info)
+        # Refuse an engine that would silently ignore a bound.
+        if (info.get("OSType"), info.get("Architecture")) != ("linux", "x86_64"):
+            raise ConfigError(
+                "the docker tier needs an engine on Linux x86-64, "
+                f"not {info.get('OSType')} {info.get('Architecture')}"
+            )
+        missing = [what for key, what in _NEEDED.items() if not info.get(key)]
+        if missing:
+            raise ConfigError(f"the Docker engine cannot bound {' and '.join(missing)} here")
         return cls(host, version, info)
 
     def create(self, config: dict[str, object]) -> str:
@@ -192,18 +200,6 @@ def _knock(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(CALL_TIMEOUT_S)
         line.connect(path)
-
-
-def _check(info: dict[str, Any]) -> None:
-    """Refuse an engine that would silently ignore a bound."""
-    if (info.get("OSType"), info.get("Architecture")) != ("linux", "x86_64"):
-        raise ConfigError(
-            "the docker tier needs an engine on Linux x86-64, "
-            f"not {info.get('OSType')} {info.get('Architecture')}"
-        )
-    missing = [what for key, what in _NEEDED.items() if not info.get(key)]
-    if missing:
-        raise ConfigError(f"the Docker engine cannot bound {' and '.join(missing)} here")
 
 
 def owner() -> str:

@@ -64,7 +64,9 @@ def of_image(engine: DockerEngine, trial: Container) -> Interpreter:
         engine.start(container)
         code = engine.wait(container)
     except EngineFault as error:
-        if not _names_the_program(error):
+        # Whether the engine's message says that the program is missing.
+        said = str(error)
+        if not ("python3" in said and ("not found" in said or "no such file" in said)):
             raise
         code = _NOT_FOUND
     finally:
@@ -75,15 +77,20 @@ def of_image(engine: DockerEngine, trial: Container) -> Interpreter:
     return brought_along(reasons.get(code, f"its python3 ends with exit code {code}"))
 
 
-def _names_the_program(error: EngineFault) -> bool:
-    """Return whether the engine's message says that the program is missing."""
-    said = str(error)
-    return "python3" in said and ("not found" in said or "no such file" in said)
-
-
 def brought_along(reason: str) -> Interpreter:
     """Return this interpreter, with mounts for the standard library and every loaded library."""
-    libraries = _libraries()
+    # List the shared libraries that this interpreter maps, without extension modules.
+    # They are observed in a running interpreter, not guessed from a list.
+    done = subprocess.run(
+        [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_TIMEOUT_S,
+    )
+    own = sysconfig.get_path("stdlib") + "/"
+    found = dict.fromkeys(done.stdout.splitlines())
+    libraries = [path for path in found if path.startswith("/") and not path.startswith(own)]
     loader = next(path for path in libraries if os.path.basename(path).startswith("ld-"))
     mounts = [
         Mount(PYTHON, f"{_HOME}/bin/{_VERSION}"),
@@ -97,20 +104,3 @@ def brought_along(reason: str) -> Interpreter:
         f"{_HOME}/bin/{_VERSION}",
     )
     return Interpreter(command, tuple(mounts), reason)
-
-
-def _libraries() -> list[str]:
-    """List the shared libraries that this interpreter maps, without extension modules.
-
-    They are observed in a running interpreter, not guessed from a list.
-    """
-    done = subprocess.run(
-        [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=_TIMEOUT_S,
-    )
-    own = sysconfig.get_path("stdlib") + "/"
-    found = dict.fromkeys(done.stdout.splitlines())
-    return [path for path in found if path.startswith("/") and not path.startswith(own)]

@@ -139,18 +139,27 @@ class DockerSandbox(SlotSandbox):
     def _make(self, kind: str, number: int) -> Slot:
         folder = self._folder / f"slot-{number}"
         folder.mkdir(mode=0o755)
-        plan = self._container_plan(kind, self._uid(number))
+        # A different user id for each slot, since some kernel limits are counted by user.
+        first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
+        plan = self._container_plan(kind, first + (os.getpid() * 512 + number) % _UIDS)
         if self._image.is_host:
             host_image.write_etc(folder / "etc", plan.uid, plan.gid)
-        described = self._container(plan, folder)
+        image = self._image
+        mounts = [*image.interpreter.mounts, guest_mount(), line_mount(folder)]
+        if image.is_host:
+            shown = self._readable(NETWORK if plan.network else LIGHT)
+            mounts += host_image.mounts(shown, self._packages, folder / "etc")
+        described = Container(
+            image=image.id,
+            python=image.interpreter.command,
+            mounts=mounts,
+            processes=self._processes,
+            disk_bytes=self._disk_bytes,
+            runtime=self._runtime,
+            environment=image.environment,
+            volumes=image.volumes,
+        )
         return ContainerSlot(plan, self._engine, folder, described, self._suspects)
-
-    def _uid(self, number: int) -> int:
-        """Return a different user id for each slot, since some kernel limits are counted by
-        user.
-        """
-        first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
-        return first + (os.getpid() * 512 + number) % _UIDS
 
     def _container_plan(self, kind: str, uid: int) -> JailPlan:
         return JailPlan(
@@ -164,23 +173,6 @@ class DockerSandbox(SlotSandbox):
             cgroup_procs=[],
             network=kind == NETWORK,
             own_packages=self._image.has_own_python,
-        )
-
-    def _container(self, plan: JailPlan, folder: Path) -> Container:
-        image = self._image
-        mounts = [*image.interpreter.mounts, guest_mount(), line_mount(folder)]
-        if image.is_host:
-            shown = self._readable(NETWORK if plan.network else LIGHT)
-            mounts += host_image.mounts(shown, self._packages, folder / "etc")
-        return Container(
-            image=image.id,
-            python=image.interpreter.command,
-            mounts=mounts,
-            processes=self._processes,
-            disk_bytes=self._disk_bytes,
-            runtime=self._runtime,
-            environment=image.environment,
-            volumes=image.volumes,
         )
 
     async def close(self) -> None:

@@ -91,8 +91,30 @@ class ContainerSlot(Slot):
     async def _launch(self) -> tuple[ContainerSupervisor, socket.socket, socket.socket]:
         lines: list[socket.socket] = []
         try:
-            await self._connect(lines)
-            supervisor = self._take_charge(_peer(lines[0]))
+            # Start the container, and put the control socket and the request socket into `lines`.
+            folder = self._folder / LINE_FOLDER
+            folder.mkdir(mode=0o711)
+            with _listen(folder) as listener:
+                try:
+                    self._container = await asyncio.to_thread(
+                        self._engine.create, self._described.slot()
+                    )
+                    await asyncio.to_thread(self._engine.start, self._container)
+                    for _ in range(2):
+                        lines.append(await self._accept(listener))
+                finally:
+                    (folder / SOCKET).unlink()
+            # The pid at the other end, in the host's numbering; 0 if the process is invisible.
+            packed = lines[0].getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            pid: int = _CREDENTIALS.unpack(packed)[0]
+            # Open the container's control group and a handle on the first process.
+            if pid <= 0:
+                raise SlotLost("the container's processes cannot be seen from here")
+            group = group_of(pid)
+            if isinstance(group, str):
+                raise SlotLost(f"the container's control group cannot be read: {group}")
+            self.group = self._borrowed = group
+            supervisor = ContainerSupervisor(self._engine, self._container, pid)
         except BaseException as error:
             for line in lines:
                 line.close()
@@ -102,35 +124,6 @@ class ContainerSlot(Slot):
                 raise SlotLost(str(error)) from error
             raise
         return supervisor, lines[0], lines[1]
-
-    async def _connect(self, lines: list[socket.socket]) -> None:
-        """Start the container, and put the control socket and the request socket into `lines`."""
-        folder = self._folder / LINE_FOLDER
-        folder.mkdir(mode=0o711)
-        with _listen(folder) as listener:
-            try:
-                self._container = await asyncio.to_thread(
-                    self._engine.create, self._described.slot()
-                )
-                await asyncio.to_thread(self._engine.start, self._container)
-                for _ in range(2):
-                    lines.append(await self._accept(listener))
-            finally:
-                (folder / SOCKET).unlink()
-
-    def _take_charge(self, pid: int) -> ContainerSupervisor:
-        """Open the container's control group and a handle on the first process.
-
-        Raises:
-            SlotLost: the container cannot be seen from here.
-        """
-        if pid <= 0:
-            raise SlotLost("the container's processes cannot be seen from here")
-        group = group_of(pid)
-        if isinstance(group, str):
-            raise SlotLost(f"the container's control group cannot be read: {group}")
-        self.group = self._borrowed = group
-        return ContainerSupervisor(self._engine, self._container, pid)
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         """Accept a connection from the container; give up if the container ends before.
@@ -247,10 +240,3 @@ def _listen(folder: Path) -> socket.socket:
     (folder / SOCKET).chmod(0o666)
     listener.listen(2)
     return listener
-
-
-def _peer(line: socket.socket) -> int:
-    """Return the pid at the other end, in the host's numbering; 0 if the process is invisible."""
-    packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid: int = _CREDENTIALS.unpack(packed)[0]
-    return pid

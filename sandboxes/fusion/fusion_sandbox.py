@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Mapping, Sequence
 
 from ludus.errors import ConfigError, LudusError, RemoteError, RequestRejected, ServerFault
 from ludus.wire.async_transport import AsyncTransport
@@ -80,7 +79,9 @@ class FusionSandbox(Sandbox):
         async def attempt() -> wire.RunCodeReply:
             reply = await self._client.attempt(request, wire.RunCodeReply, attempt_s)
             if reply.status == wire.SANDBOX_ERROR:
-                raise _failed(reply)
+                error = ServerFault(f"it answers SandboxError: {reply.message[:400]}")
+                error.retryable = True
+                raise error
             return reply
 
         return await try_patiently(self._client, attempt)
@@ -142,14 +143,18 @@ def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:
     if run is None or wire.BROKEN in (run.status, compiled.status if compiled else ""):
         detail = f"the reply makes no sense: {reply.status!r} with {run}"
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail[:400])
-    files, refused = _files(reply.files, program.fetch_files)
+    # The fetched files, and why others that were asked for are missing.
+    sent = reply.files
+    files: dict[str, bytes] = {}
+    refused = {
+        path: "the server did not send it" for path in program.fetch_files if path not in sent
+    }
+    for path, data in sent.items():
+        try:
+            files[path] = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            refused[path] = f"what the server sent is not base64: {error}"
     return _ended(run, limits, files=files, refused=refused)
-
-
-def _failed(reply: wire.RunCodeReply) -> ServerFault:
-    error = ServerFault(f"it answers SandboxError: {reply.message[:400]}")
-    error.retryable = True
-    return error
 
 
 def _ended(
@@ -191,17 +196,3 @@ def _status(result: wire.CommandResult, stderr: str) -> ExecutionStatus:
     last = stderr.rstrip().rpartition("\n")[2]
     out_of_memory = result.return_code == 1 and last.startswith(_OUT_OF_MEMORY)
     return ExecutionStatus.OOM if out_of_memory else ExecutionStatus.ERROR
-
-
-def _files(
-    sent: Mapping[str, str], asked: Sequence[str]
-) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Return the fetched files, and why others that were asked for are missing."""
-    files: dict[str, bytes] = {}
-    refused = {path: "the server did not send it" for path in asked if path not in sent}
-    for path, data in sent.items():
-        try:
-            files[path] = base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError) as error:
-            refused[path] = f"what the server sent is not base64: {error}"
-    return files, refused

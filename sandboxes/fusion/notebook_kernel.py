@@ -105,28 +105,31 @@ def _cell(
     errors: list[dict[str, object]] = []
     try:
         signal.setitimer(signal.ITIMER_REAL, timeout_s)
-        _execute(source, f"<cell {number}>", namespace, shown)
+        # Run a cell; the value of a last expression is displayed.
+        name = f"<cell {number}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        tree = ast.parse(source, name)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        _evaluate(_compiled(tree, name, "exec"), namespace)
+        if isinstance(last, ast.Expr):
+            value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
+            if value is not None and not source.rstrip().endswith(";"):
+                shown.append(_bundle(value))
+                namespace["_"] = value
     except BaseException as error:
-        errors.append(_error(error))
+        frames = error.__traceback__
+        while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
+            frames = frames.tb_next
+        lines = traceback.format_exception(type(error), error, frames)
+        errors.append(
+            {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines[:200]}
+        )
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     stdout, stderr = (stream.end() for stream in streams)
     return {"stdout": stdout, "stderr": stderr, "display": list(shown), "error": errors}
-
-
-def _execute(source: str, name: str, namespace: dict[str, Any], shown: Shown) -> None:
-    """Run a cell; the value of a last expression is displayed."""
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    tree = ast.parse(source, name)
-    last = tree.body[-1] if tree.body else None
-    if isinstance(last, ast.Expr):
-        tree.body.pop()
-    _evaluate(_compiled(tree, name, "exec"), namespace)
-    if isinstance(last, ast.Expr):
-        value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
-        if value is not None and not source.rstrip().endswith(";"):
-            shown.append(_bundle(value))
-            namespace["_"] = value
 
 
 def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
@@ -142,14 +145,6 @@ def _evaluate(code: CodeType, namespace: dict[str, Any]) -> object:
     import asyncio  # a large module, and few cells await
 
     return asyncio.run(value)
-
-
-def _error(error: BaseException) -> dict[str, object]:
-    frames = error.__traceback__
-    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
-        frames = frames.tb_next
-    lines = traceback.format_exception(type(error), error, frames)
-    return {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines[:200]}
 
 
 def _text(error: BaseException) -> str:

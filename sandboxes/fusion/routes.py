@@ -192,33 +192,29 @@ class FusionService:
         ends = time.monotonic() + needs_s + CLIENT_EXTRA_S - MARGIN_S
         async with _within(ends - time.monotonic()):
             while True:
-                done = await self._run(
-                    body, patience_s=max(0.01, ends - time.monotonic() - needs_s)
+                patience_s = max(0.01, ends - time.monotonic() - needs_s)
+                files = wire.read_files(body.files)
+                code, language = body.code, body.language
+                if language == "pytest":
+                    files["test_main.py"] = code.encode()
+                    code, language = _PYTEST, "python"
+                limits = self._limits(body.run_timeout, body.memory_limit_MB)
+                program = Program(
+                    code=code,
+                    language=language,
+                    limits=msgspec.structs.replace(limits, compile_s=body.compile_timeout),
+                    stdin=body.stdin or "",
+                    files=files,
+                    fetch_files=body.fetch_files,
+                    argv=body.args if body.language == "pytest" else (),
+                )
+                done = await self._runner.run(
+                    program, patience_s=patience_s, operation="run_code", bounded=False
                 )
                 again = time.monotonic() + RETRY_EVERY_S + needs_s < ends
                 if done.status is not ExecutionStatus.INFRA_ERROR or not again:
                     return done
                 await asyncio.sleep(RETRY_EVERY_S)
-
-    async def _run(self, body: RunCodeBody, *, patience_s: float) -> Execution:
-        files = wire.read_files(body.files)
-        code, language = body.code, body.language
-        if language == "pytest":
-            files["test_main.py"] = code.encode()
-            code, language = _PYTEST, "python"
-        limits = self._limits(body.run_timeout, body.memory_limit_MB)
-        program = Program(
-            code=code,
-            language=language,
-            limits=msgspec.structs.replace(limits, compile_s=body.compile_timeout),
-            stdin=body.stdin or "",
-            files=files,
-            fetch_files=body.fetch_files,
-            argv=body.args if body.language == "pytest" else (),
-        )
-        return await self._runner.run(
-            program, patience_s=patience_s, operation="run_code", bounded=False
-        )
 
     def _limits(self, timeout_s: float, memory_mb: int) -> Limits:
         """Return the limits of a run.

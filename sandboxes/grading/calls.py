@@ -13,7 +13,6 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from ..guest.run.request import PROVE, PROVE_PYTEST, SERVE, Request
 from ..local.runs import RunOutcome, SlotLost
@@ -152,21 +151,18 @@ class _Grading:
         try:
             await asyncio.sleep(0)  # it begins: loading the solution takes longer than the tests
             yield serving
-            await _end(solver, serving)
+            # Wait a moment for the solution to end, now that the tests are over, and then kill the
+            # run.
+            if not serving.done():
+                await asyncio.wait([serving], timeout=_GRACE_S)
+            if not serving.done():
+                solver.kill_run()
+            await serving
         except BaseException:
             serving.cancel()
             with suppress(asyncio.CancelledError, SlotLost):
                 await serving
             raise
-
-
-async def _end(solver: Slot, serving: asyncio.Future[RunOutcome]) -> None:
-    """Wait a moment for the solution to end, now that the tests are over, and then kill the run."""
-    if not serving.done():
-        await asyncio.wait([serving], timeout=_GRACE_S)
-    if not serving.done():
-        solver.kill_run()
-    await serving
 
 
 def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult]:
@@ -177,7 +173,9 @@ def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult
         UnusableTests: the tests do not compile.
         GradingFault: the harness failed in a step that uses nothing of the solution.
     """
-    rows = _rows(report)
+    size = min(os.fstat(report).st_size, _REPORT_BYTES)
+    lines = os.pread(report, size, 0).splitlines()
+    rows = [json.loads(line) for line in lines if line.endswith(b"}")]
     results = [
         TestResult(row["passed"], row["detail"], row["seconds"]) for row in rows if "test" in row
     ]
@@ -196,9 +194,3 @@ def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult
         return results
     missing = f"the tests did not end: {last.get('fault') or ended}"
     return [*results, TestResult(False, missing, served.usage.wall_s)]
-
-
-def _rows(report: int) -> list[dict[str, Any]]:
-    size = min(os.fstat(report).st_size, _REPORT_BYTES)
-    lines = os.pread(report, size, 0).splitlines()
-    return [json.loads(line) for line in lines if line.endswith(b"}")]

@@ -116,15 +116,6 @@ async def _grade(
         return Grading(Verdict.unavailable(f"the sandbox failed: {error}"))
     total = max(len(results), 1 if KINDS[kind] == "pytest" else len(tests))
     seconds = time.perf_counter() - started
-    verdict = _verdict(results, total, options, seconds)
-    if KINDS[kind] == "pytest":
-        verdict = msgspec.structs.replace(verdict, detail=f"proxied: {verdict.detail}")
-    return Grading(verdict, tuple(results))
-
-
-def _verdict(
-    results: list[TestResult], total: int, options: GradeOptions, seconds: float
-) -> Verdict:
     passed = sum(result.passed for result in results)
     fraction = passed / total
     reward = fraction if options.partial else float(passed == total)
@@ -135,4 +126,7 @@ def _verdict(
     if first:
         detail += f"; test {first[0]}: {first[1].detail}"
     numbers = {"tests_passed": float(passed), "tests_total": float(total), "seconds": seconds}
-    return Verdict.of(reward, detail, parts={"tests": (fraction, 1.0)}, metrics=numbers)
+    verdict = Verdict.of(reward, detail, parts={"tests": (fraction, 1.0)}, metrics=numbers)
+    if KINDS[kind] == "pytest":
+        verdict = msgspec.structs.replace(verdict, detail=f"proxied: {verdict.detail}")
+    return Grading(verdict, tuple(results))

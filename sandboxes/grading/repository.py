@@ -67,10 +67,28 @@ async def grade_repository(
     targets = sorted(path for path in hidden if _is_test(path))
     if not targets:
         return Grading(Verdict.invalid("none of the tests is called test_*.py or *_test.py"))
+    # The repository without files that would configure pytest or the interpreter.
+    # Files that stand where a hidden test or its folder goes are left out as well.
+    folders = {str(parent) for path in hidden for parent in PurePosixPath(path).parents}
     request = Request(
         mode=PROVE_REPOSITORY,
-        files=check_files(_without_settings(files, hidden), room_bytes=_ROOM_BYTES),
-        options={"tests": hidden, "targets": targets, "paths": _check_paths(paths)},
+        files=check_files(
+            {
+                path: data
+                for path, data in files.items()
+                if not _configures(path)
+                and path not in folders
+                and not any(
+                    str(parent) in hidden for parent in (path, *PurePosixPath(path).parents)
+                )
+            },
+            room_bytes=_ROOM_BYTES,
+        ),
+        options={
+            "tests": hidden,
+            "targets": targets,
+            "paths": [path if path == "." else check_path(path) for path in paths],
+        },
     )
     started = time.perf_counter()
     try:
@@ -86,32 +104,9 @@ def _is_test(path: str) -> bool:
     return name.suffix == ".py" and (name.name.startswith("test_") or name.stem.endswith("_test"))
 
 
-def _check_paths(paths: Sequence[str]) -> list[str]:
-    return [path if path == "." else check_path(path) for path in paths]
-
-
-def _without_settings(
-    files: Mapping[str, bytes | str], hidden: Mapping[str, bytes]
-) -> dict[str, bytes | str]:
-    """Return the repository without files that would configure pytest or the interpreter.
-
-    Files that stand where a hidden test or its folder goes are left out as well.
-    """
-    folders = {str(parent) for path in hidden for parent in PurePosixPath(path).parents}
-    return {
-        path: data
-        for path, data in files.items()
-        if not _configures(path) and path not in folders and not _is_below(path, hidden)
-    }
-
-
 def _configures(path: str) -> bool:
     parts = path.split("/")
     return parts[-1] in _LEFT_OUT or path.endswith(_LEFT_OUT_SUFFIXES) or "__pycache__" in parts
-
-
-def _is_below(path: str, hidden: Mapping[str, bytes]) -> bool:
-    return any(str(parent) in hidden for parent in (path, *PurePosixPath(path).parents))
 
 
 async def _run(
@@ -150,7 +145,17 @@ def _grading(
             found[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
     missing = TestResult(False, "it did not run", 0.0)
     results = tuple(found.get(name, missing) for name in expected)
-    problem = _problem(rows, outcome, sorted(set(found) - set(expected)), results)
+    # Why no result counts, or an empty text if the results are sound.
+    unexpected = sorted(set(found) - set(expected))
+    ended = rows[-1].get("ended") if rows else None
+    if ended is None:
+        problem = f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()
+    elif unexpected:
+        problem = f"there are tests nobody expected: {', '.join(unexpected[:3])}"[:300]
+    elif ended not in (0, 1) or (ended == 1 and all(result.passed for result in results)):
+        problem = f"the process ended with {ended}, which its results do not explain"
+    else:
+        problem = ""
     fraction = 0.0 if problem else sum(result.passed for result in results) / len(results)
     reward = fraction if options.partial else float(fraction == 1.0)
     said = next((r.detail for r in results if not r.passed), "")
@@ -161,20 +166,3 @@ def _grading(
     }  # fmt: skip
     parts = {"tests": (fraction, 1.0)}
     return Grading(Verdict.of(reward, detail, parts=parts, metrics=numbers), results)
-
-
-def _problem(
-    rows: list[dict[str, Any]],
-    outcome: RunOutcome,
-    unexpected: Sequence[str],
-    results: Sequence[TestResult],
-) -> str:
-    """Return why no result counts, or an empty text if the results are sound."""
-    ended = rows[-1].get("ended") if rows else None
-    if ended is None:
-        return f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()
-    if unexpected:
-        return f"there are tests nobody expected: {', '.join(unexpected[:3])}"[:300]
-    if ended not in (0, 1) or (ended == 1 and all(result.passed for result in results)):
-        return f"the process ended with {ended}, which its results do not explain"
-    return ""

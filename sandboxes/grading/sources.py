@@ -45,13 +45,11 @@ def _calling_check(source: str, entry_point: str) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return source
-    if _defines_check(tree) and not _calls_check(tree):
+    if any(
+        isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body
+    ) and not _calls_check(tree):
         return f"{source}\ncheck({entry_point})\n"
     return source
-
-
-def _defines_check(tree: ast.Module) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
 
 
 def _calls_check(tree: ast.Module) -> bool:

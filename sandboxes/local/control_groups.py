@@ -85,7 +85,12 @@ class ControlGroups:
         if self._places.unified:
             own = self._places.memory
             for folder in (own.parent, own):
-                _count_below(folder)
+                # Have the memory and processes of groups below `folder` counted. (CPU time is
+                # counted everywhere.)
+                control = folder / "cgroup.subtree_control"
+                missing = {"memory", "pids"} - set(control.read_text().split())
+                if missing:
+                    control.write_text(" ".join(f"+{name}" for name in sorted(missing)))
 
     def make(self, name: str, *, processes: int) -> ControlGroup:
         """Return a new control group that allows at most `processes` processes and threads.
@@ -248,16 +253,6 @@ def _candidates() -> Iterator[_Places]:
 
 def _counts_memory(folder: Path) -> bool:
     return {"memory", "pids"} <= set((folder / "cgroup.controllers").read_text().split())
-
-
-def _count_below(folder: Path) -> None:
-    """Have the memory and processes of groups below `folder` counted. (CPU time is counted
-    everywhere.)
-    """
-    control = folder / "cgroup.subtree_control"
-    missing = {"memory", "pids"} - set(control.read_text().split())
-    if missing:
-        control.write_text(" ".join(f"+{name}" for name in sorted(missing)))
 
 
 def _remove_group(folders: list[Path]) -> bool:

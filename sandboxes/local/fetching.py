@@ -37,10 +37,7 @@ async def fetch_back(
         raise SlotLost(
             f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}"
         )
-    return _parse_files(outcome.stdout)
-
-
-def _parse_files(data: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
+    data = outcome.stdout
     files: dict[str, bytes] = {}
     refused: dict[str, str] = {}
     while data:

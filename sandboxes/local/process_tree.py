@@ -103,22 +103,16 @@ def waited_s(pids: list[int]) -> float:
     waited = 0.0
     for pid in pids:
         try:
-            if not _stands_back(pid):
-                waited = max(waited, _waited_s(pid))
+            stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            nice, policy = int(stat[16]), int(stat[38])
+            own_nice, own_policy = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+            if not (nice > own_nice or policy != own_policy or _session_nice(pid) > 0):
+                waited = max(
+                    waited, int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+                )
         except OSError:
             continue
     return waited
-
-
-def _waited_s(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-
-
-def _stands_back(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    nice, policy = int(stat[16]), int(stat[38])
-    own_nice, own_policy = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
-    return nice > own_nice or policy != own_policy or _session_nice(pid) > 0
 
 
 def _session_nice(pid: int) -> int:

@@ -161,7 +161,13 @@ class Run:
         try:
             for name in () if request.mode in QUIET else ("out", "err"):
                 names.append(name)
-                own.append(self._open_pipe())
+                # Make a pipe for output, keep the read end in `streams`, and return the write end.
+                reader, writer = os.pipe()
+                self.streams.append(_Stream(reader, self.limits.output_bytes))
+                os.set_blocking(reader, False)
+                # A program may open /dev/stdout, which is this pipe.
+                os.fchmod(writer, 0o622)
+                own.append(writer)
             if stdin:
                 names.append("in")
                 own.append(memory_file("stdin", stdin))
@@ -172,14 +178,6 @@ class Run:
             for descriptor in own:
                 os.close(descriptor)
         self.timer = self.loop.call_later(_FIRST_LOOK_S, self._first_look)
-
-    def _open_pipe(self) -> int:
-        """Make a pipe for output, keep the read end in `streams`, and return the write end."""
-        reader, writer = os.pipe()
-        self.streams.append(_Stream(reader, self.limits.output_bytes))
-        os.set_blocking(reader, False)
-        os.fchmod(writer, 0o622)  # so that a program may open /dev/stdout, which is this pipe
-        return writer
 
     def _first_look(self) -> None:
         self.reading = True
@@ -226,7 +224,21 @@ class Run:
                 ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes and threads"
             )
         elif left <= 0:
-            left = self._overdue(elapsed, cpu)
+            # Judge a run that has passed the wall limit, and return the seconds that are left.
+            # Time spent ready to run but without a core is the machine's doing, and is not charged.
+            # A run that has had its time ends as TIMEOUT; a run that has waited too long for a core
+            # ends as INFRA_ERROR.
+            waited = 0.0
+            if cpu < self.limits.timeout_s:
+                waited = process_tree.waited_s(self.slot.processes())
+            left = self.limits.timeout_s - (elapsed - waited)
+            if left <= 0.01 * self.limits.timeout_s:
+                self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {self.limits.timeout_s:g} s")
+            elif elapsed > _PATIENCE * self.limits.timeout_s:
+                reason = (
+                    f"of {elapsed:.1f} s it waited {waited:.1f} s for a core: an overloaded machine"
+                )
+                self.stop(ExecutionStatus.INFRA_ERROR, reason)
         if not self.verdict:
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))
             often = _LOOK_EVERY_S if self.slot.group else _SHORTEST_LOOK_S
@@ -262,26 +274,6 @@ class Run:
         """
         self.own_cpu_s.update(tree.own_cpu_s)
         return max(tree.cpu_s, sum(self.own_cpu_s.values()))
-
-    def _overdue(self, elapsed: float, cpu: float) -> float:
-        """Judge a run that has passed the wall limit, and return the seconds that are left.
-
-        Time spent ready to run but without a core is the machine's doing, and is not charged. A run
-        that has had its time ends as TIMEOUT; a run that has waited too long for a core ends as
-        INFRA_ERROR.
-        """
-        waited = 0.0
-        if cpu < self.limits.timeout_s:
-            waited = process_tree.waited_s(self.slot.processes())
-        left = self.limits.timeout_s - (elapsed - waited)
-        if left <= 0.01 * self.limits.timeout_s:
-            self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {self.limits.timeout_s:g} s")
-        elif elapsed > _PATIENCE * self.limits.timeout_s:
-            reason = (
-                f"of {elapsed:.1f} s it waited {waited:.1f} s for a core: an overloaded machine"
-            )
-            self.stop(ExecutionStatus.INFRA_ERROR, reason)
-        return left
 
     def stop(self, verdict: ExecutionStatus, detail: str) -> None:
         """Kill the run and record why; only the first call has an effect."""

@@ -81,7 +81,11 @@ class SlotPool:
         finally:
             self.waiting -= 1
             for slot in slots:
-                self._give_back(slot)
+                if self._closed or not slot.alive or slot.runs >= RENEW_AFTER_RUNS:
+                    self._retire(slot)
+                else:
+                    self._free.append(slot)
+                    self._change.set()
 
     async def _collect(self, slots: list[Slot], count: int) -> None:
         if count > self.size:
@@ -121,13 +125,6 @@ class SlotPool:
                 slots.append(slot)
         if failure:
             raise failure
-
-    def _give_back(self, slot: Slot) -> None:
-        if self._closed or not slot.alive or slot.runs >= RENEW_AFTER_RUNS:
-            self._retire(slot)
-        else:
-            self._free.append(slot)
-            self._change.set()
 
     def _retire(self, slot: Slot) -> None:
         task = asyncio.get_running_loop().create_task(self._end(slot))

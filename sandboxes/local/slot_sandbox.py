@@ -38,7 +38,7 @@ from ..protocol import (
     Usage,
 )
 from .companions import Companions
-from .control_groups import ControlGroup, ControlGroups
+from .control_groups import ControlGroups
 from .fetching import fetch_back
 from .missing_tools import blame_missing_tool
 from .mounts import certificate_places, package_folders, readable_places
@@ -314,32 +314,32 @@ class SlotSandbox(Sandbox):
             if self.groups
             else None
         )
-        return Slot(self._plan(kind, number, group), group)
-
-    def _plan(self, kind: str, number: int, group: ControlGroup | None) -> JailPlan:
         uid = _uid(number) if os.getuid() == 0 and self._tier != UNSAFE else os.getuid()
         gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
-        return JailPlan(
-            tier=self._tier,
-            work=self._work_folder(number, gid),
-            uid=uid,
-            gid=gid,
-            readable=self._readable(kind),
-            packages=self._packages,
-            preload=self._preload(kind),
-            scoped_signals=uid == os.getuid()
-            and self._tier != UNSAFE
-            and syscalls.landlock_version() >= 6,
-            cgroup_procs=group.procs_files if group else [],
-            disk_bytes=self._disk_bytes,
-            # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user
-            # namespace does
-            processes=self._processes
-            if not group and (uid != os.getuid() or self._tier == USERNS)
-            else 0,
-            address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
-            network=kind == NETWORK,
-            strangers=kind == SESSION,
+        return Slot(
+            JailPlan(
+                tier=self._tier,
+                work=self._work_folder(number, gid),
+                uid=uid,
+                gid=gid,
+                readable=self._readable(kind),
+                packages=self._packages,
+                preload=self._preload(kind),
+                scoped_signals=uid == os.getuid()
+                and self._tier != UNSAFE
+                and syscalls.landlock_version() >= 6,
+                cgroup_procs=group.procs_files if group else [],
+                disk_bytes=self._disk_bytes,
+                # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user
+                # namespace does
+                processes=self._processes
+                if not group and (uid != os.getuid() or self._tier == USERNS)
+                else 0,
+                address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
+                network=kind == NETWORK,
+                strangers=kind == SESSION,
+            ),
+            group,
         )
 
     def _readable(self, kind: str) -> list[str]:

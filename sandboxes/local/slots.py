@@ -111,7 +111,10 @@ class Slot:
         run = Run(self, limits)
         self._waiter = self._loop.create_future()
         try:
-            self._prepare(limits, preserve)
+            if self.group:
+                self.group.limit_memory(limits.memory_bytes)
+            if preserve:
+                self._control.send(ORDER.pack(b"P", self.number))
             run.begin(request, stdin, peers)
             report = await self._waiter
             return run.finish(report)
@@ -126,12 +129,6 @@ class Slot:
             self.number += 1
             self.runs += 1
             run.close()
-
-    def _prepare(self, limits: Limits, preserve: bool) -> None:
-        if self.group:
-            self.group.limit_memory(limits.memory_bytes)
-        if preserve:
-            self._control.send(ORDER.pack(b"P", self.number))
 
     def send(self, request: Request, descriptors: list[int]) -> None:
         """Send the request and the descriptors to the child that waits for a run."""

@@ -74,7 +74,20 @@ class Gate:
         weight = min(weight, self.width)
         asked = time.monotonic()
         if self._line or self.busy + weight > self.width:
-            await self._wait(weight, patience_s, bounded)
+            if bounded and len(self._line) >= self.max_waiting:
+                raise self.full("every place in line is taken")
+            waiter = _Waiter(weight, asyncio.get_running_loop().create_future())
+            self._line.append(waiter)
+            try:
+                async with asyncio.timeout(patience_s):
+                    await waiter.turn
+            except TimeoutError:
+                if not self._give_up(waiter):
+                    raise self.full(f"no slot was free within {patience_s:.3g} s") from None
+            except BaseException:
+                if self._give_up(waiter):
+                    self._leave(weight)
+                raise
         else:
             self.busy += weight
         entered = time.monotonic()
@@ -84,22 +97,6 @@ class Gate:
             held_s = time.monotonic() - entered
             self._slot_s += _SMOOTHING * (held_s - self._slot_s)
             self._leave(weight)
-
-    async def _wait(self, weight: int, patience_s: float, bounded: bool) -> None:
-        if bounded and len(self._line) >= self.max_waiting:
-            raise self.full("every place in line is taken")
-        waiter = _Waiter(weight, asyncio.get_running_loop().create_future())
-        self._line.append(waiter)
-        try:
-            async with asyncio.timeout(patience_s):
-                await waiter.turn
-        except TimeoutError:
-            if not self._give_up(waiter):
-                raise self.full(f"no slot was free within {patience_s:.3g} s") from None
-        except BaseException:
-            if self._give_up(waiter):
-                self._leave(weight)
-            raise
 
     def _give_up(self, waiter: _Waiter) -> bool:
         """Leave the queue; return whether the slots had been assigned at the same moment."""

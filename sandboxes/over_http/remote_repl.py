@@ -146,7 +146,10 @@ class RemoteRepl:
             if code_of(error) == "file_refused":
                 raise OSError(str(error)) from error
             if code_of(error) == "not_snapshotable":
-                raise _not_snapshotable(str(error)) from error
+                # Rebuild the server's error from the message.
+                message = str(error)
+                reason, _, text = message.partition("(")[2].partition("): ")
+                raise NotSnapshotable(reason, text) from error
             raise
 
     async def snapshot(self, *, name: str = "", idle_ttl_s: float | None = None) -> RemoteSnapshot:
@@ -216,12 +219,6 @@ class RemoteSnapshot:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _not_snapshotable(message: str) -> NotSnapshotable:
-    """Rebuild the server's error from the message."""
-    reason, _, text = message.partition("(")[2].partition("): ")
-    return NotSnapshotable(reason, text)
 
 
 async def _ask(

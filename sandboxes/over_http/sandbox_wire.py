@@ -131,28 +131,25 @@ class ExecuteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def program(self, bounds: Bounds) -> Program:
         """Return the program, with the default limits filled in."""
+        timeout_s = self.timeout_s or min(DEFAULT_LIMITS.timeout_s, bounds.max_timeout_s)
+        compile_s = min(DEFAULT_LIMITS.compile_s, bounds.max_timeout_s)
+        memory_bytes = min(DEFAULT_LIMITS.memory_bytes, bounds.max_memory_bytes)
+        output_bytes = min(DEFAULT_LIMITS.output_bytes, bounds.max_output_bytes)
         return Program(
             code=self.code,
             language=self.language,
-            limits=self._limits(bounds),
+            limits=Limits(
+                timeout_s=timeout_s,
+                cpu_s=self.cpu_s or timeout_s,
+                memory_bytes=self.memory_bytes or memory_bytes,
+                output_bytes=self.output_bytes or output_bytes,
+                compile_s=self.compile_s or compile_s,
+            ),
             stdin=self.stdin or self.stdin_bytes,
             files=self.files,
             fetch_files=self.fetch_files,
             argv=self.argv,
             network=self.network,
-        )
-
-    def _limits(self, bounds: Bounds) -> Limits:
-        timeout_s = self.timeout_s or min(DEFAULT_LIMITS.timeout_s, bounds.max_timeout_s)
-        compile_s = min(DEFAULT_LIMITS.compile_s, bounds.max_timeout_s)
-        memory_bytes = min(DEFAULT_LIMITS.memory_bytes, bounds.max_memory_bytes)
-        output_bytes = min(DEFAULT_LIMITS.output_bytes, bounds.max_output_bytes)
-        return Limits(
-            timeout_s=timeout_s,
-            cpu_s=self.cpu_s or timeout_s,
-            memory_bytes=self.memory_bytes or memory_bytes,
-            output_bytes=self.output_bytes or output_bytes,
-            compile_s=self.compile_s or compile_s,
         )
 
 

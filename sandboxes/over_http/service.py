@@ -103,10 +103,13 @@ class SandboxService:
         """Open the sandbox; a tier that does not work fails here."""
         self._instance = context.instance
         await self.runner.start(context)
+        sandbox, most = self.runner.sandbox, self.runner.bounds.max_repls
         self._repls = Repls(
             self._open_session,
             self.runner.bounds,
-            most=self._max_repls(),
+            most=min(most, sandbox.pool(SESSION).size)
+            if isinstance(sandbox, SlotSandbox)
+            else most,
             instance=context.instance,
             count=self.runner.count,
         )
@@ -207,10 +210,6 @@ class SandboxService:
         """Answer `DELETE /v1/snapshots/{snapshot}`: delete a snapshot."""
         name = path["snapshot"]
         return Forgotten(snapshot=name, ended=self.snapshots.forget(name))
-
-    def _max_repls(self) -> int:
-        sandbox, most = self.runner.sandbox, self.runner.bounds.max_repls
-        return min(most, sandbox.pool(SESSION).size) if isinstance(sandbox, SlotSandbox) else most
 
     async def _open_session(self, limits: Limits, idle_ttl_s: float) -> Session:
         sandbox = self.runner.sandbox

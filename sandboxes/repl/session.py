@@ -216,16 +216,16 @@ class Session:
             for output in self._outputs:
                 output.drain()
             if status is ExecutionStatus.OK:
-                status = self._status(answer)
+                if any(output.size > output.limit for output in self._outputs):
+                    status = ExecutionStatus.OUTPUT_LIMIT
+                else:
+                    status = (
+                        ExecutionStatus.OK if answer.get("ok") is True else ExecutionStatus.ERROR
+                    )
             out, err = (output.text() for output in self._outputs)
             used = Usage(wall_s=time.monotonic() - started)
             tier = self._session_process.tree.slot.plan.tier
             return Execution(status=status, stdout=out, stderr=err, usage=used, tier=tier)
-
-    def _status(self, answer: dict[str, Any]) -> ExecutionStatus:
-        if any(output.size > output.limit for output in self._outputs):
-            return ExecutionStatus.OUTPUT_LIMIT
-        return ExecutionStatus.OK if answer.get("ok") is True else ExecutionStatus.ERROR
 
     async def _cell(self, code: str, timeout_s: float) -> tuple[dict[str, Any], ExecutionStatus]:
         asking = asyncio.ensure_future(self._ask({"do": "cell", "code": code}))

@@ -85,38 +85,34 @@ class SnapshotClient:
         async with self._turn:
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
-                    return await self._exchange(data)
+                    if self._line is None or not self.pid:
+                        self._end()
+                        self._line, there = supervisor.pair()
+                        self._line.setblocking(False)
+                        with there:
+                            self._process = supervisor.start("fork.snapshot_server", there)
+                    line = self._line
+                    loop = asyncio.get_running_loop()
+                    await loop.sock_sendall(line, data)
+                    readable = asyncio.Event()
+                    loop.add_reader(line, readable.set)
+                    try:
+                        await readable.wait()
+                    finally:
+                        loop.remove_reader(line)
+                    answer, ancillary, _, _ = line.recvmsg(
+                        _ANSWER_BYTES, socket.CMSG_SPACE(4 * _DESCRIPTORS)
+                    )
+                    descriptors = array.array("i")
+                    for _, _, rights in ancillary:
+                        descriptors.frombytes(rights)
+                    return json.loads(answer), list(descriptors)
             except (OSError, ValueError, TimeoutError) as error:
                 self._end()
                 return {
                     "reason": "fault",
                     "text": f"the snapshot server does not answer: {error}",
                 }, []
-
-    async def _exchange(self, data: bytes) -> _Answer:
-        line = self._started()
-        loop = asyncio.get_running_loop()
-        await loop.sock_sendall(line, data)
-        readable = asyncio.Event()
-        loop.add_reader(line, readable.set)
-        try:
-            await readable.wait()
-        finally:
-            loop.remove_reader(line)
-        answer, ancillary, _, _ = line.recvmsg(_ANSWER_BYTES, socket.CMSG_SPACE(4 * _DESCRIPTORS))
-        descriptors = array.array("i")
-        for _, _, rights in ancillary:
-            descriptors.frombytes(rights)
-        return json.loads(answer), list(descriptors)
-
-    def _started(self) -> socket.socket:
-        if self._line is None or not self.pid:
-            self._end()
-            self._line, there = supervisor.pair()
-            self._line.setblocking(False)
-            with there:
-                self._process = supervisor.start("fork.snapshot_server", there)
-        return self._line
 
     async def close(self) -> None:
         """End the snapshot server, and so all frozen snapshots. A second call does nothing."""

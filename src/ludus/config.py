@@ -141,7 +141,8 @@ def to_toml(table: Mapping[str, Any]) -> str:
 def _toml_lines(table: Mapping[str, Any], path: list[str]) -> Iterable[str]:
     plain = {k: v for k, v in table.items() if v is not None and not _is_table(v)}
     for name, value in plain.items():
-        yield f"{name} = {_toml_value(value)}"
+        # TOML's scalars and arrays are JSON's
+        yield f"{name} = {msgspec.json.encode(value).decode()}"
     for name, value in table.items():
         rows: Sequence[Any] = value if isinstance(value, list) else [value]
         for row in rows if _is_table(value) else []:
@@ -154,10 +155,6 @@ def _is_table(value: object) -> bool:
     if isinstance(value, list):
         return bool(value) and all(isinstance(row, Mapping) for row in value)
     return isinstance(value, Mapping)
-
-
-def _toml_value(value: object) -> str:
-    return msgspec.json.encode(value).decode()  # TOML's scalars and arrays are JSON's
 
 
 def _given(table: object, path: Sequence[str]) -> object:

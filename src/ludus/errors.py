@@ -67,20 +67,18 @@ class UnknownName(LudusError, LookupError):
         "no environment named 'ludus/arithmetik-v0'; did you mean 'ludus/arithmetic-v0'?"
         """
         candidates = sorted(known)
-        matches = _near(name, candidates)
+        # The closest candidate, and the next candidate if that is nearly as close.
+        close = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5)
+        likeness = [difflib.SequenceMatcher(None, name, one).ratio() for one in close]
+        matches = [
+            one for one, ratio in zip(close, likeness, strict=True) if ratio > likeness[0] - 0.05
+        ]
         message = f"no {cls.kind} named {name!r}"
         if matches:
             message += "; did you mean " + " or ".join(repr(match) for match in matches) + "?"
         elif 0 < len(candidates) <= 12:
             message += "; known: " + ", ".join(candidates)
         return cls(message + (f" ({hint})" if hint else ""))
-
-
-def _near(name: str, candidates: list[str]) -> list[str]:
-    """Return the closest candidate, and the next candidate if that is nearly as close."""
-    close = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5)
-    likeness = [difflib.SequenceMatcher(None, name, one).ratio() for one in close]
-    return [one for one, ratio in zip(close, likeness, strict=True) if ratio > likeness[0] - 0.05]
 
 
 class UnknownEnv(UnknownName):

@@ -91,14 +91,17 @@ class Calls(TextEnv):
         """Compare the calls with the expected calls; the episode ends."""
         calls = [] if isinstance(action, str) else action.tool_calls
         said = action if isinstance(action, str) else action.text
-        return "", self._verdict(calls, said), True, False, {}
-
-    def _verdict(self, calls: Sequence[ToolCall], said: str) -> Verdict:
         schemas = {one.name: one.parameters for one in self.problem.functions}
         fault = fault_of_calls(calls, self.problem.expected, schemas)
         if not fault and not calls and not said.strip():
             fault = "nothing is said"
-        return Verdict.of(float(not fault), fault, metrics={"calls": float(len(calls))})
+        return (
+            "",
+            Verdict.of(float(not fault), fault, metrics={"calls": float(len(calls))}),
+            True,
+            False,
+            {},
+        )
 
     def gold(self) -> object | None:
         """Return each expected call as text, `(name, arguments)`; None where no call is right."""

@@ -50,19 +50,18 @@ def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem
     """
     problems: list[CallProblem] = []
     for source in sources:
-        known = _answers(source, answers)
+        # The ground truth by problem id; empty if no file of answers is found.
+        path = (
+            Path(answers) if answers else Path(source).parent / ANSWERS_FOLDER / Path(source).name
+        )
+        if not answers and not path.is_file():
+            known = {}
+        else:
+            known = {str(row.get("id")): row.get("ground_truth") for row in rows_of(str(path))}
         problems += [_problem(row, known, source) for row in rows_of(source)]
     if not problems:
         raise ConfigError(f"no problems in {', '.join(map(repr, sources))}")
     return problems
-
-
-def _answers(source: str, named: str) -> dict[str, Any]:
-    """Return the ground truth by problem id; empty if no file of answers is found."""
-    path = Path(named) if named else Path(source).parent / ANSWERS_FOLDER / Path(source).name
-    if not named and not path.is_file():
-        return {}
-    return {str(row.get("id")): row.get("ground_truth") for row in rows_of(str(path))}
 
 
 def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) -> CallProblem:

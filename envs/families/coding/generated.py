@@ -120,7 +120,10 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     if split_of("\n".join([kind, *told])) != task.split:
         return None
     source = function_source(steps, result)
-    solve = _compiled(source)
+    # Compile the right function; the source is made of our own lines and needs no sandbox.
+    names: dict[str, Any] = {}
+    exec(source, names)
+    solve: Callable[[list[Any]], Any] = names[NAME]
     inputs = _inputs(rng, kind)
     results = [solve(list(one)) for one in inputs]
     if len({repr(one) for one in results}) < _FEWEST_RESULTS:
@@ -136,14 +139,6 @@ def function_source(steps: list[Edit], result: Edit) -> str:
     """Return the source of the right function."""
     lines = [*(step.does for step in steps), result.does]
     return f"def {NAME}(items):\n" + "".join(f"    {line}\n" for line in lines)
-
-
-def _compiled(source: str) -> Callable[[list[Any]], Any]:
-    """Compile the right function; the source is made of our own lines and needs no sandbox."""
-    names: dict[str, Any] = {}
-    exec(source, names)
-    solve: Callable[[list[Any]], Any] = names[NAME]
-    return solve
 
 
 def _inputs(rng: random.Random, kind: str) -> list[list[Any]]:

@@ -111,7 +111,12 @@ class CodingTools(Coding):
         """
         self.has_run = True
         if stdin:
-            await self.bench.run(_standard_input(stdin), timeout_s=self.run_timeout_s)
+            # A cell that makes `text` the standard input of the next cell and defines no name.
+            data = stdin.encode("utf-8", "replace")
+            stream = f"__import__('io').TextIOWrapper(__import__('io').BytesIO({data!r}), 'utf-8')"
+            await self.bench.run(
+                f"__import__('sys').stdin = {stream}\n", timeout_s=self.run_timeout_s
+            )
         done = await self.bench.run(code, timeout_s=self.run_timeout_s)
         return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
@@ -181,10 +186,3 @@ def _trial(code: str, gold: dict[str, Any]) -> dict[str, str]:
         return {"code": code, "stdin": first["input"]}
     shows = isinstance(first, str) and first.startswith("assert ") and "\n" not in first
     return {"code": f"{code}\n{first.removeprefix('assert ')}\n" if shows else code}
-
-
-def _standard_input(text: str) -> str:
-    """Return a cell that makes `text` the standard input of the next cell and defines no name."""
-    data = text.encode("utf-8", "replace")
-    stream = f"__import__('io').TextIOWrapper(__import__('io').BytesIO({data!r}), 'utf-8')"
-    return f"__import__('sys').stdin = {stream}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from .facts import NUMBERS, OUTGOING, EntityKind
-from .world import Entity, World
+from .world import World
 
 _SUBJECTS = {kind: f"This {kind}" for kind in EntityKind}
 _LISTED = {
@@ -29,13 +29,30 @@ class Pages:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._listed = _lists(world)
+        # Who is listed on the page of each town, company and school.
+        found: dict[str, list[str]] = {}
+        for entity in world.entities.values():
+            for relation, target in entity.links.items():
+                if _LISTED.get(world.entities[target].kind) == relation:
+                    members = found.setdefault(target, [])
+                    if len(members) < MAX_LISTED:
+                        members.append(entity.name)
+        self._listed = found
 
     def text(self, name: str) -> str:
         """Return the page of `name`: a sentence per fact; order and wording vary by page."""
         entity = self._world.entities[name]
         rng = random.Random(f"page/{self._world.seed}/{name}")
-        facts = _facts(entity, rng)
+        subject = _SUBJECTS[entity.kind]
+        facts = [
+            f"{subject} {rng.choice(relation.sentences).format(entity.links[relation.name])}."
+            for relation in OUTGOING[entity.kind]
+            if relation.name in entity.links
+        ]
+        if entity.number is not None:
+            facts.append(
+                f"{subject} {rng.choice(NUMBERS[entity.kind].sentences).format(entity.number)}."
+            )
         rng.shuffle(facts)
         said = [f"{name} is a {entity.kind}.", *facts]
         if listed := self._listed.get(name):
@@ -46,29 +63,3 @@ class Pages:
         """Return the entities that the page of `name` names, each once, relations first."""
         links = self._world.entities[name].links.values()
         return list(dict.fromkeys([*links, *self._listed.get(name, [])]))
-
-
-def _facts(entity: Entity, rng: random.Random) -> list[str]:
-    subject = _SUBJECTS[entity.kind]
-    said = [
-        f"{subject} {rng.choice(relation.sentences).format(entity.links[relation.name])}."
-        for relation in OUTGOING[entity.kind]
-        if relation.name in entity.links
-    ]
-    if entity.number is not None:
-        said.append(
-            f"{subject} {rng.choice(NUMBERS[entity.kind].sentences).format(entity.number)}."
-        )
-    return said
-
-
-def _lists(world: World) -> dict[str, list[str]]:
-    """Return who is listed on the page of each town, company and school."""
-    found: dict[str, list[str]] = {}
-    for entity in world.entities.values():
-        for relation, target in entity.links.items():
-            if _LISTED.get(world.entities[target].kind) == relation:
-                members = found.setdefault(target, [])
-                if len(members) < MAX_LISTED:
-                    members.append(entity.name)
-    return found

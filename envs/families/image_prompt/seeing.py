@@ -53,19 +53,15 @@ def seen(pixels: Pixels) -> list[SceneObject]:
     """
     names = [*COLOURS, UNKNOWN]
     height, width, _ = pixels.shape
-    found = [patch for patch in _patches(_nearest(pixels)) if patch.pixels >= SMALLEST]
-    return [_thing(patch, names[patch.colour], height, width) for patch in found[:MAX_PATCHES]]
-
-
-def _nearest(pixels: Pixels) -> NDArray[np.int64]:
-    """Return the number of the colour nearest to each pixel, [height, width]; -1 is background."""
+    # The number of the colour nearest to each pixel, [height, width]; -1 is background.
     palette = np.array([*COLOURS.values(), UNNAMED_COLOUR, BACKGROUND], np.int32)
     drawn = (pixels != BACKGROUND).any(-1)
     distances = ((pixels[drawn][:, None, :].astype(np.int32) - palette) ** 2).sum(-1)
     chosen = distances.argmin(-1)
     nearest = np.full(drawn.shape, -1, np.int64)
     nearest[drawn] = np.where(chosen == len(palette) - 1, -1, chosen)
-    return nearest
+    found = [patch for patch in _patches(nearest) if patch.pixels >= SMALLEST]
+    return [_thing(patch, names[patch.colour], height, width) for patch in found[:MAX_PATCHES]]
 
 
 def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:

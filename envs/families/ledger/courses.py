@@ -130,7 +130,11 @@ class Fetched:
     def act(self, action: str) -> Reply:
         """Show the item asked for, the next announcement, the question, or the last line again."""
         if action == PASS:
-            return self._passed()
+            again = not self.done or _asking(self)
+            if not again:
+                self.turn += 1
+                self.done = False
+            return self._reply(again=again)
         if _asking(self):
             return _scored(self.ledger, action)
         if self.turn < 0 or action != self._fetch:
@@ -154,13 +158,6 @@ class Fetched:
     @property
     def _fetch(self) -> str:
         return FETCH + self.numbers[self.turn]
-
-    def _passed(self) -> Reply:
-        again = not self.done or _asking(self)
-        if not again:
-            self.turn += 1
-            self.done = False
-        return self._reply(again=again)
 
     def _reply(self, *, again: bool) -> Reply:
         self.requeries -= again

@@ -94,7 +94,11 @@ def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
         given = row.get(name)
         if isinstance(given, str) and GSM8K_MARK in given:
             reasoning, _, final = given.rpartition(GSM8K_MARK)
-            return _number(final), _without_calculations(reasoning)
+            # A number without the marks of GSM8K, which writes `$1,234`.
+            # Remove GSM8K's calculator marks, such as `<<48/2=24>>` in `48/2 = <<48/2=24>>24`.
+            return final.strip().lstrip("$").replace(",", ""), re.sub(
+                r"<<[^<>]*>>", "", reasoning
+            ).strip()
         gold = _gold(given)
         if gold:
             return gold, solution
@@ -112,16 +116,6 @@ def _gold(given: object) -> Gold:
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         return str(given)
     return given.strip() if isinstance(given, str) else ""
-
-
-def _number(text: str) -> str:
-    """Return a number without the marks of GSM8K, which writes `$1,234`."""
-    return text.strip().lstrip("$").replace(",", "")
-
-
-def _without_calculations(text: str) -> str:
-    """Remove GSM8K's calculator marks, such as `<<48/2=24>>` in `48/2 = <<48/2=24>>24`."""
-    return re.sub(r"<<[^<>]*>>", "", text).strip()
 
 
 def last_boxed(text: str) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -144,7 +143,18 @@ class CodeRepair(TextEnv):
         self.bench = Workbench(self.repair.files, prepare=PREPARE)
         self.calls = 0
         briefing = msgspec.structs.replace(self.briefing(), max_turns=self.turns)
-        return self._opening(count), {"briefing": briefing}
+        files = self.repair.files
+        where = (
+            f"file {next(iter(files))} holds"
+            if len(files) == 1
+            else (f"files {', '.join(files)} hold")
+        )
+        what = "a small function" if count == 1 else f"{count} small functions"
+        broken = {1: "One of them does" if count > 1 else "It does"}.get(
+            self.faults, f"{self.faults} of them do"
+        )
+        lines = [f"The {where} {what}. {broken} not do what the docstring says.", *self._reports()]
+        return "\n".join([*lines, "Each file is tested on its own."]), {"briefing": briefing}
 
     @tool(timeout_s=TOOL_TIMEOUT_S)
     async def list_files(self) -> str:
@@ -211,18 +221,6 @@ class CodeRepair(TextEnv):
             await self.bench.close()  # other episodes may be waiting for a session
         tests = self.repair.tests.values()
         verdicts = await asyncio.gather(*map(self._graded_file, files, tests))
-        return self._together(verdicts)
-
-    async def _graded_file(self, source: str, tests: list[str]) -> Verdict:
-        try:
-            verdict = await grade_async(source, tests, options=self.options)
-        except ConfigError as error:  # the tests are ours, so the sandbox is at fault
-            verdict = Verdict.unavailable(f"nothing can be graded here: {error}")
-        if not verdict.ok:
-            raise RewardUnavailable(verdict)
-        return verdict
-
-    def _together(self, verdicts: Sequence[Verdict]) -> Verdict:
         detail = "; ".join(
             f"{file}: {verdict.detail}"
             for file, verdict in zip(self.repair.files, verdicts, strict=True)
@@ -236,19 +234,14 @@ class CodeRepair(TextEnv):
         )
         return Verdict.of(max(0.0, 1.0 - failing / self.repair.failing), detail)
 
-    def _opening(self, count: int) -> str:
-        files = self.repair.files
-        where = (
-            f"file {next(iter(files))} holds"
-            if len(files) == 1
-            else (f"files {', '.join(files)} hold")
-        )
-        what = "a small function" if count == 1 else f"{count} small functions"
-        broken = {1: "One of them does" if count > 1 else "It does"}.get(
-            self.faults, f"{self.faults} of them do"
-        )
-        lines = [f"The {where} {what}. {broken} not do what the docstring says.", *self._reports()]
-        return "\n".join([*lines, "Each file is tested on its own."])
+    async def _graded_file(self, source: str, tests: list[str]) -> Verdict:
+        try:
+            verdict = await grade_async(source, tests, options=self.options)
+        except ConfigError as error:  # the tests are ours, so the sandbox is at fault
+            verdict = Verdict.unavailable(f"nothing can be graded here: {error}")
+        if not verdict.ok:
+            raise RewardUnavailable(verdict)
+        return verdict
 
     def _reports(self) -> list[str]:
         if self.report is MistakeReport.FUNCTION:

@@ -46,7 +46,9 @@ async def survey() -> dict[str, list[str]]:
 
     async def one(function: LibraryFunction, source: str) -> str:
         async with room:
-            return _mask(await _tried(function, source))
+            cases = list(zip(function.calls, function.results, strict=True))
+            program = f"{source}\nCASES = {cases!r}\n{_TRY}"
+            return _mask(await execute_async(program, timeout_s=10 * _CPU_S, cpu_s=_CPU_S))
 
     return {
         name: list(
@@ -54,12 +56,6 @@ async def survey() -> dict[str, list[str]]:
         )
         for name, function in library().items()
     }
-
-
-async def _tried(function: LibraryFunction, source: str) -> Execution:
-    cases = list(zip(function.calls, function.results, strict=True))
-    program = f"{source}\nCASES = {cases!r}\n{_TRY}"
-    return await execute_async(program, timeout_s=10 * _CPU_S, cpu_s=_CPU_S)
 
 
 def _mask(execution: Execution) -> str:

@@ -47,7 +47,9 @@ class ReportReading:
 
 def read_report(text: str, topic: Topic, world: World) -> ReportReading:
     """Compare a report with the truth. Text beyond 20,000 characters counts for nothing."""
-    names, known = _known(world.seed, _people(world))
+    names, known = _known(
+        world.seed, sum(entity.kind == "person" for entity in world.entities.values())
+    )
     wanted = {(fact.subject, fact.value) for fact in topic.facts}
     stated, cited, false = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
     for sentence in _SENTENCES.split(text[:MAX_REPORT_CHARS]):
@@ -64,10 +66,6 @@ def read_report(text: str, topic: Topic, world: World) -> ReportReading:
             if not holds and value not in subjects and subjects:
                 false.add((min(subjects), value))
     return ReportReading(len(stated), len(topic.facts), len(false), len(cited))
-
-
-def _people(world: World) -> int:
-    return sum(entity.kind == "person" for entity in world.entities.values())
 
 
 @lru_cache(maxsize=4)

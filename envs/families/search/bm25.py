@@ -24,7 +24,12 @@ class Bm25Index:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
-        self._library = _bm25s()
+        try:
+            library = importlib.import_module("bm25s")
+        except ImportError:
+            raise MissingExtra.of("search", needed_for="BM25 search") from None
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library sets DEBUG by itself
+        self._library = library
         self._index: Any = self._library.BM25()
         words = self._words([one.contents for one in documents])
         # A corpus of stop words alone has no vocabulary, and bm25s cannot index it.
@@ -47,7 +52,14 @@ class Bm25Index:
         if not known:
             return []
         scores = self._index.get_scores(known)
-        best = _best(scores, topk)
+        # The documents with the `topk` highest scores above 0; ties are in corpus order.
+        found = scores.nonzero()[0]
+        if len(found) > topk:
+            values = scores[found]
+            values.partition(len(values) - topk)
+            found = found[scores[found] >= values[-topk]]
+        order = (-scores[found]).argsort(kind="stable")
+        best: list[int] = found[order][:topk].tolist()
         return [Hit(document=self.documents[n], score=float(scores[n])) for n in best]
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:
@@ -57,18 +69,6 @@ class Bm25Index:
             list(texts), stopwords="en", return_ids=False, show_progress=False
         )
         return words
-
-
-def _best(scores: Any, topk: int) -> list[int]:
-    """Return the documents with the `topk` highest scores above 0; ties are in corpus order."""
-    found = scores.nonzero()[0]
-    if len(found) > topk:
-        values = scores[found]
-        values.partition(len(values) - topk)
-        found = found[scores[found] >= values[-topk]]
-    order = (-scores[found]).argsort(kind="stable")
-    numbers: list[int] = found[order][:topk].tolist()
-    return numbers
 
 
 _building = threading.Lock()
@@ -99,12 +99,3 @@ def _corpus_index(source: str, changed: int) -> Bm25Index:
 @lru_cache(maxsize=4)
 def _fictional_index(world: int, people: int) -> Bm25Index:
     return Bm25Index(fictional_corpus(world, people))
-
-
-def _bm25s() -> Any:
-    try:
-        library = importlib.import_module("bm25s")
-    except ImportError:
-        raise MissingExtra.of("search", needed_for="BM25 search") from None
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library sets DEBUG by itself
-    return library

@@ -49,13 +49,31 @@ def read_rows(source: str) -> Iterator[FileRow]:
         case ".jsonl":
             return _of_lines(path)
         case ".json":
-            return _of_list(path)
+            try:
+                with _opened(path) as file:
+                    data = file.read().removeprefix(_BYTE_ORDER_MARK)
+            except _UNREADABLE as error:
+                raise _cannot_read(path, error) from None
+            try:
+                objects = msgspec.json.decode(data, type=list[dict[str, Any]])
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise ConfigError(
+                    f"{str(path)!r} is not a JSON list of objects in UTF-8: "
+                    f"{_fault_of(data) or error}; mend it there, "
+                    "or name the file .jsonl if it has one object a line"
+                ) from None
+            return (FileRow(number, values) for number, values in enumerate(objects, 1))
         case ".csv":
             return _of_table(path, ",")
         case ".tsv":
             return _of_table(path, "\t")
         case _:
-            return _of_hub(source)
+            if Path(source).exists():
+                raise ConfigError(
+                    f"cannot tell what {source!r} holds: its name must end in {', '.join(ENDINGS)}"
+                    ", or one of them and .gz"
+                )
+            return (FileRow(number, values) for number, values in enumerate(rows_of(source), 1))
 
 
 def place(source: str, number: int) -> str:
@@ -101,22 +119,6 @@ def _object(line: bytes, path: Path, number: int) -> dict[str, Any]:
         ) from None
 
 
-def _of_list(path: Path) -> Iterator[FileRow]:
-    try:
-        with _opened(path) as file:
-            data = file.read().removeprefix(_BYTE_ORDER_MARK)
-    except _UNREADABLE as error:
-        raise _cannot_read(path, error) from None
-    try:
-        objects = msgspec.json.decode(data, type=list[dict[str, Any]])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{str(path)!r} is not a JSON list of objects in UTF-8: {_fault_of(data) or error}; "
-            "mend it there, or name the file .jsonl if it has one object a line"
-        ) from None
-    return (FileRow(number, values) for number, values in enumerate(objects, 1))
-
-
 def _fault_of(data: bytes) -> str:
     """Say where a text stops being a JSON list of objects; empty where that cannot be told."""
     try:
@@ -149,15 +151,6 @@ def _of_table(path: Path, delimiter: str) -> Iterator[FileRow]:
         ) from None
     except _UNREADABLE as error:
         raise _cannot_read(path, error) from None
-
-
-def _of_hub(source: str) -> Iterator[FileRow]:
-    if Path(source).exists():
-        raise ConfigError(
-            f"cannot tell what {source!r} holds: its name must end in {', '.join(ENDINGS)}, or "
-            "one of them and .gz"
-        )
-    return (FileRow(number, values) for number, values in enumerate(rows_of(source), 1))
 
 
 def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:

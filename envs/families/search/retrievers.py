@@ -86,11 +86,9 @@ class RemoteRetriever:
             return Verdict.unavailable(f"{server} does not answer ({error.__cause__})")
         if isinstance(error, RequestTimeout):
             return Verdict.unavailable(f"{server} is late: {error}")
-        if isinstance(error, (Overloaded, ServerFault)) and not _makes_no_sense(error):
+        # Whether a reply came that could not be read.
+        if isinstance(error, (Overloaded, ServerFault)) and not isinstance(
+            error.__cause__, RequestRejected
+        ):
             return Verdict.unavailable(f"{server} failed: {error}")
         return Verdict.error(f"{server} cannot be used: {error}")
-
-
-def _makes_no_sense(error: LudusError) -> bool:
-    """Return whether a reply came that could not be read."""
-    return isinstance(error.__cause__, RequestRejected)

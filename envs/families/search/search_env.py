@@ -26,7 +26,7 @@ from ...protocol import Briefing, Info, TextEnv
 from ...tasks import TaskSet
 from ...tools import Tool, tool
 from .answers import MAX_ANSWER_CHARS, exact_match, f1, read_answer
-from .documents import Hit, shown
+from .documents import shown
 from .engines import SearchSession
 from .questions import QuestionShape, SearchQuestion
 from .settings import (
@@ -174,7 +174,23 @@ class Search(TextEnv):
         Args:
             query: what to look for; a name works best
         """
-        return shown(await self._find(query), MAX_TEXT_CHARS) or NOTHING_FOUND
+        if not query.strip():
+            raise ToolError("the query is empty")
+        if len(query) > MAX_QUERY_CHARS:
+            raise ToolError(
+                f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read"
+            )
+        if self.engine is None:
+            raise RewardUnavailable(Verdict.error("this episode has no search engine"))
+        noisy = self.rng.random() < self._noise
+        request = SearchSession(
+            query=query, topk=self.settings.topk, question=self.question, noisy=noisy,
+            seed=self.rng.getrandbits(31),
+        )  # fmt: skip
+        found = await self.engine.find(request)
+        self._searches += 1
+        self._noisy += noisy
+        return shown(found, MAX_TEXT_CHARS) or NOTHING_FOUND
 
     async def step(self, action: str | Message) -> Stepped:
         """Score an answer, which ends the episode; in the style `tags`, also run a search."""
@@ -202,25 +218,6 @@ class Search(TextEnv):
                 return as_information(str(error)), 0.0, False, False, {}
         self._faults += 1
         return RETRY, 0.0, False, False, {}
-
-    async def _find(self, query: str) -> list[Hit]:
-        if not query.strip():
-            raise ToolError("the query is empty")
-        if len(query) > MAX_QUERY_CHARS:
-            raise ToolError(
-                f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read"
-            )
-        if self.engine is None:
-            raise RewardUnavailable(Verdict.error("this episode has no search engine"))
-        noisy = self.rng.random() < self._noise
-        request = SearchSession(
-            query=query, topk=self.settings.topk, question=self.question, noisy=noisy,
-            seed=self.rng.getrandbits(31),
-        )  # fmt: skip
-        found = await self.engine.find(request)
-        self._searches += 1
-        self._noisy += noisy
-        return found
 
     def _verdict(self, answer: str) -> Verdict:
         """Weigh the outcome and the format: (1 - w) outcome + w format."""
@@ -256,7 +253,15 @@ class Search(TextEnv):
         """Search for each page on the way, then answer."""
         answer = f"<answer>{self.question.golds[0]}</answer>"
         if self.settings.is_self_search:
-            return self._recalled() + answer
+            # Write what a policy that knew every page by heart would write.
+            pairs = zip(self.question.searches, self.question.evidence, strict=True)
+            return (
+                "".join(
+                    f"<search>{query}</search><information>{found}</information>"
+                    for query, found in pairs
+                )
+                + answer
+            )
         if self._shown == len(self.question.searches):
             return answer
         query = self.question.searches[self._shown]
@@ -264,10 +269,3 @@ class Search(TextEnv):
         if self.settings.style == Style.TAGS:
             return f"<search>{query}</search>"
         return assistant("", [ToolCall(name="search", arguments={"query": query})])
-
-    def _recalled(self) -> str:
-        """Write what a policy that knew every page by heart would write."""
-        pairs = zip(self.question.searches, self.question.evidence, strict=True)
-        return "".join(
-            f"<search>{query}</search><information>{found}</information>" for query, found in pairs
-        )

@@ -75,10 +75,6 @@ class SearchSettings:
         check_noise(self.noise)
         _within("format_weight", self.format_weight, 0, 1)
         _within("timeout_s", self.timeout_s, 0.01, MAX_TIMEOUT_S)
-        self._check_hops()
-        self._check_retriever()
-
-    def _check_hops(self) -> None:
         fewest, most = self.hops
         if not 1 <= fewest <= most <= MAX_HOPS:
             raise ConfigError(f"need 1 <= min_hops <= max_hops <= {MAX_HOPS}, got {fewest}, {most}")
@@ -87,6 +83,7 @@ class SearchSettings:
                 f"questions with {fewest} hops are chains; shapes is {self.shapes!r}: add "
                 "'chain', or set min_hops=2"
             )
+        self._check_retriever()
 
     def _check_retriever(self) -> None:
         known = self.retriever in list(Source)
@@ -96,7 +93,13 @@ class SearchSettings:
                 f"http://127.0.0.1:8000, got {self.retriever!r}"
             )
         if not known:
-            _check_port(self.retriever)
+            url = self.retriever
+            try:
+                port = urlsplit(url).port
+            except ValueError as error:
+                raise ConfigError(f"retriever={url!r} is no server's address: {error}") from None
+            if port == 0:
+                raise ConfigError(f"retriever={url!r} is no server's address: no server has port 0")
         if self.retriever == Source.SIMULATED and not (self.base_url and self.model):
             raise ConfigError("retriever='simulated' needs base_url and model, of a model's server")
         if self.retriever == Source.SELF and self.style != Style.TAGS:
@@ -157,15 +160,6 @@ def build_questions(
         return FiledQuestions(settings.questions, seed=seed, validation=validation, test=test)
     shapes = [QuestionShape(shape) for shape in settings.shapes]
     return GeneratedQuestions(settings.world, settings.people, settings.hops, shapes)
-
-
-def _check_port(url: str) -> None:
-    try:
-        port = urlsplit(url).port
-    except ValueError as error:
-        raise ConfigError(f"retriever={url!r} is no server's address: {error}") from None
-    if port == 0:
-        raise ConfigError(f"retriever={url!r} is no server's address: no server has port 0")
 
 
 def _one_of(name: str, value: str, choices: list[str]) -> None:

@@ -101,13 +101,33 @@ def run_query(database: Database, sql: str) -> QueryResult:
         fence = _Fence()
         fence.put_around(connection)
         try:
-            return _fetched(connection.execute(sql))
+            cursor = connection.execute(sql)
+            if cursor.description is None:
+                return QueryResult(error="this statement gives no rows; write a SELECT")
+            columns = [str(column[0])[:200] for column in cursor.description]
+            rows: list[Row] = []
+            chars = 0
+            for row in cursor:
+                if len(rows) == MAX_ROWS:
+                    return QueryResult(columns=columns, rows=rows, more=True)
+                chars += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
+                if chars > MAX_RESULT_CHARS:
+                    return QueryResult(
+                        error=f"the rows have more than {MAX_RESULT_CHARS:,} characters"
+                    )
+                rows.append(
+                    [f"X'{value.hex()}'" if isinstance(value, bytes) else value for value in row]
+                )
+            return QueryResult(columns=columns, rows=rows)
         except MemoryError:
             return QueryResult(
                 error=f"the query takes more than {MAX_MEMORY_BYTES >> 20} MiB of memory"
             )
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-            return QueryResult(error=fence.reason or _plain(error))
+            # An error's message as a short line; SQLite repeats long names in messages.
+            return QueryResult(
+                error=fence.reason or (" ".join(str(error).split())[:300] or type(error).__name__)
+            )
 
 
 class _Fence:
@@ -148,24 +168,3 @@ class _Fence:
         if over:
             self.reason = f"the query takes more than {MAX_STEPS:,} steps"
         return over
-
-
-def _fetched(cursor: sqlite3.Cursor) -> QueryResult:
-    if cursor.description is None:
-        return QueryResult(error="this statement gives no rows; write a SELECT")
-    columns = [str(column[0])[:200] for column in cursor.description]
-    rows: list[Row] = []
-    chars = 0
-    for row in cursor:
-        if len(rows) == MAX_ROWS:
-            return QueryResult(columns=columns, rows=rows, more=True)
-        chars += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
-        if chars > MAX_RESULT_CHARS:
-            return QueryResult(error=f"the rows have more than {MAX_RESULT_CHARS:,} characters")
-        rows.append([f"X'{value.hex()}'" if isinstance(value, bytes) else value for value in row])
-    return QueryResult(columns=columns, rows=rows)
-
-
-def _plain(error: Exception) -> str:
-    """Return an error's message as a short line; SQLite repeats long names in messages."""
-    return " ".join(str(error).split())[:300] or type(error).__name__

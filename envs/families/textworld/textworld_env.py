@@ -113,7 +113,15 @@ class TextWorld(TextEnv):
         """Carry out a command; an impossible command changes nothing."""
         assert self.game is not None  # the session refuses a step before reset
         said = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
-        command = self._possible(said)
+        # The possible command that was meant, ignoring case and extra spaces, or None.
+        command: str | None
+        if len(said) > MAX_COMMAND_CHARS:
+            command = None
+        else:
+            wanted = " ".join(said.split()).casefold()
+            command = next(
+                (one for one in self.situation.commands if one.casefold() == wanted), None
+            )
         if command is None:
             return self._shown("That is not possible now."), 0.0, False, False, {"invalid": 1}
         before = self._progress()
@@ -122,13 +130,6 @@ class TextWorld(TextEnv):
         over = self.situation.won or self.situation.lost
         reward = self._progress() - before if self.dense else float(self.situation.won)
         return (seen if over else self._shown(seen)), reward, over, False, {}
-
-    def _possible(self, said: str) -> str | None:
-        """Return the possible command that was meant, ignoring case and extra spaces, or None."""
-        if len(said) > MAX_COMMAND_CHARS:
-            return None
-        wanted = " ".join(said.split()).casefold()
-        return next((one for one in self.situation.commands if one.casefold() == wanted), None)
 
     def _progress(self) -> float:
         """Return how much of the way is done, from 0 to 1.

@@ -75,7 +75,18 @@ def understand(question: str, names: Iterable[str]) -> AskedProperty:
     if named:
         return AskedProperty(lambda thing: thing.name in named, named[0] if len(named) == 1 else "")
     if values:
-        return AskedProperty(_properties(values, words))
+        # Combine the values that a question names into a test.
+        # Values of the same property are alternatives; if several properties are named, all have to
+        # hold, unless `or` joins them.
+        wanted: dict[str, set[str]] = {}
+        for value in values:
+            wanted.setdefault(_VALUES[value], set()).add(value)
+        if "and" in words and ("or" in words or any(len(one) > 1 for one in wanted.values())):
+            raise NotUnderstood("please use either 'and' or 'or', and 'and' between properties")
+        joined = any if "or" in words and len(wanted) > 1 else all
+        return AskedProperty(
+            lambda thing: joined(thing.values[name] in one for name, one in wanted.items())
+        )
     raise NotUnderstood(
         "ask about a property, such as 'Is it red?', or name a thing, such as 'Is it the ...?'"
     )
@@ -98,18 +109,3 @@ def _comparison(text: str) -> AskedProperty | None:
     if larger:
         return AskedProperty(lambda thing: _SIZES.index(thing.values[ORDERED]) > limit)
     return AskedProperty(lambda thing: _SIZES.index(thing.values[ORDERED]) < limit)
-
-
-def _properties(values: list[str], words: list[str]) -> Test:
-    """Combine the values that a question names into a test.
-
-    Values of the same property are alternatives; if several properties are named, all have to hold,
-    unless `or` joins them.
-    """
-    wanted: dict[str, set[str]] = {}
-    for value in values:
-        wanted.setdefault(_VALUES[value], set()).add(value)
-    if "and" in words and ("or" in words or any(len(one) > 1 for one in wanted.values())):
-        raise NotUnderstood("please use either 'and' or 'or', and 'and' between properties")
-    joined = any if "or" in words and len(wanted) > 1 else all
-    return lambda thing: joined(thing.values[name] in one for name, one in wanted.items())

@@ -97,7 +97,13 @@ def screened(source: str) -> str:
     tokens = _tokens(_ATTRIBUTE.sub(" ", text))
     _check_dots(tokens)
     _check_modules(tokens)
-    return "\n".join(" ".join(line) for line in _lines(tokens))
+    lines: list[list[str]] = [[]]
+    for token in tokens:
+        if token == "\n":
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    return "\n".join(" ".join(line) for line in lines)
 
 
 def _without_comments(text: str) -> str:
@@ -188,13 +194,3 @@ def _check_modules(tokens: list[str]) -> None:
             inside = False
     if inside:
         raise RefusedDesign("the last module is never closed")
-
-
-def _lines(tokens: list[str]) -> list[list[str]]:
-    lines: list[list[str]] = [[]]
-    for token in tokens:
-        if token == "\n":
-            lines.append([])
-        else:
-            lines[-1].append(token)
-    return lines

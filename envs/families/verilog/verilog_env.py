@@ -82,7 +82,10 @@ class Verilog(TextEnv):
             )
         if not timeout_s > 0:
             raise ConfigError(f"timeout_s must be above 0, got {timeout_s}")
-        _require_icarus()
+        # Raise MissingExtra if programs run on this machine without Icarus Verilog.
+        tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
+        if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
+            raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")
         self.outputs = (min_outputs, max_outputs)
         self.kinds = chosen
         self.widths = (min_width, max_width)
@@ -121,10 +124,3 @@ class Verilog(TextEnv):
     def demonstrate(self) -> str:
         """Answer with a right design, in a code block."""
         return f"```verilog\n{self.module.reference}```"
-
-
-def _require_icarus() -> None:
-    """Raise MissingExtra if programs run on this machine without Icarus Verilog."""
-    tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
-    if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
-        raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")

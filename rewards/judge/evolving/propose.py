@@ -92,16 +92,13 @@ def ill_formed(text: str, existing: Sequence[str], responses: Sequence[str]) -> 
         if runs & {tuple(said[n : n + 8]) for n in range(len(said) - 7)}:
             return "it copies eight words of a response"
     for known in existing:
-        if _alike(words, _words(known)) >= 0.8:
+        # The share of words that two texts have in common (Jaccard's index).
+        second = _words(known)
+        one, other = set(words), set(second)
+        if (len(one & other) / len(one | other) if one | other else 1.0) >= 0.8:
             return f"it says what {known!r} says"
     return ""
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.casefold())
-
-
-def _alike(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return the share of words that two texts have in common (Jaccard's index)."""
-    one, other = set(first), set(second)
-    return len(one & other) / len(one | other) if one | other else 1.0

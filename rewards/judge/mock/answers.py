@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from enum import StrEnum
 
 from .prompt_reading import PromptCriterion, ReadPrompt
@@ -115,12 +114,20 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
     if "Propose at most" in prompt.text:
         return _proposals(prompt)
     if "Which response" in prompt.text:
-        return _pair(prompt)
+        criterion = prompt.criteria[0].text if prompt.criteria else ""
+        first, second = (share_met(criterion, prompt.data.get(f"response_{n}", "")) for n in "AB")
+        better = "tie" if first == second else "A" if first > second else "B"
+        return json.dumps({"reason": "by its words", "better": better})
     if "Rank the responses" in prompt.text:
         return _ranking(prompt)
     scores = {c.id: _score(c, response, cheat=cheat) for c in prompt.criteria}
     if "How good is the response" in prompt.text:
-        return json.dumps({"reason": "as a whole", "score": _holistic(prompt, scores)})
+        weights = sum(c.weight for c in prompt.criteria) or 1.0
+        good = sum(
+            c.weight * (scores[c.id] if c.sign > 0 else c.highest - scores[c.id]) / c.highest
+            for c in prompt.criteria
+        )
+        return json.dumps({"reason": "as a whole", "score": 1 + round(9 * good / weights)})
     if "with one number" in prompt.text:
         return str(next(iter(scores.values()), 0))
     rows = [
@@ -158,22 +165,6 @@ def _score(criterion: PromptCriterion, response: str, *, cheat: bool) -> int:
 
 def _verdict(criterion: PromptCriterion, score: int) -> dict[str, object]:
     return {"met": bool(score)} if criterion.highest == 1 else {"score": score}
-
-
-def _holistic(prompt: ReadPrompt, scores: Mapping[str, int]) -> int:
-    weights = sum(c.weight for c in prompt.criteria) or 1.0
-    good = sum(
-        c.weight * (scores[c.id] if c.sign > 0 else c.highest - scores[c.id]) / c.highest
-        for c in prompt.criteria
-    )
-    return 1 + round(9 * good / weights)
-
-
-def _pair(prompt: ReadPrompt) -> str:
-    criterion = prompt.criteria[0].text if prompt.criteria else ""
-    first, second = (share_met(criterion, prompt.data.get(f"response_{n}", "")) for n in "AB")
-    better = "tie" if first == second else "A" if first > second else "B"
-    return json.dumps({"reason": "by its words", "better": better})
 
 
 def _ranking(prompt: ReadPrompt) -> str:

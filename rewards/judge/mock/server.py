@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Self
 
 from aiohttp import web
@@ -100,7 +99,29 @@ class MockJudge:
         if self.mode is MockMode.SLOW:
             await asyncio.sleep(self.delay_s)
         prompt = read_prompt(asked["messages"])
-        return web.json_response(_completion(asked, self._answer(prompt, attempt)))
+        text = self._answer(prompt, attempt)
+        choice: dict[str, Any] = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+        }
+        if asked.get("logprobs"):
+            choice["logprobs"] = {"content": [_token(text)]}
+        prompt_tokens = sum(len(str(m.get("content", "")).split()) for m in asked["messages"])
+        tokens = len(text.split())
+        usage = {
+            "prompt_tokens": prompt_tokens, "completion_tokens": tokens,
+            "total_tokens": prompt_tokens + tokens,
+        }  # fmt: skip
+        return web.json_response(
+            {
+                "id": "mock",
+                "object": "chat.completion",
+                "model": "mock",
+                "choices": [choice],
+                "usage": usage,
+            }
+        )
 
     def _answer(self, prompt: ReadPrompt, attempt: int) -> str:
         match self.mode:
@@ -112,26 +133,6 @@ class MockJudge:
                 return answers.garbage(prompt, attempt)
             case _:
                 return answers.honest(prompt)
-
-
-def _completion(asked: Mapping[str, Any], text: str) -> dict[str, Any]:
-    choice: dict[str, Any] = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": "stop",
-    }
-    if asked.get("logprobs"):
-        choice["logprobs"] = {"content": [_token(text)]}
-    prompt_tokens = sum(len(str(m.get("content", "")).split()) for m in asked["messages"])
-    tokens = len(text.split())
-    usage = {
-        "prompt_tokens": prompt_tokens, "completion_tokens": tokens,
-        "total_tokens": prompt_tokens + tokens,
-    }  # fmt: skip
-    return {
-        "id": "mock", "object": "chat.completion", "model": "mock",
-        "choices": [choice], "usage": usage,
-    }  # fmt: skip
 
 
 def _token(text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ embeddings and in how an image is preprocessed.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -90,7 +90,16 @@ class ClipScorer(ImageScorer):
     def read(cls, checkpoint: Path) -> tuple[CLIPConfig, dict[str, Tensor]]:
         """The configuration and the tensors of a checkpoint, named as in transformers."""
         if checkpoint.is_dir():
-            return _read_folder(checkpoint)
+            if not (checkpoint / "config.json").is_file():
+                raise WrongCheckpoint(f"{str(checkpoint)!r} has no config.json")
+            config = CLIPConfig.from_pretrained(str(checkpoint))
+            tensors: dict[str, Tensor] = {}
+            for path in _weight_files(checkpoint):
+                tensors |= read_checkpoint(path)
+            # Leave out the numbers of positions, which earlier versions of transformers saved too.
+            return config, {
+                name: one for name, one in tensors.items() if not name.endswith(".position_ids")
+            }
         tensors = read_checkpoint(checkpoint)
         if not is_openai_format(tensors):
             raise WrongCheckpoint(
@@ -279,23 +288,8 @@ def _tokenizer_file(folder: Path) -> Path:
     )
 
 
-def _read_folder(folder: Path) -> tuple[CLIPConfig, dict[str, Tensor]]:
-    if not (folder / "config.json").is_file():
-        raise WrongCheckpoint(f"{str(folder)!r} has no config.json")
-    config = CLIPConfig.from_pretrained(str(folder))
-    tensors: dict[str, Tensor] = {}
-    for path in _weight_files(folder):
-        tensors |= read_checkpoint(path)
-    return config, _without_positions(tensors)
-
-
 def _weight_files(folder: Path) -> Sequence[Path]:
     for pattern in ("*.safetensors", "pytorch_model*.bin"):
         if found := sorted(folder.glob(pattern)):
             return found
     raise WrongCheckpoint(f"{str(folder)!r} has neither *.safetensors nor pytorch_model*.bin")
-
-
-def _without_positions(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Leave out the numbers of positions, which earlier versions of transformers saved too."""
-    return {name: one for name, one in tensors.items() if not name.endswith(".position_ids")}

@@ -67,7 +67,19 @@ def decode_image(
         raise BadImage(f"the image has {len(data)} bytes; at most {limits.max_bytes} are read")
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-            _check_size(opened.size, limits)
+            size = opened.size
+            width, height = size
+            if width * height > limits.max_pixels:
+                raise BadImage(
+                    f"the image has {width} x {height} pixels; "
+                    f"at most {limits.max_pixels} are decoded"
+                )
+            if max(size) > MAX_ASPECT * min(size):
+                raise BadImage(
+                    f"the image has {width} x {height} pixels; "
+                    f"one side may be at most {MAX_ASPECT} times the other, "
+                    "since its shorter side is enlarged to the model's"
+                )
             opened.load()
             loaded = opened.copy()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -80,21 +92,12 @@ def decode_image(
         # Pillow's readers raise all of these for data that are cut off or wrong
         raise BadImage(f"the image cannot be decoded ({type(error).__name__}: {error})") from None
     if loaded.mode in DEEP_MODES:
-        loaded = _eight_bits(loaded)
+        # An image of 16 bits a channel with the upper 8 bits alone.
+        import numpy as np
+
+        values = np.asarray(loaded).astype(np.int64).clip(0, 65535) >> 8
+        loaded = Image.fromarray(values.astype(np.uint8))
     return ImageOps.exif_transpose(loaded) if upright else loaded
-
-
-def _check_size(size: tuple[int, int], limits: ImageLimits) -> None:
-    width, height = size
-    if width * height > limits.max_pixels:
-        raise BadImage(
-            f"the image has {width} x {height} pixels; at most {limits.max_pixels} are decoded"
-        )
-    if max(size) > MAX_ASPECT * min(size):
-        raise BadImage(
-            f"the image has {width} x {height} pixels; one side may be at most {MAX_ASPECT} times "
-            "the other, since its shorter side is enlarged to the model's"
-        )
 
 
 def _unreadable(data: bytes) -> str:
@@ -102,11 +105,3 @@ def _unreadable(data: bytes) -> str:
         return "the image is empty"
     start = data[:16]
     return f"not an image of a format that is read ({', '.join(FORMATS)}); it begins {start!r}"
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Return an image of 16 bits a channel with the upper 8 bits alone."""
-    import numpy as np
-
-    values = np.asarray(image).astype(np.int64).clip(0, 65535) >> 8
-    return Image.fromarray(values.astype(np.uint8))

@@ -80,37 +80,38 @@ def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes
     scheme, _, rest = part.url.partition(":")
     match scheme.lower():
         case "data":
-            return _read_data_url(rest, limits)
+            kind, comma, data = rest.partition(",")
+            if not comma:
+                raise BadImage("a data: URL without a comma holds no data")
+            if len(data) > 2 * limits.max_bytes:
+                raise BadImage(f"the data: URL is longer than {2 * limits.max_bytes} characters")
+            if not kind.lower().endswith(";base64"):
+                return unquote_to_bytes(data)
+            try:
+                return base64.b64decode(unquote(data), validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise BadImage(f"the data: URL is not base64: {error}") from None
         case "file":
-            return _read_file(_path_of(part.url), limits, root)
+            url = part.url
+            parts = urlsplit(url)
+            if parts.netloc not in ("", "localhost"):
+                raise BadImage(
+                    f"{url[:80]!r} names the host {parts.netloc!r}; only local files are read"
+                )
+            return _read_file(
+                unquote(
+                    url.partition(":")[2]
+                    if not parts.netloc and "//" not in url[:8]
+                    else parts.path
+                ),
+                limits,
+                root,
+            )
         case _:
             raise BadImage(
                 f"no image can be had from {part.url[:80]!r}: ludus fetches no URL; send "
                 "the bytes, a data: URL, or file:PATH below the server's image_root"
             )
-
-
-def _read_data_url(rest: str, limits: ImageLimits) -> bytes:
-    kind, comma, data = rest.partition(",")
-    if not comma:
-        raise BadImage("a data: URL without a comma holds no data")
-    if len(data) > 2 * limits.max_bytes:
-        raise BadImage(f"the data: URL is longer than {2 * limits.max_bytes} characters")
-    if not kind.lower().endswith(";base64"):
-        return unquote_to_bytes(data)
-    try:
-        return base64.b64decode(unquote(data), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise BadImage(f"the data: URL is not base64: {error}") from None
-
-
-def _path_of(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise BadImage(f"{url[:80]!r} names the host {parts.netloc!r}; only local files are read")
-    return unquote(
-        url.partition(":")[2] if not parts.netloc and "//" not in url[:8] else parts.path
-    )
 
 
 def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
@@ -131,7 +132,13 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
         said = error.strerror if isinstance(error, OSError) else "a loop of links"
         raise BadImage(f"the path {path!r} cannot be read below image_root: {said}") from None
     try:
-        _check_opened(descriptor, allowed, path)
+        # Refuse an opened path that is no regular file or lies outside `allowed`: a folder on the
+        # way may have become a link since the path was resolved.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BadImage(f"the path {path!r} is no regular file")
+        link = Path(f"/proc/self/fd/{descriptor}")
+        if link.exists() and not Path(os.readlink(link)).is_relative_to(allowed):
+            raise BadImage(f"the path {path!r} leads out of the allowed folder")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(limits.max_bytes + 1)
     except OSError as error:
@@ -141,14 +148,3 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
     if len(data) > limits.max_bytes:
         raise BadImage(f"the file {path!r} has more than {limits.max_bytes} bytes")
     return data
-
-
-def _check_opened(descriptor: int, allowed: Path, path: str) -> None:
-    """Refuse an opened path that is no regular file or lies outside `allowed`: a folder on the way
-    may have become a link since the path was resolved.
-    """
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise BadImage(f"the path {path!r} is no regular file")
-    link = Path(f"/proc/self/fd/{descriptor}")
-    if link.exists() and not Path(os.readlink(link)).is_relative_to(allowed):
-        raise BadImage(f"the path {path!r} leads out of the allowed folder")

@@ -152,10 +152,13 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
         positions = getattr(part, "position_ids", None)
         if isinstance(positions, Tensor) and positions.is_meta:
             part.position_ids = torch.arange(positions.shape[-1])[None]
-    left = [name for name, tensor in _tensors_of(module).items() if tensor.is_meta]
+    left = [
+        name
+        for name, tensor in {
+            **dict(module.named_parameters()),
+            **dict(module.named_buffers()),
+        }.items()
+        if tensor.is_meta
+    ]
     if left:
         raise WrongCheckpoint(f"{type(module).__name__} has tensors nobody gives values: {left}")
-
-
-def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}

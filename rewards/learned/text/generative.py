@@ -118,7 +118,11 @@ class GenerativeReward:
     @property
     def memory_bytes(self) -> int:
         """Bytes of the weights held in this process; 0 for a model behind a server."""
-        return 0 if isinstance(self.asker, JudgeCaller) else _bytes_of(self.asker.policy)
+        return (
+            0
+            if isinstance(self.asker, JudgeCaller)
+            else int(getattr(self.asker.policy, "memory_bytes", 0))
+        )
 
     def card(self) -> dict[str, Any]:
         """Return the model, the form of the judgement and the number of votes."""
@@ -132,7 +136,3 @@ class GenerativeReward:
     async def close(self) -> None:
         """Close the connections, or release the model."""
         await self.asker.close()
-
-
-def _bytes_of(policy: object) -> int:
-    return int(getattr(policy, "memory_bytes", 0))

@@ -143,7 +143,14 @@ class ProbabilityReward(_OfPolicy):
                 f"{self.verifier}: prompt and reference have {len(bare) + len(answer)} tokens; "
                 f"{policy.name} reads {policy.max_length}"
             )
-        cut = self._reasoning(sample.text)
+        # The response up to the start of the last answer; None without a closed answer.
+        text = sample.text
+        cut: str | None
+        opened = text.rfind(self.opens)
+        if opened < 0 or (self.closes and text.find(self.closes, opened) < 0):
+            cut = None
+        else:
+            cut = text[: opened + len(self.opens)]
         if cut is None:
             return Verdict.of(0.0, f"the response has no {self.opens}{self.closes} to be read")
         reasoned = [*context, *policy.encode(cut)]
@@ -158,13 +165,6 @@ class ProbabilityReward(_OfPolicy):
             else f"the reference has probability {after:.3f} after the reasoning",
             metrics={"probability/after": after, "probability/before": before},
         )
-
-    def _reasoning(self, text: str) -> str | None:
-        """Return the response up to the start of the last answer; None without a closed answer."""
-        opened = text.rfind(self.opens)
-        if opened < 0 or (self.closes and text.find(self.closes, opened) < 0):
-            return None
-        return text[: opened + len(self.opens)]
 
     async def _probability(
         self, policy: PolicyText, context: Sequence[int], answer: Sequence[int]
@@ -205,7 +205,13 @@ class SelfAlignedReward(_OfPolicy):
         try:
             policy = self._needed()
             asked = policy.prompt(_context(sample))
-            alone = policy.prompt([_emptied(message) for message in _context(sample)])
+            # The message without words. A system prompt is no part of the question and stays.
+            alone = policy.prompt(
+                [
+                    message if message.role == Role.SYSTEM else Message(role=message.role)
+                    for message in _context(sample)
+                ]
+            )
         except LudusError as error:
             return Verdict.invalid(f"{self.verifier}: {error}")
         answer = policy.encode(sample.text)
@@ -250,8 +256,3 @@ def _context(sample: Sample) -> list[Message]:
     followed = response_messages(sample)
     last = max((n for n, m in enumerate(followed) if m.role == Role.ASSISTANT), default=0)
     return [*prompt_messages(sample), *followed[:last]]
-
-
-def _emptied(message: Message) -> Message:
-    """Return the message without words. A system prompt is no part of the question and stays."""
-    return message if message.role == Role.SYSTEM else Message(role=message.role)

@@ -99,7 +99,12 @@ class RewardModel(HeadModel):
         if says_nothing(sample):
             return Prepared([], "the response says nothing")
         try:
-            ids = self._encode(sample)
+            if self.template == "pair":
+                asked = prompt_messages(sample)
+                ids = self.conversations.encode_pair(asked[-1].text if asked else "", sample.text)
+            else:
+                messages = [*prompt_messages(sample), *response_messages(sample)]
+                ids = self.conversations.encode(self.conversations.render(messages))
         except UnrenderedConversation as error:
             raise RewardUnavailable(Verdict.invalid(f"reward-model: {error}")) from error
         if len(ids) <= self.token_limit:
@@ -133,13 +138,6 @@ class RewardModel(HeadModel):
             "template": f"chat {text_digest(template)}" if self.template == "chat" else "pair",
             "output": self.output,
         }
-
-    def _encode(self, sample: Sample) -> list[int]:
-        if self.template == "pair":
-            asked = prompt_messages(sample)
-            return self.conversations.encode_pair(asked[-1].text if asked else "", sample.text)
-        messages = [*prompt_messages(sample), *response_messages(sample)]
-        return self.conversations.encode(self.conversations.render(messages))
 
     def _forward(self, rows: Sequence[Sequence[int]]) -> list[float]:
         from torch import inference_mode

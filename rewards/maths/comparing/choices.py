@@ -58,7 +58,17 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
         return ChoiceVerdict(
             first == second, "the same choices" if first == second else "other choices"
         )
-    letter, option = _named(words, gold)
+    # Return (letter, option text) of a gold, or ("", "") for a gold that is no choice.
+    if alone := _ONE.match(words):
+        letter, option = alone[1], ""
+    elif "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:
+        letter, option = "", ""
+    else:
+        found = _WITH_TEXT.match(bare(gold))
+        if found is None or _OPERATOR.search(gold):
+            letter, option = "", ""
+        else:
+            letter, option = found[1] or found[2] or found[3], found[4]
     if not letter:
         return OPEN
     chosen = chosen_letter(answer)
@@ -66,18 +76,6 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
         return ChoiceVerdict(None, option=option)
     why = "the same choice" if chosen == letter else f"choice {chosen}, not {letter}"
     return ChoiceVerdict(chosen == letter, why)
-
-
-def _named(words: str, gold: str) -> tuple[str, str]:
-    """Return (letter, option text) of a gold, or ("", "") for a gold that is no choice."""
-    if alone := _ONE.match(words):
-        return alone[1], ""
-    if "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:
-        return "", ""
-    found = _WITH_TEXT.match(bare(gold))
-    if found is None or _OPERATOR.search(gold):
-        return "", ""
-    return found[1] or found[2] or found[3], found[4]
 
 
 def chosen_letter(answer: str) -> str | None:

@@ -153,9 +153,15 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("too many signs", False, f"more than {MAX_SIGNS} plus-minus signs")
     first, second = elements(gold), elements(answer)
     if gold.op == "bracket" and answer.op == "list" and not has(gold, "pm"):
-        return _tuple_as_list(gold, answer, judge)
+        # Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4).
+        if answer.note == "or" or is_regional(gold):
+            return judge.decided("structure", False, "the gold is a tuple")
+        return _in_order(list(gold.args), by_letter(answer, judge), judge)
     if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
-        return _list_as_tuple(gold, answer, judge)
+        # Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`.
+        if gold.note == "or" or is_regional(answer):
+            return judge.decided("structure", False, "only one side is a tuple")
+        return _in_order(by_letter(gold, judge), list(answer.args), judge)
     if len(first) > MAX_ITEMS or len(second) > MAX_ITEMS:
         return judge.decided("too many items", False, f"more than {MAX_ITEMS} items")
     named = _by_name(gold, answer, judge)
@@ -185,20 +191,6 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
         _in_order(list(gold.args), list(answer.args), judge)
     )
-
-
-def _tuple_as_list(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4)."""
-    if answer.note == "or" or is_regional(gold):
-        return judge.decided("structure", False, "the gold is a tuple")
-    return _in_order(list(gold.args), by_letter(answer, judge), judge)
-
-
-def _list_as_tuple(gold: Node, answer: Node, judge: Judge) -> bool:
-    """Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`."""
-    if gold.note == "or" or is_regional(answer):
-        return judge.decided("structure", False, "only one side is a tuple")
-    return _in_order(by_letter(gold, judge), list(answer.args), judge)
 
 
 def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:

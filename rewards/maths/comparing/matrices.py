@@ -22,7 +22,14 @@ def worked_out(node: Node) -> Node:
     fit is returned unchanged.
     """
     if node.op == "pow" and node.args[0].op in {"bracket", "matrix"}:
-        return _transposed(node)
+        matrix, exponent = node.args
+        if exponent.op != "sym" or exponent.note not in {"T", "t", "top"}:
+            return node
+        if matrix.op == "bracket":
+            return matrix if matrix.note == "()" else node
+        rows, columns = _shape(matrix)
+        cells = tuple(matrix.args[r * columns + c] for c in range(columns) for r in range(rows))
+        return matrix._replace(args=cells, value=rows)
     if node.op not in {"add", "mul"} or not any(
         arg.op in {"matrix", "add", "mul"} for arg in node.args
     ):
@@ -39,17 +46,6 @@ def worked_out(node: Node) -> Node:
             return node
         total = combined
     return total
-
-
-def _transposed(node: Node) -> Node:
-    matrix, exponent = node.args
-    if exponent.op != "sym" or exponent.note not in {"T", "t", "top"}:
-        return node
-    if matrix.op == "bracket":
-        return matrix if matrix.note == "()" else node
-    rows, columns = _shape(matrix)
-    cells = tuple(matrix.args[r * columns + c] for c in range(columns) for r in range(rows))
-    return matrix._replace(args=cells, value=rows)
 
 
 def _sum(left: Node, right: Node) -> Node | None:

@@ -81,7 +81,8 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
     unit = Fraction(1, 10**decimals)
     if gold.op == "num":
         exact = Fraction(gold.value)
-        if _terminates(exact, decimals):
+        scale: int = 10**decimals
+        if (scale * exact.numerator) % exact.denominator == 0:
             # the right decimal would have been exact; only the noise of doubles is forgiven
             return significant(answer.note) >= 14 and abs(exact - answer.value) <= abs(
                 exact
@@ -92,11 +93,6 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
         return False
     gap: float = abs(value - float(answer.value))
     return gap <= float(unit) * 1.001 + 4e-15 * abs(value)
-
-
-def _terminates(value: Fraction, decimals: int) -> bool:
-    scale: int = 10**decimals
-    return (scale * value.numerator) % value.denominator == 0
 
 
 def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:

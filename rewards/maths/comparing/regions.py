@@ -77,9 +77,22 @@ def to_region(node: Node) -> Region | None:
     """
     match node.op:
         case "union" | "inter" | "minus":
-            return _combined(node)
+            left, right = to_region(node.args[0]), to_region(node.args[1])
+            if left is None or right is None or len(left) + len(right) > MAX_PIECES:
+                return None
+            if node.op == "union":
+                return merged([*left, *right])
+            return intersection(left, right if node.op == "inter" else complement(right))
         case "bracket":
-            return _interval(node)
+            if len(node.args) != 2:
+                return None
+            low, high = (
+                _end(node.args[0], node.note[0] == "["),
+                _end(node.args[1], node.note[1] == "]"),
+            )
+            if low is None or high is None:
+                return None
+            return [Piece(low, high)]
         case "set":
             points = [_end(item, True) for item in node.args]
             return (
@@ -136,15 +149,6 @@ def _end(node: Node, closed: bool) -> RegionEnd | None:
     return None if isinstance(value, complex) else RegionEnd(value, node, closed)
 
 
-def _interval(node: Node) -> Region | None:
-    if len(node.args) != 2:
-        return None
-    low, high = _end(node.args[0], node.note[0] == "["), _end(node.args[1], node.note[1] == "]")
-    if low is None or high is None:
-        return None
-    return [Piece(low, high)]
-
-
 def merged(pieces: Region) -> Region:
     """Return the pieces in order, with touching pieces joined."""
     if len(pieces) < 2:
@@ -167,15 +171,6 @@ def _touch(high: RegionEnd, low: RegionEnd) -> bool:
     if abs(high.at - low.at) <= 1e-11 * max(abs(high.at), abs(low.at)) or high.at == low.at:
         return high.closed or low.closed
     return high.at > low.at
-
-
-def _combined(node: Node) -> Region | None:
-    left, right = to_region(node.args[0]), to_region(node.args[1])
-    if left is None or right is None or len(left) + len(right) > MAX_PIECES:
-        return None
-    if node.op == "union":
-        return merged([*left, *right])
-    return intersection(left, right if node.op == "inter" else complement(right))
 
 
 def complement(region: Region) -> Region:

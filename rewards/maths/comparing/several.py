@@ -33,7 +33,15 @@ def elements(node: Node) -> list[Node]:
         items = _carry_name(node.args)
         return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
     if has(node, "pm"):
-        return _expanded(node)
+        # A node for every choice of signs; `-+` takes the opposite sign of the nearest `+-` before.
+        # Callers check `signs(node) <= MAX_SIGNS` first, since n signs make 2^n nodes.
+        if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
+            return [_signed(node, [sign]) for sign in (-1, 1)]
+        count = sum(part.op == "pm" and part.note == "+-" for part in walk(node))
+        choices = [
+            [(1 if bits >> place & 1 else -1) for place in range(count)] for bits in range(2**count)
+        ]
+        return [_signed(node, choice) for choice in choices]
     return [node]
 
 
@@ -48,21 +56,6 @@ def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
     ):
         return (items[0].args[-1], *items[1:])
     return items
-
-
-def _expanded(node: Node) -> list[Node]:
-    """Return a node for every choice of signs; `-+` takes the opposite sign of the nearest `+-`
-    before.
-
-    Callers check `signs(node) <= MAX_SIGNS` first, since n signs make 2^n nodes.
-    """
-    if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
-        return [_signed(node, [sign]) for sign in (-1, 1)]
-    count = sum(part.op == "pm" and part.note == "+-" for part in walk(node))
-    choices = [
-        [(1 if bits >> place & 1 else -1) for place in range(count)] for bits in range(2**count)
-    ]
-    return [_signed(node, choice) for choice in choices]
 
 
 def signs(node: Node) -> int:

@@ -106,7 +106,11 @@ def _occurrences(text: str, anchor: str) -> Iterator[int]:
 def _at(
     body: str, after: int, place: int, language: PhraseLanguage, pattern: re.Pattern[str]
 ) -> Iterator[Candidate]:
-    found = pattern.match(body, _word_start(body, after, place), place + MAX_LINKED)
+    # The start of the word that contains the anchor at `place`.
+    start = place
+    while start > max(after, place - MAX_PREFIX) and body[start - 1].isalpha():
+        start -= 1
+    found = pattern.match(body, start, place + MAX_LINKED)
     found = found or pattern.match(body, place, place + MAX_LINKED)
     if found is None:
         return
@@ -153,14 +157,6 @@ def _stated(said: Spoken) -> Spoken:
     if value is None or value.void or _OPEN.search(said.text):
         return said
     return Spoken(value.text, said.start + value.start, said.start + value.end, said.asked)
-
-
-def _word_start(body: str, after: int, place: int) -> int:
-    """Return the start of the word that contains the anchor at `place`."""
-    start = place
-    while start > max(after, place - MAX_PREFIX) and body[start - 1].isalpha():
-        start -= 1
-    return start
 
 
 def _determined(body: str, after: int, noun: int) -> int:

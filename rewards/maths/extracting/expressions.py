@@ -106,10 +106,6 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
         first = one
     if first is last or _LISTS.search(body, max(0, first.start() - 12), first.start()):
         return first
-    return _offered(body, before, last)
-
-
-def _offered(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
     first = last
     for one in reversed(before):
         if not _OR.fullmatch(body, one.end(), first.start()):

@@ -149,7 +149,14 @@ class Statements:
         ):
             return replace(last, void=CUT_OFF)
         if self._retracted(last):
-            return self._correction(last)
+            # The value that replaces a retracted statement without a new announcement, or a void
+            # statement.
+            value = picked(self.body) or stressed(self.body) or last_expression(self.body)
+            if self.truncated or value is None or value.void or value.start < last.said_to:
+                return replace(last, void="the answer is taken back and not replaced")
+            self.seen.append(last)
+            self.rivals.clear()
+            return replace(value, kind=CandidateKind.CORRECTION)
         if not self.truncated and (concluded := self._concluded(last)):
             self.rivals.clear()
             return concluded
@@ -165,17 +172,6 @@ class Statements:
         place = found[0].start()
         before = clause_before(self.body, place)
         return _CONDITIONAL.search(before) is None and UPHELD.search(self.body, place) is None
-
-    def _correction(self, last: Candidate) -> Candidate:
-        """Return the value that replaces a retracted statement without a new announcement, or a
-        void statement.
-        """
-        value = picked(self.body) or stressed(self.body) or last_expression(self.body)
-        if self.truncated or value is None or value.void or value.start < last.said_to:
-            return replace(last, void="the answer is taken back and not replaced")
-        self.seen.append(last)
-        self.rivals.clear()
-        return replace(value, kind=CandidateKind.CORRECTION)
 
     def _concluded(self, last: Candidate) -> Candidate | None:
         r"""Return another value that the closing sentence concludes, or None.

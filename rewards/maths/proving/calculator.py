@@ -105,7 +105,11 @@ class Calculator:
                     raise UndefinedValue(node.note)
                 return {"pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.mpc(0, 1)}[node.note]
             case "add":
-                return self._sum([self._value(arg) for arg in node.args])
+                terms = [self._value(arg) for arg in node.args]
+                sizes = [float(mpmath.log10(abs(term))) for term in terms if term]
+                if len(sizes) > 1:
+                    self.spread = max(self.spread, max(sizes) - min(sizes))
+                return mpmath.fsum(terms)
             case "mul":
                 return mpmath.fprod([self._value(arg) for arg in node.args])
             case "pow":
@@ -120,12 +124,6 @@ class Calculator:
                 return self._function(node.note, [self._value(arg) for arg in node.args])
             case _:
                 raise UndefinedValue(node.op)
-
-    def _sum(self, terms: list[Number]) -> Number:
-        sizes = [float(mpmath.log10(abs(term))) for term in terms if term]
-        if len(sizes) > 1:
-            self.spread = max(self.spread, max(sizes) - min(sizes))
-        return mpmath.fsum(terms)
 
     def _power(self, node: Node) -> Number:
         base, exponent = self._value(node.args[0]), self._value(node.args[1])
@@ -267,7 +265,12 @@ class Calculator:
 
     def _function(self, name: str, arguments: list[Number]) -> Number:
         if name in {"ln", "log"}:
-            return self._logarithm(name, arguments)
+            if not self.imaginary and (isinstance(arguments[0], mpmath.mpc) or arguments[0] <= 0):
+                raise UndefinedValue("a logarithm of something not positive")
+            top = mpmath.log(arguments[0])
+            if len(arguments) == 2:
+                return top / mpmath.log(arguments[1])
+            return top / mpmath.log(10) if name == "log" else top
         if name in {"gcd", "lcm", "max", "min"}:
             return _of_several(name, arguments)
         if name == "binom" and len(arguments) == 2:
@@ -287,14 +290,6 @@ class Calculator:
         if isinstance(result, mpmath.mpc) and not self.imaginary:
             raise UndefinedValue(name)
         return result
-
-    def _logarithm(self, name: str, arguments: list[Number]) -> Number:
-        if not self.imaginary and (isinstance(arguments[0], mpmath.mpc) or arguments[0] <= 0):
-            raise UndefinedValue("a logarithm of something not positive")
-        top = mpmath.log(arguments[0])
-        if len(arguments) == 2:
-            return top / mpmath.log(arguments[1])
-        return top / mpmath.log(10) if name == "log" else top
 
 
 def _of_several(name: str, arguments: list[Number]) -> Number:

@@ -77,47 +77,36 @@ def normal(node: Node, meter: Meter) -> Sum:
         case "const":
             return atom(("c", node.note))
         case "add":
-            return _added([normal(arg, meter) for arg in node.args])
+            sums = [normal(arg, meter) for arg in node.args]
+            total: Sum = {}
+            for terms in sums:
+                total = plus(total, terms)
+            return total
         case "mul":
             product = constant(1)
             for arg in node.args:
                 product = times(product, normal(arg, meter), meter)
             return product
         case "pow":
-            return _power(node.args[0], node.args[1], meter)
+            raised = normal(node.args[1], meter)
+            # The constant part of the exponent is applied at once: 2^{n+1} is 2 * 2^n.
+            fixed = raised.pop(ONE, 0)
+            terms = normal(node.args[0], meter)
+            result = rational_power(terms, fixed, meter)
+            for monomial, coefficient in raised.items():
+                result = times(result, symbolic_power(terms, monomial, coefficient, meter), meter)
+            return result
         case "func" | "call":
-            return _function(node, meter)
+            arguments = [normal(arg, meter) for arg in node.args]
+            meter.spend(1 + sum(map(len, arguments)))
+            if node.note == "×" and all(map(_is_vector, node.args)):
+                return _crossed(arguments)
+            exact = _exact_function(node.note, arguments, meter) if node.op == "func" else None
+            return _opaque(node.note, arguments) if exact is None else exact
         case "percent":
             return scaled(normal(node.args[0], meter), Fraction(1, 100))
         case _:
             raise TooBig(f"a {node.op} has no normal form")
-
-
-def _added(sums: list[Sum]) -> Sum:
-    total: Sum = {}
-    for terms in sums:
-        total = plus(total, terms)
-    return total
-
-
-def _power(base: Node, exponent: Node, meter: Meter) -> Sum:
-    raised = normal(exponent, meter)
-    # The constant part of the exponent is applied at once: 2^{n+1} is 2 * 2^n.
-    fixed = raised.pop(ONE, 0)
-    terms = normal(base, meter)
-    result = rational_power(terms, fixed, meter)
-    for monomial, coefficient in raised.items():
-        result = times(result, symbolic_power(terms, monomial, coefficient, meter), meter)
-    return result
-
-
-def _function(node: Node, meter: Meter) -> Sum:
-    arguments = [normal(arg, meter) for arg in node.args]
-    meter.spend(1 + sum(map(len, arguments)))
-    if node.note == "×" and all(map(_is_vector, node.args)):
-        return _crossed(arguments)
-    exact = _exact_function(node.note, arguments, meter) if node.op == "func" else None
-    return _opaque(node.note, arguments) if exact is None else exact
 
 
 def _opaque(name: str, arguments: list[Sum]) -> Sum:
@@ -176,7 +165,15 @@ def _exact_function(name: str, arguments: list[Sum], meter: Meter) -> Sum | None
     if name in _RECIPROCALS:
         return rational_power(_opaque(_RECIPROCALS[name], arguments), -1, meter)
     if name in {"ln", "log"}:
-        return _logarithm(name, arguments, meter)
+        # A logarithm with numbers split into primes, divided by the logarithm of the base.
+        top = _natural_log(arguments[0])
+        if len(arguments) == 2:
+            bottom = _natural_log(arguments[1])
+        elif name == "log":
+            bottom = _natural_log(constant(10))
+        else:
+            return top
+        return times(top, rational_power(bottom, -1, meter), meter)
     values = [_whole(argument) for argument in arguments]
     if None in values:
         return _small_binomial(arguments, meter) if name == "binom" else None
@@ -219,20 +216,6 @@ def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
     for step in range(int(lower)):
         product = times(product, plus(upper, constant(-step)), meter)
     return scaled(product, Fraction(1, math.factorial(int(lower))))
-
-
-def _logarithm(name: str, arguments: list[Sum], meter: Meter) -> Sum | None:
-    """Return a logarithm with numbers split into primes, divided by the logarithm of the
-    base.
-    """
-    top = _natural_log(arguments[0])
-    if len(arguments) == 2:
-        bottom = _natural_log(arguments[1])
-    elif name == "log":
-        bottom = _natural_log(constant(10))
-    else:
-        return top
-    return times(top, rational_power(bottom, -1, meter), meter)
 
 
 def _natural_log(terms: Sum) -> Sum:

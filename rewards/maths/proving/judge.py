@@ -83,7 +83,11 @@ class Judge:
         if infinite != (0, 0) and not (has_limit(left) or has_limit(right)):
             return self.decided("infinity", infinite[0] == infinite[1], "one side is infinite")
         first, second = shape(left), shape(right)
-        self._spend(first.size + second.size)
+        # Count examined nodes, which bounds the work in the caller whatever the structure.
+        if self.deep is None:
+            self.left -= first.size + second.size
+            if self.left < 0:
+                raise NeedsPool
         if first.opaque or second.opaque:
             try:
                 left, right = _named_calls(left), _named_calls(right)
@@ -98,13 +102,6 @@ class Judge:
         if differ(left, right, first, second):
             return self.decided("numeric", False, _values(left, right))
         return self._proven(left, right)
-
-    def _spend(self, nodes: int) -> None:
-        """Count examined nodes, which bounds the work in the caller whatever the structure."""
-        if self.deep is None:
-            self.left -= nodes
-            if self.left < 0:
-                raise NeedsPool
 
     def _proven(self, left: Node, right: Node) -> bool:
         try:

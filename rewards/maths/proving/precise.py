@@ -116,7 +116,16 @@ def _agree_exactly(left: Node, right: Node, work: Work) -> bool | None:
             return True
     if not names:
         return True if confirmed else None
-    return _agree_at_integers(left, right, names, work)
+    # Compare formulas that are defined for whole numbers only: (-1)^n, or sums up to n.
+    random = Random(21)
+    confirmed = 0
+    for _ in range(2 * TRIES):
+        point = {name: Fraction(random.randrange(2, 12)) for name in names}
+        same = _agree_at(left, right, point, work)
+        if same is False:
+            return False
+        confirmed += same is True
+    return True if confirmed >= 2 * NEEDED else None
 
 
 def limit_met(*nodes: Node) -> str:
@@ -143,19 +152,6 @@ _SCALES = (Fraction(1, 4), 300, -1, -300, 1)
 """The scales of the test points: near and far and of both signs, so that both branches of max(7, x)
 occur. The first scale keeps points within (0, 1), where inverse functions are defined.
 """
-
-
-def _agree_at_integers(left: Node, right: Node, names: list[str], work: Work) -> bool | None:
-    """Compare formulas that are defined for whole numbers only: (-1)^n, or sums up to n."""
-    random = Random(21)
-    confirmed = 0
-    for _ in range(2 * TRIES):
-        point = {name: Fraction(random.randrange(2, 12)) for name in names}
-        same = _agree_at(left, right, point, work)
-        if same is False:
-            return False
-        confirmed += same is True
-    return True if confirmed >= 2 * NEEDED else None
 
 
 def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -> bool | None:

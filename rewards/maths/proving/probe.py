@@ -94,7 +94,16 @@ def _evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
                 raise Undefined(node.note)
             return values[node.note], 0.0
         case "const":
-            return _constant(node.note)
+            name = node.note
+            match name:
+                case "pi":
+                    return math.pi, EPSILON * 4
+                case "e":
+                    return math.e, EPSILON * 4
+                case "i":
+                    return 1j, 0.0
+                case _:
+                    raise Undefined(name)
         case "add":
             parts = [_evaluate(arg, values, imaginary) for arg in node.args]
             total = sum(part[0] for part in parts)
@@ -111,18 +120,6 @@ def _evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
             return _function(node.note, [_evaluate(arg, values, imaginary) for arg in node.args])
         case _:
             raise Undefined(node.op)
-
-
-def _constant(name: str) -> Value:
-    match name:
-        case "pi":
-            return math.pi, EPSILON * 4
-        case "e":
-            return math.e, EPSILON * 4
-        case "i":
-            return 1j, 0.0
-        case _:
-            raise Undefined(name)
 
 
 def _product(parts: list[Value]) -> Value:
@@ -147,25 +144,22 @@ def _power(base: Value, exponent: Node, values: dict[str, float], imaginary: boo
     if isinstance(value, complex) or isinstance(raised, complex):
         result = cmath.exp(raised * cmath.log(value))
     elif value < 0 and not whole:
-        result = _negative_base(value, exponent, raised, imaginary)
+        if (
+            not isinstance(exponent.value, int)
+            and exponent.op == "num"
+            and exponent.value.denominator % 2
+            and not imaginary
+        ):
+            root: float = abs(value) ** raised.real
+            result = -root if exponent.value.numerator % 2 else root
+        else:
+            if not imaginary:
+                raise Undefined("a root of a negative number")
+            result = cmath.exp(raised * cmath.log(value))
     else:
         result = value**raised
     relative = abs(raised) * error / abs(value) + abs(cmath.log(value)) * raised_error
     return result, abs(result) * (relative * 1.01 + EPSILON * (8 + 2 * abs(raised)))
-
-
-def _negative_base(value: float, exponent: Node, raised: float, imaginary: bool) -> complex:
-    if (
-        not isinstance(exponent.value, int)
-        and exponent.op == "num"
-        and exponent.value.denominator % 2
-        and not imaginary
-    ):
-        root: float = abs(value) ** raised.real
-        return -root if exponent.value.numerator % 2 else root
-    if not imaginary:
-        raise Undefined("a root of a negative number")
-    return cmath.exp(raised * cmath.log(value))
 
 
 def _function(name: str, arguments: list[Value]) -> Value:
@@ -176,10 +170,6 @@ def _function(name: str, arguments: list[Value]) -> Value:
         function, slope = _SMOOTH[name]
         result = function(value)
         return result, slope(value) * error * 1.1 + EPSILON * (8 * abs(result) + 4)
-    return _several(name, arguments)
-
-
-def _several(name: str, arguments: list[Value]) -> Value:
     value, error = arguments[0]
     reals = [part[0].real for part in arguments]
     total_error = sum(part[1] for part in arguments)
@@ -191,7 +181,13 @@ def _several(name: str, arguments: list[Value]) -> Value:
         case "max" | "min":
             return (max(reals) if name == "max" else min(reals)), total_error
         case "binom":
-            return _binomial(reals[0], reals[1])
+            upper = reals[0]
+            lower = reals[1]
+            if lower < 0 or upper < lower or upper > 1e6:
+                raise Undefined("binom")
+            log = math.lgamma(upper + 1) - math.lgamma(lower + 1) - math.lgamma(upper - lower + 1)
+            result = math.exp(log)
+            return result, result * 1e-11
         case "gcd" | "lcm" if all(real == int(real) and abs(real) < 1e15 for real in reals):
             whole = [int(real) for real in reals]
             return float(math.gcd(*whole) if name == "gcd" else math.lcm(*whole)), 0.0
@@ -214,14 +210,6 @@ def _logarithm(name: str, arguments: list[Value]) -> Value:
         raise Undefined("a logarithm to base one")
     result = top[0] / bottom
     return result, (top[1] + abs(result) * bottom_error) / abs(bottom) + EPSILON * 4 * abs(result)
-
-
-def _binomial(upper: float, lower: float) -> Value:
-    if lower < 0 or upper < lower or upper > 1e6:
-        raise Undefined("binom")
-    log = math.lgamma(upper + 1) - math.lgamma(lower + 1) - math.lgamma(upper - lower + 1)
-    result = math.exp(log)
-    return result, result * 1e-11
 
 
 def _gamma(value: float) -> float:

@@ -66,7 +66,16 @@ def build(node: Node) -> Expression:
         case "mul":
             return sympy.Mul(*map(build, node.args))
         case "pow":
-            return _power(build(node.args[0]), build(node.args[1]))
+            # A power. Power towers are refused, because sympy would start computing the number.
+            base = build(node.args[0])
+            exponent = build(node.args[1])
+            if (
+                base.is_number
+                and exponent.is_number
+                and not (exponent.is_Rational and abs(exponent) <= 1000)
+            ):
+                raise Unsupported("a large power")
+            return sympy.Pow(base, exponent)
         case "func" if node.note in {"sum", "prod"}:
             body, variable, low, high = map(build, node.args)
             if low.is_number and high.is_number:
@@ -83,17 +92,6 @@ def build(node: Node) -> Expression:
             return _function(node)
         case _:
             raise Unsupported(node.op)
-
-
-def _power(base: Expression, exponent: Expression) -> Expression:
-    """Return a power. Power towers are refused, because sympy would start computing the number."""
-    if (
-        base.is_number
-        and exponent.is_number
-        and not (exponent.is_Rational and abs(exponent) <= 1000)
-    ):
-        raise Unsupported("a large power")
-    return sympy.Pow(base, exponent)
 
 
 def _function(node: Node) -> Expression:

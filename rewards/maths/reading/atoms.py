@@ -39,33 +39,25 @@ def name(parser: Parser) -> Node:
     while parser.accept("sub"):
         letter += "_" + subscript(parser)
     if letter in {"angle", "triangle"}:
-        return _geometric(parser, letter)
+        letters = ""
+        while parser.here.kind == "sym" and len(parser.here.value) == 1:
+            letters += parser.take().value
+        return nodes.sym(f"{letter} {letters}".strip())
     if letter in {"Delta", "nabla"} and parser.here.kind == "sym" and len(parser.here.value) == 1:
         return nodes.sym(f"{letter} {name(parser).note}")
     if letter.startswith("C_") and letter[2:].isdigit() and parser.accept("op", "^"):
-        return _combinations(parser, int(letter[2:]))
+        # Read `C_5^2` as a binomial coefficient; with a larger number on top, as a constant to a
+        # power.
+        upper = int(letter[2:])
+        lower = argument(parser)
+        if lower.op == "num" and isinstance(lower.value, int) and 0 <= lower.value <= upper:
+            return nodes.func("binom", nodes.num(upper), lower)
+        return nodes.power(nodes.sym(f"C_{upper}"), lower)
     while parser.accept("prime"):
         letter += "'"
     if _inverse_function(parser, letter):
         letter += "^-1"
     return _application(parser, letter) if parser.at("open", "(") else nodes.sym(letter)
-
-
-def _combinations(parser: Parser, upper: int) -> Node:
-    """Read `C_5^2` as a binomial coefficient; with a larger number on top, as a constant to a
-    power.
-    """
-    lower = argument(parser)
-    if lower.op == "num" and isinstance(lower.value, int) and 0 <= lower.value <= upper:
-        return nodes.func("binom", nodes.num(upper), lower)
-    return nodes.power(nodes.sym(f"C_{upper}"), lower)
-
-
-def _geometric(parser: Parser, figure: str) -> Node:
-    letters = ""
-    while parser.here.kind == "sym" and len(parser.here.value) == 1:
-        letters += parser.take().value
-    return nodes.sym(f"{figure} {letters}".strip())
 
 
 def _inverse_function(parser: Parser, letter: str) -> bool:

@@ -61,7 +61,13 @@ def bracket(parser: Parser) -> Node:
         parser.expect("close", token.value)
         return nodes.func(token.value, node)
     if token.value == "⟨":
-        return _angled(parser)
+        # Read angle brackets: `\langle 1, 2\rangle` is a vector, `\langle x\rangle` a mean.
+        items = items_inside(parser)
+        if not parser.accept("close", "⟩"):
+            parser.expect("close", ">")
+        if len(items) > 1:
+            return Node("bracket", tuple(items), 0, "()")
+        return Node("call", tuple(items), 0, "mean")
     opened = "(" if token.value in "(]" else "["
     if parser.accept("close"):
         return Node("bracket", (), 0, "()")
@@ -82,16 +88,6 @@ def bracket(parser: Parser) -> Node:
     if opened + closed in {"[)", "(]"}:
         raise Unreadable("a half-open bracket around one value")
     return items[0]
-
-
-def _angled(parser: Parser) -> Node:
-    r"""Read angle brackets: `\langle 1, 2\rangle` is a vector, `\langle x\rangle` a mean."""
-    items = items_inside(parser)
-    if not parser.accept("close", "⟩"):
-        parser.expect("close", ">")
-    if len(items) > 1:
-        return Node("bracket", tuple(items), 0, "()")
-    return Node("call", tuple(items), 0, "mean")
 
 
 def closing_first(parser: Parser) -> Node:
@@ -143,7 +139,13 @@ def listed(parser: Parser) -> Node:
     """
     items, marks = [parser.expression()], list[str]()
     while is_separator(parser):
-        mark = _separator(parser)
+        # Consume adjacent separators and return the last: a comma before a word belongs to the
+        # word.
+        signs: list[str] = []
+        while is_separator(parser):
+            token = parser.take()
+            signs.append(CONNECTIVES[token.value] if token.kind == "word" else token.value or ";")
+        mark = signs[-1]
         if parser.here.kind in {"end", "endgroup"}:
             break
         marks.append(mark)
@@ -154,17 +156,6 @@ def listed(parser: Parser) -> Node:
         return Node("list", groups, 0, ";")
     words = [mark for mark in marks if mark in {"and", "or"}]
     return Node("list", tuple(items), 0, words[0] if words else ",")
-
-
-def _separator(parser: Parser) -> str:
-    """Consume adjacent separators and return the last: a comma before a word belongs to the
-    word.
-    """
-    signs: list[str] = []
-    while is_separator(parser):
-        token = parser.take()
-        signs.append(CONNECTIVES[token.value] if token.kind == "word" else token.value or ";")
-    return signs[-1]
 
 
 def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:

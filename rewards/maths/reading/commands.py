@@ -137,7 +137,13 @@ def series(name: str) -> Prefix:
         variable, bounds = "", dict[str, Node]()
         while parser.here.kind == "sub" or parser.at("op", "^"):
             if parser.take().value == "_":
-                variable, bounds["low"] = _lower_bound(parser)
+                parser.expect("group")
+                token = parser.take()
+                if token.kind != "sym" or not parser.accept("rel", "="):
+                    raise Unreadable("a lower bound that is not 'k = start'")
+                low = parser.inside()
+                parser.expect("endgroup")
+                variable, bounds["low"] = token.value, low
             else:
                 bounds["high"] = argument(parser)
         if not variable or "high" not in bounds:
@@ -146,16 +152,6 @@ def series(name: str) -> Prefix:
         return bound(name, body, variable, bounds["low"], bounds["high"])
 
     return read
-
-
-def _lower_bound(parser: Parser) -> tuple[str, Node]:
-    parser.expect("group")
-    token = parser.take()
-    if token.kind != "sym" or not parser.accept("rel", "="):
-        raise Unreadable("a lower bound that is not 'k = start'")
-    low = parser.inside()
-    parser.expect("endgroup")
-    return token.value, low
 
 
 def bound(name: str, body: Node, variable: str, *rest: Node) -> Node:

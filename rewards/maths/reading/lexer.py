@@ -70,16 +70,16 @@ def tokenize(source: str) -> list[Token]:
     _scan(source, tokens, worded=False, nesting=0)
     tokens.append(Token("end", ""))
     if "min" in source:
-        _minutes(tokens)
+        # Turn `min` after a number into minutes: `30 min` is no minimum.
+        for place in range(1, len(tokens) - 1):
+            token, after = tokens[place], tokens[place + 1].kind
+            if (
+                token[:2] == ("func", "min")
+                and tokens[place - 1].kind == "num"
+                and after not in _OPENS
+            ):
+                tokens[place] = Token("word", "min", token.spaced)
     return tokens
-
-
-def _minutes(tokens: list[Token]) -> None:
-    """Turn `min` after a number into minutes: `30 min` is no minimum."""
-    for place in range(1, len(tokens) - 1):
-        token, after = tokens[place], tokens[place + 1].kind
-        if token[:2] == ("func", "min") and tokens[place - 1].kind == "num" and after not in _OPENS:
-            tokens[place] = Token("word", "min", token.spaced)
 
 
 _OPENS = frozenset({"open", "group", "sub", "sym"})

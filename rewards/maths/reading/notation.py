@@ -172,10 +172,6 @@ def strip_delimiters(text: str) -> str:
         text = _EMPHASIS.sub(r"\1", text.removeprefix("> "))
     if "d" in text or "t" in text:
         text = _ORDINAL.sub("", text)
-    return _trim(text)
-
-
-def _trim(text: str) -> str:
     text = text.strip(' \t\r\n*`"')
     if text.endswith("\\"):
         text = text.rstrip("\\ ")

@@ -178,7 +178,14 @@ def _parsed(cleaned: str) -> Node:
         parser.take()
     if parser.here.kind != "end":
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")
-    _check_depth(node)
+    # Refuse trees that are too deep.
+    # Marks and set operations nest without recursion in the parser, but later steps do recurse.
+    level, depth = [node], 0
+    while level:
+        level = [arg for part in level for arg in part.args]
+        depth += 1
+        if depth > MAX_NODE_DEPTH:
+            raise TooBig(f"nested deeper than {MAX_NODE_DEPTH}")
     return node
 
 
@@ -187,16 +194,3 @@ def _time_of_day(cleaned: str) -> Node | None:
     bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
     clock = _CLOCK.match(bare.replace("\\", " ").strip("} "))
     return clock and nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
-
-
-def _check_depth(node: Node) -> None:
-    """Refuse trees that are too deep.
-
-    Marks and set operations nest without recursion in the parser, but later steps do recurse.
-    """
-    level, depth = [node], 0
-    while level:
-        level = [arg for part in level for arg in part.args]
-        depth += 1
-        if depth > MAX_NODE_DEPTH:
-            raise TooBig(f"nested deeper than {MAX_NODE_DEPTH}")

@@ -115,9 +115,11 @@ def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
         readable: files and folders that everyone may read.
         own: the only directory that the process may write.
     """
+    rules = [(place, _READ) for place in dict.fromkeys((*readable, *_SYSTEM))]
+    # The Landlock domain decides which files of /proc the process may open.
     allowed = [
         (root + place, rights if os.path.isdir(root + place) else rights & _OF_A_FILE)
-        for place, rights in _rules(readable, own)
+        for place, rights in [*rules, ("/dev", _READ | 0b10), ("/proc", _READ | 0b10), (own, _ALL)]
         if os.path.exists(root + place)
     ]
     # The ruleset is made here and handed over, since the program's filter refuses to add rules.
@@ -152,12 +154,6 @@ def _give(process: Tracee, descriptor: int) -> int:
     return int(given)
 
 
-def _rules(readable: list[str], own: str) -> list[tuple[str, int]]:
-    rules = [(place, _READ) for place in dict.fromkeys((*readable, *_SYSTEM))]
-    # The Landlock domain decides which files of /proc the process may open.
-    return [*rules, ("/dev", _READ | 0b10), ("/proc", _READ | 0b10), (own, _ALL)]
-
-
 def settle_branch(branch: Tracee, own: str) -> list[int]:
     """Give a new branch separate descriptors, directory, session and signals.
 
@@ -167,7 +163,11 @@ def settle_branch(branch: Tracee, own: str) -> list[int]:
     _occupy(branch)
     process = os.pidfd_open(branch.pid)
     try:
-        ends = [_new_line(branch, process), *(_new_pipe(branch, process, at) for at in (1, 2))]
+        here, there = _two(branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
+        ends = [
+            _keep(branch, process, LINE, here, there),
+            *(_new_pipe(branch, process, at) for at in (1, 2)),
+        ]
     finally:
         os.close(process)
     branch.call(_CHDIR, branch.put(os.fsencode(own) + b"\0"))
@@ -184,11 +184,6 @@ def _occupy(branch: Tracee) -> None:
     if null > LINE:
         branch.call(_CLOSE, null)
     branch.forget()
-
-
-def _new_line(branch: Tracee, process: int) -> int:
-    here, there = _two(branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
-    return _keep(branch, process, LINE, here, there)
 
 
 def _new_pipe(branch: Tracee, process: int, number: int) -> int:

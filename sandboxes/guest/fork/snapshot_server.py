@@ -163,7 +163,16 @@ def _in_slot(request: dict[str, Any], work: Callable[[], None], *, as_program: b
     if helper == 0:
         code = 1
         try:
-            _enter(request, as_program)
+            _join(os.getpid(), request["group"])
+            view = f"/proc/{request['slot']}/ns/mnt"
+            if os.readlink(view) == os.readlink("/proc/self/ns/mnt"):
+                raise OSError("the slot is gone")
+            sc.setns(os.open(view, os.O_RDONLY | os.O_CLOEXEC), sc.CLONE_NEWNS)
+            os.umask(0)
+            if as_program:
+                os.setgroups([])
+                os.setresgid(request["gid"], request["gid"], request["gid"])
+                os.setresuid(request["uid"], request["uid"], request["uid"])
             work()
             code = 0
         except OSError as error:
@@ -175,19 +184,6 @@ def _in_slot(request: dict[str, Any], work: Callable[[], None], *, as_program: b
         problem = said.read().decode("utf-8", "replace")
     if os.waitpid(helper, 0)[1] != 0:
         raise OSError(problem or "the helper ended at once")
-
-
-def _enter(request: dict[str, Any], as_program: bool) -> None:
-    _join(os.getpid(), request["group"])
-    view = f"/proc/{request['slot']}/ns/mnt"
-    if os.readlink(view) == os.readlink("/proc/self/ns/mnt"):
-        raise OSError("the slot is gone")
-    sc.setns(os.open(view, os.O_RDONLY | os.O_CLOEXEC), sc.CLONE_NEWNS)
-    os.umask(0)
-    if as_program:
-        os.setgroups([])
-        os.setresgid(request["gid"], request["gid"], request["gid"])
-        os.setresuid(request["uid"], request["uid"], request["uid"])
 
 
 def _make_room(request: dict[str, Any]) -> None:

@@ -130,14 +130,24 @@ def _build_root(plan: JailPlan) -> None:
         _bind(place, root, place)
     for place in plan.packages:
         _bind(place, root, f"{policy.PACKAGES}/{os.path.basename(place)}")
-    _link_system_folders(root)
+    # Show /bin, /sbin, /lib and /lib64: links into /usr on a merged system, else real folders.
+    for name in ("/bin", "/sbin", "/lib", "/lib64"):
+        if os.path.islink(name):
+            os.symlink(os.readlink(name), root + name)
+        elif os.path.isdir(name):
+            _bind(name, root, name)
     _fill_etc(plan, root)
     _fill_dev(root)
     os.mkdir(root + policy.BRANCHES, 0o711)
     os.mkdir(root + policy.WORK)
     _mount_work(plan, root + policy.WORK)
     os.symlink(policy.WORK, root + "/tmp")
-    _mount_proc(root)
+    # Mount a read-only /proc of this pid namespace, without kernel settings.
+    # A program sees only its own processes there. It must not be able to write to /proc: a program
+    # that lowers its own weight there makes the kernel kill the slot instead when memory runs out.
+    os.mkdir(root + "/proc")
+    flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC | sc.MS_RDONLY
+    sc.mount("proc", root + "/proc", "proc", flags, "subset=pid,hidepid=invisible")
     os.chdir(root)
     # With both on the same path, the old root lies on top of the new root, and one unmount removes
     # it.
@@ -167,15 +177,6 @@ def _make_place(source: str, target: str) -> str:
     return target
 
 
-def _link_system_folders(root: str) -> None:
-    """Show /bin, /sbin, /lib and /lib64: links into /usr on a merged system, else real folders."""
-    for name in ("/bin", "/sbin", "/lib", "/lib64"):
-        if os.path.islink(name):
-            os.symlink(os.readlink(name), root + name)
-        elif os.path.isdir(name):
-            _bind(name, root, name)
-
-
 def _fill_etc(plan: JailPlan, root: str) -> None:
     os.makedirs(root + "/etc", exist_ok=True)  # certificates may have been bound there already
     for name, text in policy.ETC_FILES.items():
@@ -196,17 +197,6 @@ def _fill_dev(root: str) -> None:
     os.symlink("/proc/self/fd", root + "/dev/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.symlink(f"/proc/self/fd/{number}", f"{root}/dev/{name}")
-
-
-def _mount_proc(root: str) -> None:
-    """Mount a read-only /proc of this pid namespace, without kernel settings.
-
-    A program sees only its own processes there. It must not be able to write to /proc: a program
-    that lowers its own weight there makes the kernel kill the slot instead when memory runs out.
-    """
-    os.mkdir(root + "/proc")
-    flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC | sc.MS_RDONLY
-    sc.mount("proc", root + "/proc", "proc", flags, "subset=pid,hidepid=invisible")
 
 
 def _raise_loopback() -> None:

@@ -49,20 +49,16 @@ def _copy_folder(here: int, there: int) -> list[tuple[int, int]]:
         elif stat.S_ISLNK(about.st_mode):
             os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
         elif stat.S_ISREG(about.st_mode):
-            _copy_file(name, here, there, about)
+            read = os.open(name, _READ, dir_fd=here)
+            write = -1
+            try:
+                write = os.open(name, _WRITE, stat.S_IMODE(about.st_mode) & 0o777, dir_fd=there)
+                if stat.S_ISREG(os.fstat(read).st_mode):
+                    while os.sendfile(write, read, None, _AT_ONCE_BYTES):
+                        pass
+                    os.utime(write, ns=(about.st_atime_ns, about.st_mtime_ns))
+            finally:
+                os.close(read)
+                if write >= 0:
+                    os.close(write)
     return below
-
-
-def _copy_file(name: str, here: int, there: int, about: os.stat_result) -> None:
-    read = os.open(name, _READ, dir_fd=here)
-    write = -1
-    try:
-        write = os.open(name, _WRITE, stat.S_IMODE(about.st_mode) & 0o777, dir_fd=there)
-        if stat.S_ISREG(os.fstat(read).st_mode):
-            while os.sendfile(write, read, None, _AT_ONCE_BYTES):
-                pass
-            os.utime(write, ns=(about.st_atime_ns, about.st_mtime_ns))
-    finally:
-        os.close(read)
-        if write >= 0:
-            os.close(write)

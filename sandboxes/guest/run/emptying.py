@@ -27,7 +27,17 @@ def empty(folder: str) -> None:
     try:
         while names := _remove_files(top):
             for name in names:
-                _dissolve(top, name, numbers)
+                # Remove the folder `name` of `top`, after moving the folders inside to `top`.
+                os.chmod(name, 0o700, dir_fd=top)  # the program may have removed its own rights
+                below = os.open(name, _FOLDER, dir_fd=top)
+                try:
+                    for inner in _remove_files(below):
+                        # moving a folder writes to its "..", so it must be writable
+                        os.chmod(inner, 0o700, dir_fd=below)
+                        _move_up(inner, below, top, numbers)
+                finally:
+                    os.close(below)
+                os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
 
@@ -41,20 +51,6 @@ def _remove_files(top: int) -> list[str]:
         else:
             os.unlink(name, dir_fd=top)
     return folders
-
-
-def _dissolve(top: int, name: str, numbers: Iterator[int]) -> None:
-    """Remove the folder `name` of `top`, after moving the folders inside to `top`."""
-    os.chmod(name, 0o700, dir_fd=top)  # the program may have removed its own rights
-    below = os.open(name, _FOLDER, dir_fd=top)
-    try:
-        for inner in _remove_files(below):
-            # moving a folder writes to its "..", so it must be writable
-            os.chmod(inner, 0o700, dir_fd=below)
-            _move_up(inner, below, top, numbers)
-    finally:
-        os.close(below)
-    os.rmdir(name, dir_fd=top)
 
 
 def _move_up(name: str, below: int, top: int, numbers: Iterator[int]) -> None:

@@ -52,7 +52,12 @@ def read(path: str, room: int) -> bytes | str:
             return "is not a regular file"
         if about.st_size > room:
             return f"is too large: {about.st_size} bytes, {room} left"
-        return _read_exactly(descriptor, about.st_size)
+        size = about.st_size
+        parts: list[bytes] = []
+        while size > 0 and (part := os.read(descriptor, min(size, 1 << 20))):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
     finally:
         os.close(descriptor)
 
@@ -70,11 +75,3 @@ def _open(path: str) -> int:
         return os.open(name, _FILE, dir_fd=here)
     finally:
         os.close(here)
-
-
-def _read_exactly(descriptor: int, size: int) -> bytes:
-    parts: list[bytes] = []
-    while size > 0 and (part := os.read(descriptor, min(size, 1 << 20))):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)

@@ -40,10 +40,6 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
     os.close(supervisor)
     control.close()
     requests.close()
-    _guard(driver, slot)
-
-
-def _guard(driver: int, slot: int) -> None:
     ended = os.pidfd_open(slot)
     watch = select.poll()
     watch.register(driver, select.POLLIN)
@@ -69,7 +65,11 @@ def be_slot(
     code = 1
     try:
         program.redirect_nothing()
-        weight = _own_weight() if plan.tier != UNSAFE else -1
+        weight = (
+            os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+            if plan.tier != UNSAFE
+            else -1
+        )
         deferred_modules.keep()
         namespaces.build(plan)
         if supervisor >= 0:
@@ -85,10 +85,6 @@ def be_slot(
         _refuse(control, error)
     finally:
         os._exit(code)
-
-
-def _own_weight() -> int:
-    return os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
 
 
 def _refuse(control: socket.socket, error: BaseException) -> None:

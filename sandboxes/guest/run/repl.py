@@ -61,7 +61,17 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
     source = str(message["code"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        _execute(source, namespace)
+        # Run a cell; the value of a last expression is shown, as at the prompt.
+        import ast  # imported only here, to keep other children small
+
+        tree = ast.parse(source, program.NAME)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        exec(compile(tree, program.NAME, "exec", dont_inherit=True), namespace)
+        if isinstance(last, ast.Expr):
+            shown = compile(ast.Expression(last.value), program.NAME, "eval", dont_inherit=True)
+            sys.displayhook(eval(shown, namespace))
     except BaseException as error:
         program.report(error, source.encode("utf-8", "replace"))
         return {"ok": False}
@@ -70,20 +80,6 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
         program.flush(sys.stdout)
         program.flush(sys.stderr)
     return {"ok": True}
-
-
-def _execute(source: str, namespace: dict[str, object]) -> None:
-    """Run a cell; the value of a last expression is shown, as at the prompt."""
-    import ast  # imported only here, to keep other children small
-
-    tree = ast.parse(source, program.NAME)
-    last = tree.body[-1] if tree.body else None
-    if isinstance(last, ast.Expr):
-        tree.body.pop()
-    exec(compile(tree, program.NAME, "exec", dont_inherit=True), namespace)
-    if isinstance(last, ast.Expr):
-        shown = compile(ast.Expression(last.value), program.NAME, "eval", dont_inherit=True)
-        sys.displayhook(eval(shown, namespace))
 
 
 def _write(message: dict[str, object], _: dict[str, object]) -> dict[str, object]:
@@ -124,7 +120,14 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
         return {"ok": True}
     _copies.clear()
     os.kill(os.getpid(), signal.SIGSTOP)
-    _begin_anew()
+    # Give a branch fresh randomness and separate directories.
+    for name in ("random", "numpy.random"):
+        if module := sys.modules.get(name):
+            module.seed()
+    here = os.getcwd()
+    os.environ.update(HOME=here, TMPDIR=here)
+    if tempfile := sys.modules.get("tempfile"):
+        vars(tempfile).update(tempdir=None)
     return None
 
 
@@ -140,17 +143,6 @@ def _reap_copies() -> None:
             over = True
         if over:
             _copies.remove(copy)
-
-
-def _begin_anew() -> None:
-    """Give a branch fresh randomness and separate directories."""
-    for name in ("random", "numpy.random"):
-        if module := sys.modules.get(name):
-            module.seed()
-    here = os.getcwd()
-    os.environ.update(HOME=here, TMPDIR=here)
-    if tempfile := sys.modules.get("tempfile"):
-        vars(tempfile).update(tempdir=None)
 
 
 _DO = {"cell": _cell, "write": _write, "read": _read, "snapshot": _snapshot}

@@ -80,7 +80,13 @@ class GuestSlot:
                 self.child_end.forget()
                 children.main(self.plan, self.requests, self.number)
             self._weigh(self.own_weight)
-            self._touch()
+            # Write now to the pages that `_finish` writes to.
+            # Since the fork they are shared with the child, and copying them later would keep the
+            # driver waiting.
+            # no such child exists: the failing path runs, which touches its pages
+            _reap(os.getpid(), 0)
+            REPORT.pack(b"R", self.number, 0, int(0.1 * 1e6), 0, 0, 0)
+            self._mark()
             self._finish(self.child)
 
     def _weigh(self, weight: bytes) -> None:
@@ -92,17 +98,6 @@ class GuestSlot:
         if self.weight >= 0:
             os.pwrite(self.weight, weight, 0)
 
-    def _touch(self) -> None:
-        """Write now to the pages that `_finish` writes to.
-
-        Since the fork they are shared with the child, and copying them later would keep the driver
-        waiting.
-        """
-        # no such child exists: the failing path runs, which touches its pages
-        _reap(os.getpid(), 0)
-        REPORT.pack(b"R", self.number, 0, int(0.1 * 1e6), 0, 0, 0)
-        self._mark()
-
     def _finish(self, child: int) -> None:
         ended = self.child_end.expect(child)
         while not self._wait(ended, child):
@@ -111,10 +106,27 @@ class GuestSlot:
         while self.held == self.number:
             self._obey(self.control.recv(64))
         _, status, usage = os.wait4(child, 0)
-        killed = self._kill_rest()
+        # Kill and reap what the run left behind; return the number of killed processes.
+        # Orphans become this process's children (it is PID 1 or a subreaper), so once it has no
+        # children, nothing is left.
+        killed = 0
+        while (reaped := _reap(-1, os.WNOHANG)) is not None:
+            self._kill_all()
+            killed += reaped or _reap(-1, 0) or 0
         times = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6), usage.ru_maxrss << 10
         self.control.send(REPORT.pack(b"R", self.number, status, *times, killed))
-        self._clean()
+        if self.number in self.preserved:
+            self.preserved.discard(self.number)
+            self.clean_mark = None
+        elif self.plan.tier in (LANDLOCK, UNSAFE):
+            os.chdir(self.plan.work)
+            emptying.empty(self.plan.work)
+        elif self._mark() != self.clean_mark:
+            if self.plan.tier == DOCKER:
+                emptying.empty_as(self.plan.uid, self.plan.gid, self.folders)
+            else:
+                namespaces.renew_work(self.plan)
+            self.clean_mark = self._mark()
 
     def _wait(self, ended: int, child: int) -> bool:
         """Wait for the child's end or an order; return True once the child has ended."""
@@ -146,32 +158,6 @@ class GuestSlot:
             return
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
-
-    def _kill_rest(self) -> int:
-        """Kill and reap what the run left behind; return the number of killed processes.
-
-        Orphans become this process's children (it is PID 1 or a subreaper), so once it has no
-        children, nothing is left.
-        """
-        killed = 0
-        while (reaped := _reap(-1, os.WNOHANG)) is not None:
-            self._kill_all()
-            killed += reaped or _reap(-1, 0) or 0
-        return killed
-
-    def _clean(self) -> None:
-        if self.number in self.preserved:
-            self.preserved.discard(self.number)
-            self.clean_mark = None
-        elif self.plan.tier in (LANDLOCK, UNSAFE):
-            os.chdir(self.plan.work)
-            emptying.empty(self.plan.work)
-        elif self._mark() != self.clean_mark:
-            if self.plan.tier == DOCKER:
-                emptying.empty_as(self.plan.uid, self.plan.gid, self.folders)
-            else:
-                namespaces.renew_work(self.plan)
-            self.clean_mark = self._mark()
 
     def _mark(self) -> tuple[object, ...] | None:
         """Return a value that changes when anything in the work directory changes."""

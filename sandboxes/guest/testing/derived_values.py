@@ -90,7 +90,13 @@ def build(parts: list[object]) -> object:
     if (known := _known(handle, plain)) is not None:
         return known
     defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
-    kind = _kind(type(plain), defined)
+    base = type(plain)
+    if (base, defined) not in _KINDS:
+        methods = {name: _method(base, name) for name in defined}
+        _KINDS[base, defined] = type(
+            base.__name__, (Derived, base), {**methods, "__module__": MODULE}
+        )
+    kind = _KINDS[base, defined]
     own: Any = vars(plain) if isinstance(plain, rare_values.Member) else {}
     made: Derived
     if isinstance(plain, deque):
@@ -126,15 +132,6 @@ def _known(handle: Handle, plain: object) -> Derived | None:
 def is_changed(value: Derived) -> bool:
     """Return whether the tests have changed a value since the value arrived."""
     return isinstance(value, _MUTABLE) and values.changed(value, value.ludus_content_)
-
-
-def _kind(base: type, defined: frozenset[str]) -> Any:
-    if (base, defined) not in _KINDS:
-        methods = {name: _method(base, name) for name in defined}
-        _KINDS[base, defined] = type(
-            base.__name__, (Derived, base), {**methods, "__module__": MODULE}
-        )
-    return _KINDS[base, defined]
 
 
 def _method(base: type, name: str) -> Callable[..., object]:

@@ -138,7 +138,10 @@ class _Reader:
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             return _CHANGES if self._is_inside(node.value) else ""
         if isinstance(node, ast.ClassDef):
-            return self._of_class(node)
+            names = {self._interface.free(base) for base in node.bases} - {""}
+            if names:
+                return f"derive a class from the solution's {', '.join(sorted(names))}"
+            return ""
         if isinstance(node, ast.With):
             return self._of_with(node)
         if isinstance(node, ast.MatchClass) and self._interface.free(node.cls):
@@ -271,12 +274,6 @@ class _Reader:
             self._needs.lent.add((module, name))
         else:
             return f"patch what the solution may use (patch or monkeypatch of {target or 'a name'})"
-        return ""
-
-    def _of_class(self, node: ast.ClassDef) -> str:
-        names = {self._interface.free(base) for base in node.bases} - {""}
-        if names:
-            return f"derive a class from the solution's {', '.join(sorted(names))}"
         return ""
 
     def _of_with(self, node: ast.With) -> str:

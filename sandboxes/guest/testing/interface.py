@@ -83,23 +83,31 @@ class Interface:
     def _read_names(self) -> None:
         for node in self._nodes:
             if isinstance(node, ast.Import):
-                self._import(node)
+                for alias in node.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    (self.modules if alias.name == self.module else self.bound).add(name)
             elif isinstance(node, ast.ImportFrom):
                 self._import_from(node)
             elif isinstance(node, _SCOPES):
                 self.bound.add(node.name)
                 if not isinstance(node, ast.ClassDef):
-                    self._read_function(node)
+                    inside = list(ast.walk(node))
+                    given = [
+                        part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))
+                    ]
+                    self._helpers[node.name] = given
+                    for argument in (part for part in inside if isinstance(part, ast.arg)):
+                        self.bound.add(argument.arg)
+                    if any(
+                        isinstance(mark, ast.AST) and "fixture" in ast.dump(mark)
+                        for mark in node.decorator_list
+                    ):
+                        self._values.setdefault(node.name, []).extend(given)
             elif isinstance(node, ast.ExceptHandler) and node.name:
                 self.bound.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
                 self.bound.add(node.id)
             self._read_binding(node)
-
-    def _import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            (self.modules if alias.name == self.module else self.bound).add(name)
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         for alias in node.names:
@@ -107,18 +115,6 @@ class Interface:
                 self.bound.add(alias.asname or alias.name)
             elif alias.asname:
                 self._renamed[alias.asname] = alias.name
-
-    def _read_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        inside = list(ast.walk(node))
-        given = [part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))]
-        self._helpers[node.name] = given
-        for argument in (part for part in inside if isinstance(part, ast.arg)):
-            self.bound.add(argument.arg)
-        if any(
-            isinstance(mark, ast.AST) and "fixture" in ast.dump(mark)
-            for mark in node.decorator_list
-        ):
-            self._values.setdefault(node.name, []).extend(given)
 
     def _read_binding(self, node: ast.AST) -> None:
         """Record what a name, or an attribute of `self`, is given."""
@@ -237,7 +233,9 @@ class Interface:
                 objects.add(self.free(node.value))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 objects |= self._asked_for(node, everywhere)
-        plain = PLAIN_ATTRIBUTES | (ARRAY_ATTRIBUTES if self._uses_arrays() else frozenset())
+        plain = PLAIN_ATTRIBUTES | (
+            ARRAY_ATTRIBUTES if not self.bound.isdisjoint(("np", "numpy")) else frozenset()
+        )
         objects |= {name for name, found in uses.items() if found - plain}
         like = {
             self._compares_its_like(node) for node in self._nodes if isinstance(node, ast.Compare)
@@ -294,9 +292,6 @@ class Interface:
             return set()
         kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
         return {self.free(kind) for kind in kinds} - {""}
-
-    def _uses_arrays(self) -> bool:
-        return not self.bound.isdisjoint(("np", "numpy"))
 
     def _decide(self, objects: set[str]) -> None:
         names = self.names

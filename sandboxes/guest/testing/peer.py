@@ -79,7 +79,12 @@ class Peer:
             if kind == "?":
                 self._answer(tokens)
             elif kind == "!":
-                return self._value(tokens, encoder.containers)
+                # An answer may change the arguments of this request (`known`), and nothing else
+                # that the tests hold.
+                found = list(value_wire.Decoder(self._find, encoder.containers).values(tokens))
+                if len(found) != 1:
+                    raise value_wire.Malformed("an answer is one value")
+                return found[0]
             else:
                 self._raise(tokens)
 
@@ -107,14 +112,6 @@ class Peer:
         """Close this end of the line."""
         self._line.close()
 
-    def _value(self, tokens: list[value_wire.Token], known: list[object]) -> object:
-        # An answer may change the arguments of this request (`known`), and nothing else that the
-        # tests hold.
-        found = list(value_wire.Decoder(self._find, known).values(tokens))
-        if len(found) != 1:
-            raise value_wire.Malformed("an answer is one value")
-        return found[0]
-
     def _raise(self, tokens: list[value_wire.Token]) -> None:
         found = list(value_wire.Decoder(self._find).values(tokens))
         if len(found) != 1 or not isinstance(found[0], BaseException):
@@ -132,7 +129,13 @@ class Peer:
             if self._depth > _DEEPEST:
                 raise RecursionError("calls back and forth are nested too deeply")
             result = self._serve(str(verb), arguments)
-            answer = self._encode_answer(result, decoder.containers, before)
+            known = decoder.containers
+            encoder = value_wire.Encoder(self._name, known, ["!"])
+            for number, old in enumerate(before):
+                if old is not None and values.changed(known[number], old):
+                    encoder.update(number)
+            encoder.add(result)
+            answer = encoder.tokens
         except Gone:
             raise
         except BaseException as error:
@@ -140,16 +143,6 @@ class Peer:
         finally:
             self._depth -= 1
         self.send(answer)
-
-    def _encode_answer(
-        self, result: object, known: list[object], before: list[object]
-    ) -> list[value_wire.Token]:
-        encoder = value_wire.Encoder(self._name, known, ["!"])
-        for number, old in enumerate(before):
-            if old is not None and values.changed(known[number], old):
-                encoder.update(number)
-        encoder.add(result)
-        return encoder.tokens
 
     def _encode_error(self, error: BaseException) -> list[value_wire.Token]:
         encoder = value_wire.Encoder(_describe, tokens=["~"])
@@ -183,20 +176,17 @@ class Peer:
         """Receive the next `size` bytes; surplus bytes are kept for later."""
         parts, missing = [self._unread], size - len(self._unread)
         while missing > 0:
-            parts.append(self._read())
+            try:
+                part = self._line.recv(_READ_BYTES)
+            except OSError as error:
+                raise Gone(str(error)) from error
+            if not part:
+                raise Gone("closed")
+            parts.append(part)
             missing -= len(parts[-1])
         data = b"".join(parts)
         self._unread = data[size:]
         return data[:size]
-
-    def _read(self) -> bytes:
-        try:
-            part = self._line.recv(_READ_BYTES)
-        except OSError as error:
-            raise Gone(str(error)) from error
-        if not part:
-            raise Gone("closed")
-        return part
 
 
 def _describe(item: object) -> str:

@@ -66,7 +66,11 @@ class _Rewriter(ast.NodeTransformer):
         right = node.comparators[0]
         if contains:
             called = _call(OPERATE, node, "contains", right, node.left)
-            return called if kind is ast.In else _not(called)
+            return (
+                called
+                if kind is ast.In
+                else ast.copy_location(ast.UnaryOp(ast.Not(), called), called)
+            )
         if kind in _ORDER or (kind in _EQUAL and meant):
             name = {**_ORDER, **_EQUAL}[kind]
             sure = ast.copy_location(ast.Constant(meant), node)
@@ -97,7 +101,3 @@ def _call(name: str, at: ast.AST, *arguments: Any) -> ast.Call:
         ast.Constant(part) if isinstance(part, str) else part for part in arguments
     ]
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), given, []), at)
-
-
-def _not(node: ast.expr) -> ast.expr:
-    return ast.copy_location(ast.UnaryOp(ast.Not(), node), node)

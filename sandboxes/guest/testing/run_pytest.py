@@ -90,7 +90,10 @@ def run(request: Request) -> int:
     return 0
 
 
-def _run_pytest(source: str, job: Job, harness: TestHarness) -> _Results:
+def _rows(job: Job) -> Iterator[dict[str, object]]:
+    harness = TestHarness(PEER)
+    failures.own_module = _MODULE
+    source = _prepared(job, harness)
     with open(_FILE, "w") as stream:
         stream.write(source)
     results = _Results(harness)
@@ -105,13 +108,6 @@ def _run_pytest(source: str, job: Job, harness: TestHarness) -> _Results:
     pytest.main([*arguments, _FILE], plugins=[results])
     if results.unusable:
         raise BrokenTests(results.unusable)
-    return results
-
-
-def _rows(job: Job) -> Iterator[dict[str, object]]:
-    harness = TestHarness(PEER)
-    failures.own_module = _MODULE
-    results = _run_pytest(_prepared(job, harness), job, harness)
     _check_modules(job, results)
     number = 0
     for number, (passed, detail, seconds) in enumerate(results.all(), start=1):

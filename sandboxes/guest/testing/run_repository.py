@@ -44,44 +44,32 @@ def run(request: Request) -> int:
     if worker == 0:
         os.close(REPORT)
         os.close(reader)
-        _work(pytest, request.options, _hidden(writer))
+        # Move a descriptor to a random number that the repository cannot guess.
+        number = random.SystemRandom().randrange(100, 900)
+        os.dup2(writer, number, inheritable=False)
+        os.close(writer)
+        _work(pytest, request.options, number)
     os.close(writer)
     # the worker has the same identity, and must not be able to trace this process
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
-    _supervise(reader, worker)
-    return 0
-
-
-def _hidden(descriptor: int) -> int:
-    """Move a descriptor to a random number that the repository cannot guess."""
-    number = random.SystemRandom().randrange(100, 900)
-    os.dup2(descriptor, number, inheritable=False)
-    os.close(descriptor)
-    return number
-
-
-def _supervise(reader: int, worker: int) -> None:
     with os.fdopen(reader, "rb") as source:
-        rows = _rows(source.read(MAX_BYTES))
+        # The worker's lines that have the shape of a result.
+        data = source.read(MAX_BYTES)
+        rows: list[dict[str, object]] = []
+        for line in data.splitlines():
+            try:
+                name, passed, detail, seconds = json.loads(line)
+            except (ValueError, TypeError, RecursionError):
+                continue
+            right = type(name) is str and type(passed) is bool and type(detail) is str
+            if right and type(seconds) in (int, float):
+                rows.append({"id": name, "passed": passed, "detail": detail, "seconds": seconds})
     ended = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     with os.fdopen(REPORT, "w") as report:
         for row in rows:
             report.write(json.dumps(row) + "\n")
         report.write(json.dumps({"ended": ended}) + "\n")
-
-
-def _rows(data: bytes) -> list[dict[str, object]]:
-    """Return the worker's lines that have the shape of a result."""
-    rows: list[dict[str, object]] = []
-    for line in data.splitlines():
-        try:
-            name, passed, detail, seconds = json.loads(line)
-        except (ValueError, TypeError, RecursionError):
-            continue
-        right = type(name) is str and type(passed) is bool and type(detail) is str
-        if right and type(seconds) in (int, float):
-            rows.append({"id": name, "passed": passed, "detail": detail, "seconds": seconds})
-    return rows
+    return 0
 
 
 def _work(pytest: Any, options: Mapping[str, object], writer: int) -> None:

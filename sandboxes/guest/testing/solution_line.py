@@ -122,13 +122,13 @@ class TestsLine:
             fresh = self.ask("resolve", sorted(self._values))
             for name, kind in fresh.items() if isinstance(fresh, dict) else ():
                 if type(kind) is tuple and kind[:1] == ("value",):
-                    self._renew(name, kind[1])
-
-    def _renew(self, name: str, value: object) -> None:
-        old = self._values.get(name)
-        same = type(old) is type(value) and not isinstance(value, Handle) and old == value
-        if name in self._values and self.names.get(name) is old and not same:
-            self.names[name] = self._values[name] = value
+                    value = kind[1]
+                    old = self._values.get(name)
+                    same = (
+                        type(old) is type(value) and not isinstance(value, Handle) and old == value
+                    )
+                    if name in self._values and self.names.get(name) is old and not same:
+                        self.names[name] = self._values[name] = value
 
     def check_attribute(self, token: object, name: str, *, known: bool) -> None:
         """Check whether the task names this attribute of objects.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, TypeVar, get_origin, get_type_hints
 
 import tyro
 
@@ -72,43 +72,34 @@ def parse(
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
+            # Join the values of a repeated flag that takes several, and refuse other repetitions.
+            hints = get_type_hints(options)
+            groups: list[list[str]] = [[]]
+            for word in arguments:
+                if word.startswith("--") and len(word) > 2:
+                    groups.append([])
+                groups[-1].append(word)
+            merged: dict[str, list[str]] = {}
+            for group in groups[1:]:
+                flag, equals, value = group[0].partition("=")
+                values = [value, *group[1:]] if equals else group[1:]
+                if flag not in merged:
+                    merged[flag] = group
+                elif get_origin(hints.get(flag[2:].replace("-", "_"))) is tuple:
+                    merged[flag] = [*merged[flag], *values]
+                else:
+                    raise ConfigError(f"{flag} is given twice; give it once")
             parsed: Options = tyro.cli(
                 options,
                 prog=f"ludus {verb}",
                 description=f"{about}\n\nexample:\n  {example}",
-                args=_once(arguments, options),
+                args=[*groups[0], *(word for group in merged.values() for word in group)],
             )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise ConfigError(one_line(complaint.getvalue(), verb)) from None
     return parsed
-
-
-def _once(arguments: Sequence[str], options: type[Any]) -> list[str]:
-    """Join the values of a repeated flag that takes several, and refuse other repetitions.
-
-    Raises:
-        ConfigError: a flag that takes one value, or none, is given twice; the parser would keep the
-            last without a word.
-    """
-    hints = get_type_hints(options)
-    groups: list[list[str]] = [[]]
-    for word in arguments:
-        if word.startswith("--") and len(word) > 2:
-            groups.append([])
-        groups[-1].append(word)
-    merged: dict[str, list[str]] = {}
-    for group in groups[1:]:
-        flag, equals, value = group[0].partition("=")
-        values = [value, *group[1:]] if equals else group[1:]
-        if flag not in merged:
-            merged[flag] = group
-        elif get_origin(hints.get(flag[2:].replace("-", "_"))) is tuple:
-            merged[flag] = [*merged[flag], *values]
-        else:
-            raise ConfigError(f"{flag} is given twice; give it once")
-    return [*groups[0], *(word for group in merged.values() for word in group)]
 
 
 def one_line(complaint: str, verb: str) -> str:

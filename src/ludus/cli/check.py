@@ -70,7 +70,19 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(msgspec.json.encode(report).decode())
     else:
-        _show(report)
+        table = Table("", "rule", "what was found", box=None, show_header=False)
+        for finding in report.brief():
+            outcome = Text(finding.outcome, STYLES[finding.outcome])
+            table.add_row(outcome, finding.rule, Text(finding.detail))
+        console = Console()
+        console.print(table)
+        passed = sum(finding.outcome is RuleOutcome.PASSED for finding in report.findings)
+        skipped = len(report.findings) - passed - len(report.failures)
+        console.print(
+            f"{report.subject}: {passed} passed, {len(report.failures)} failed, {skipped} skipped",
+            highlight=False,
+            markup=False,
+        )
     return 0 if report.ok else 1
 
 
@@ -86,24 +98,20 @@ def _examine(options: CheckOptions) -> Report:
     cases = read_cases(options.cases) if options.cases else []
     url, marked, remote = options.name.partition("#")
     if marked:
-        return _examine_remote(url, remote, cases)
+        server = connect(url)
+        try:
+            server.score(remote, Sample(response=""))  # a wrong address or name is no finding
+            compares = any(card.group for card in server.verifiers() if card.name == remote)
+            made = server.group_verifier(remote) if compares else server.verifier(remote)
+            return examine_verifier(made, cases=cases, name=f"{url}#{remote}")
+        finally:
+            run_on_loop(server.aclose())
     bare, arguments = parse_served(options.name)
     made = make_verifier(bare, **arguments)
     try:
         return examine_verifier(made, cases=cases, name=options.name)
     finally:
         close_verifier(made)
-
-
-def _examine_remote(url: str, name: str, cases: Sequence[Sample]) -> Report:
-    server = connect(url)
-    try:
-        server.score(name, Sample(response=""))  # a wrong address or name is no finding
-        compares = any(card.group for card in server.verifiers() if card.name == name)
-        made = server.group_verifier(name) if compares else server.verifier(name)
-        return examine_verifier(made, cases=cases, name=f"{url}#{name}")
-    finally:
-        run_on_loop(server.aclose())
 
 
 def read_cases(path: Path) -> list[Sample]:
@@ -127,19 +135,3 @@ def read_cases(path: Path) -> list[Sample]:
     if not samples:
         raise ConfigError(f"{str(path)!r} holds no cases")
     return samples
-
-
-def _show(report: Report) -> None:
-    table = Table("", "rule", "what was found", box=None, show_header=False)
-    for finding in report.brief():
-        outcome = Text(finding.outcome, STYLES[finding.outcome])
-        table.add_row(outcome, finding.rule, Text(finding.detail))
-    console = Console()
-    console.print(table)
-    passed = sum(finding.outcome is RuleOutcome.PASSED for finding in report.findings)
-    skipped = len(report.findings) - passed - len(report.failures)
-    console.print(
-        f"{report.subject}: {passed} passed, {len(report.failures)} failed, {skipped} skipped",
-        highlight=False,
-        markup=False,
-    )

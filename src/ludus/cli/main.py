@@ -85,24 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("LUDUS_DEBUG") == "1":
             raise
-        return _tell(error)
-
-
-def _tell(error: Exception) -> int:
-    """Write `error` as a single line on stderr, and return the exit status."""
-    while isinstance(error, ExceptionGroup):  # of a task group: the first is the one that matters
-        error = error.exceptions[0]
-    if isinstance(error, CheckFailed):
-        _complain(f"check failed: {error}")
-        return 1
-    said = str(error)
-    if not isinstance(error, LudusError):
-        said = (
-            f"unexpected {type(error).__name__}: {error} ({where(error)}; set LUDUS_DEBUG=1 for "
-            "the traceback)"
-        )
-    _complain(said)
-    return 2
+        # Write `error` as a single line on stderr, and return the exit status.
+        # Of the errors of a task group, the first is the cause of the others.
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, CheckFailed):
+            _complain(f"check failed: {error}")
+            return 1
+        said = str(error)
+        if not isinstance(error, LudusError):
+            said = (
+                f"unexpected {type(error).__name__}: {error} ({where(error)}; "
+                "set LUDUS_DEBUG=1 for the traceback)"
+            )
+        _complain(said)
+        return 2
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -119,14 +116,11 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"ludus {__version__}")
         return 0
-    return _run(arguments[0], arguments[1:])
-
-
-def _run(verb: str, arguments: list[str]) -> int:
+    verb = arguments[0]
     if verb not in VERBS:
         raise UnknownVerb.near(verb, VERBS, hint="ludus --help")
     module = importlib.import_module(f"ludus.cli.{_MODULES.get(verb, verb)}")
-    code: int = module.main(arguments)
+    code: int = module.main(arguments[1:])
     return code
 
 

@@ -61,7 +61,15 @@ def main(arguments: Sequence[str]) -> int:
         about="Serve an environment to MCP clients: begin_episode, its tools, say.",
         example="ludus mcp ludus/arithmetic-v0",
     )
-    _check(options)
+    token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
+    if options.http and options.host not in LOOPBACK and not token:
+        raise ConfigError(
+            f"--host {options.host} is not loopback: set LUDUS_TOKEN to what clients must send"
+        )
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"ports are 0 to 65535, got {options.port}")
+    if options.max_episodes < 1 or not options.step_timeout_s > 0 or not options.lease_s > 0:
+        raise ConfigError("--max-episodes, --step-timeout-s and --lease-s must be more than 0")
     limits = msgspec.structs.replace(
         LIMITS,
         max_sessions=options.max_episodes,
@@ -110,15 +118,3 @@ async def _over_http(env: McpEnv, options: McpOptions) -> None:
         print(f"serving {env.id} at {server.url}{PATH}", file=sys.stderr, flush=True)
         await stop.wait()
         await server.stop()
-
-
-def _check(options: McpOptions) -> None:
-    token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
-    if options.http and options.host not in LOOPBACK and not token:
-        raise ConfigError(
-            f"--host {options.host} is not loopback: set LUDUS_TOKEN to what clients must send"
-        )
-    if not 0 <= options.port <= 65535:
-        raise ConfigError(f"ports are 0 to 65535, got {options.port}")
-    if options.max_episodes < 1 or not options.step_timeout_s > 0 or not options.lease_s > 0:
-        raise ConfigError("--max-episodes, --step-timeout-s and --lease-s must be more than 0")

@@ -102,7 +102,7 @@ def names_of(name: str, kind: str) -> PackageNames:
             f"name {name!r} gives the Python module {module!r}, a word of the language; choose "
             "another"
         )
-    if _is_taken(package):
+    if package in sys.stdlib_module_names or package.partition("_")[0] == "ludus":
         raise ConfigError(
             f"name {name!r} gives the Python package {package!r}, which Python or ludus has "
             "already; choose another"
@@ -113,10 +113,6 @@ def names_of(name: str, kind: str) -> PackageNames:
 
 def _full(kind: str) -> str:
     return "an environment" if kind == "env" else "a verifier"
-
-
-def _is_taken(package: str) -> bool:
-    return package in sys.stdlib_module_names or package.partition("_")[0] == "ludus"
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -34,7 +34,18 @@ def main(arguments: list[str]) -> int:
         case ["list"]:
             _list()
         case ["show", name]:
-            _show(name)
+            library = _library()
+            recipe = library.load_recipe(name)
+            print(f"{recipe.name}: {recipe.summary}\nsource: {recipe.source}\n")
+            settings = library.effective(recipe)
+            rows = {
+                key: value
+                for key, value in settings.items()
+                if key not in ("name", "summary", "source")
+            }
+            width = max(len(key) for key in rows)
+            for key, value in rows.items():
+                print(f"{key:<{width}}  {_word(value)}")
         case ["diff", left, right]:
             _diff(left, right)
         case _:
@@ -53,19 +64,6 @@ def _list() -> None:
         updates = f"{recipe.updates.splits:>2} x {recipe.updates.epochs}"
         updates += ", never clips" if rests else ""
         print(f"{recipe.name:<{width}}  {updates:<19}  {recipe.summary}  [{recipe.source}]")
-
-
-def _show(name: str) -> None:
-    library = _library()
-    recipe = library.load_recipe(name)
-    print(f"{recipe.name}: {recipe.summary}\nsource: {recipe.source}\n")
-    settings = library.effective(recipe)
-    rows = {
-        key: value for key, value in settings.items() if key not in ("name", "summary", "source")
-    }
-    width = max(len(key) for key in rows)
-    for key, value in rows.items():
-        print(f"{key:<{width}}  {_word(value)}")
 
 
 def _diff(left: str, right: str) -> None:

@@ -39,7 +39,14 @@ def escaped(text: str) -> str:
 def show_message(console: Console, message: Message) -> None:
     """Draw a message in a box, with role, text and tool calls."""
     title = f"{message.role} {message.name}".strip()
-    body = "\n".join(part for part in (message.text, _calls(message.tool_calls)) if part)
+    body = "\n".join(
+        part
+        for part in (
+            message.text,
+            "\n".join(f"{call.name}({_arguments(call)})" for call in message.tool_calls),
+        )
+        if part
+    )
     body += f"\n[{len(message.images)} images]" if message.images else ""
     style = STYLES[message.role]
     panel = Panel(Text(escaped(body)), title=escaped(title), title_align="left", border_style=style)
@@ -51,10 +58,6 @@ def show_tools(console: Console, tools: Sequence[ToolSpec]) -> None:
     for tool in tools:
         summary = tool.description.partition("\n")[0]
         console.print(Text(escaped(f"  {usage(tool)}  {summary}"), "yellow"))
-
-
-def _calls(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(f"{call.name}({_arguments(call)})" for call in calls)
 
 
 def _arguments(call: ToolCall) -> str:

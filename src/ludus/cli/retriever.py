@@ -65,7 +65,13 @@ def main(arguments: Sequence[str]) -> int:
         about="Serve a corpus to search in: BM25 behind Search-R1's POST /retrieve.",
         example=EXAMPLE,
     )
-    _check(options)
+    if not 1 <= options.topk <= MAX_DOCUMENTS:
+        raise ConfigError(f"--topk must be from 1 to {MAX_DOCUMENTS}, got {options.topk}")
+    for name in ("threads", "max_queue"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"--port must be from 0 to 65535, got {options.port}")
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -108,13 +114,3 @@ def build_server(options: RetrieverOptions, index: Bm25Index) -> HttpServer:
         port=options.port,
         token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
     )
-
-
-def _check(options: RetrieverOptions) -> None:
-    if not 1 <= options.topk <= MAX_DOCUMENTS:
-        raise ConfigError(f"--topk must be from 1 to {MAX_DOCUMENTS}, got {options.topk}")
-    for name in ("threads", "max_queue"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
-    if not 0 <= options.port <= 65535:
-        raise ConfigError(f"--port must be from 0 to 65535, got {options.port}")

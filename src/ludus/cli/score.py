@@ -91,7 +91,14 @@ def main(arguments: Sequence[str]) -> int:
     if options.check_golds is not None:
         return _check_golds(options)
     if options.file is not None:
-        return _score_file(options, settings)
+        assert options.file is not None
+        rows = read_rows(options.file)
+        report = score_rows(rows, make_verifier(options.verifier, **settings))
+        if options.json:
+            print(json.dumps(_as_json(report)))
+        else:
+            _print_report(report, options.wrong)
+        return 0
     if options.image:
         return score_images(
             options.verifier, options.image, options.prompt, settings, as_json=options.json
@@ -99,7 +106,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.gold is None or options.answer is None:
         raise ConfigError("score needs --gold and --answer, or --image, --file or --check-golds")
     if options.explain:
-        return _explain(options, options.gold, options.answer, settings)
+        if options.verifier != "maths":
+            raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
+        Console().print(render(explain(options.gold, options.answer, **settings)), soft_wrap=True)
+        return 0
     sample = Sample(response=options.answer, gold=options.gold, prompt=options.prompt)
     verdict = _score_one(options.verifier, sample, settings)
     _show(verdict, as_json=options.json)
@@ -133,13 +143,6 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
         return
     worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
     print(f"{worth}: {escaped(verdict.detail)}")
-
-
-def _explain(options: ScoreOptions, gold: str, answer: str, settings: dict[str, Any]) -> int:
-    if options.verifier != "maths":
-        raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
-    Console().print(render(explain(gold, answer, **settings)), soft_wrap=True)
-    return 0
 
 
 def _check_golds(options: ScoreOptions) -> int:
@@ -190,17 +193,6 @@ def _gold_of(line: str) -> str | list[str]:
     if isinstance(row, dict):
         row = next((row[name] for name in ("gold", "answer", "final_answer") if name in row), "")
     return [str(one) for one in row] if isinstance(row, list) else str(row)
-
-
-def _score_file(options: ScoreOptions, settings: dict[str, Any]) -> int:
-    assert options.file is not None
-    rows = read_rows(options.file)
-    report = score_rows(rows, make_verifier(options.verifier, **settings))
-    if options.json:
-        print(json.dumps(_as_json(report)))
-    else:
-        _print_report(report, options.wrong)
-    return 0
 
 
 def _as_json(report: ScoringReport) -> dict[str, object]:

@@ -34,7 +34,10 @@ def score_images(
         verdicts = run_on_loop(_score_all(verifier, samples), timeout_s=TIMEOUT_S)
     finally:
         close_verifier(verifier)
-    ranks = _ranks(verdicts)
+    # Rank the images, 1 for the highest reward; None for an image without a reward.
+    rewards = [verdict.reward for verdict in verdicts]
+    known = sorted((reward for reward in rewards if reward is not None), reverse=True)
+    ranks = [None if reward is None else known.index(reward) + 1 for reward in rewards]
     rows = list(zip(paths, verdicts, ranks, strict=True))
     if as_json:
         for path, verdict, rank in rows:
@@ -57,13 +60,6 @@ async def _score_all(verifier: Verifier, samples: Sequence[Sample]) -> list[Verd
 async def _score(verifier: Verifier, sample: Sample) -> Verdict:
     made = verifier.score(sample)
     return made if isinstance(made, Verdict) else await made
-
-
-def _ranks(verdicts: Sequence[Verdict]) -> list[int | None]:
-    """Rank the images, 1 for the highest reward; None for an image without a reward."""
-    rewards = [verdict.reward for verdict in verdicts]
-    known = sorted((reward for reward in rewards if reward is not None), reverse=True)
-    return [None if reward is None else known.index(reward) + 1 for reward in rewards]
 
 
 def _read(path: Path) -> bytes:

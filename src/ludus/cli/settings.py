@@ -85,14 +85,11 @@ def field_docs(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for node, after in itertools.pairwise(body):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            text = _docstring(after)
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                value = after.value.value
+                text = " ".join(value.split()) if isinstance(value, str) else ""
+            else:
+                text = ""
             if text:
                 found[node.target.id] = text
     return found
-
-
-def _docstring(node: ast.stmt) -> str:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        value = node.value.value
-        return " ".join(value.split()) if isinstance(value, str) else ""
-    return ""

@@ -117,19 +117,26 @@ class Workers:
                 worker.start()
             for worker in self.workers:
                 worker.ready()
-            self._announce()
+            from .serve import ready_line
+
+            urls = ",".join(worker.url for worker in self.workers)
+            print(ready_line(urls, self.options), flush=True)
             while not self._stopping:
                 self._revive()
                 time.sleep(POLL_S)
         finally:
-            self._end()
+            alive = [worker.process for worker in self.workers if worker.process is not None]
+            for process in alive:
+                process.terminate()
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            for process in alive:
+                try:
+                    process.wait(max(0.1, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                _close_pipes(process)
         return 0
-
-    def _announce(self) -> None:
-        from .serve import ready_line
-
-        urls = ",".join(worker.url for worker in self.workers)
-        print(ready_line(urls, self.options), flush=True)
 
     def _revive(self) -> None:
         now = time.monotonic()
@@ -150,19 +157,6 @@ class Workers:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
-
-    def _end(self) -> None:
-        alive = [worker.process for worker in self.workers if worker.process is not None]
-        for process in alive:
-            process.terminate()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for process in alive:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            _close_pipes(process)
 
 
 def _close_pipes(process: subprocess.Popen[str]) -> None:

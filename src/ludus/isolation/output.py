@@ -53,23 +53,20 @@ class Output:
             return
         self._last = (self._last + data)[-TAIL_BYTES:]
         if self._lines < MAX_LINES:
-            self._show(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines[: MAX_LINES - self._lines]:
+                logger.info("%s: %s", self._label, line[:500].decode("utf-8", "replace"))
+            self._lines += len(lines)
+            self._rest = self._rest[-CHUNK_BYTES:]
+            if self._lines >= MAX_LINES:
+                logger.info("%s: more is not shown of what this worker prints", self._label)
+                self._rest = b""
         self._loop.remove_reader(self._descriptor)
         self._pause = self._loop.call_later(EVERY_S, self._resume)
 
     def _resume(self) -> None:
         if self._descriptor >= 0:
             self._loop.add_reader(self._descriptor, self._read)
-
-    def _show(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines[: MAX_LINES - self._lines]:
-            logger.info("%s: %s", self._label, line[:500].decode("utf-8", "replace"))
-        self._lines += len(lines)
-        self._rest = self._rest[-CHUNK_BYTES:]
-        if self._lines >= MAX_LINES:
-            logger.info("%s: more is not shown of what this worker prints", self._label)
-            self._rest = b""
 
     def _end(self) -> None:
         if self._descriptor < 0:

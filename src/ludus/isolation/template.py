@@ -64,7 +64,23 @@ class _Template:
         poll.register(self.control, select.POLLIN)
         while True:
             if poll.poll(LOOK_EVERY_S * 1000):
-                self._answer(part)
+                command, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
+                match command:
+                    case b"f":
+                        parent = os.getpid()
+                        pid = os.fork()
+                        if not pid:
+                            self.control.close()
+                            worker.run(descriptors[0], descriptors[1], parent, self.setup, part)
+                        for descriptor in descriptors:
+                            os.close(descriptor)
+                        self.workers.add(pid)
+                        channel.send(self.control, {"pid": pid})
+                    case b"r":
+                        asked = channel.receive(self.control)
+                        channel.send(self.control, self._reap(int(asked["pid"])))
+                    case _:
+                        raise channel.ChannelClosed("the owner is gone")
             orphans.look(self.workers)
 
     def end(self) -> None:
@@ -79,7 +95,20 @@ class _Template:
             part: WorkerPart = cloudpickle.loads(self.setup["make"])()
             about = part.about()
         except BaseException as error:  # also sys.exit(): whatever it is, the owner is told
-            channel.send(self.control, _failure(error))
+            # Describe an exception while loading, for the owner.
+            if not isinstance(error, LudusError):
+                import traceback
+
+                traceback.print_exception(error)
+            fault = fault_of(error)
+            channel.send(
+                self.control,
+                {
+                    "code": fault.code,
+                    "message": fault.message,
+                    "ours": isinstance(error, LudusError),
+                },
+            )
             os._exit(1)
         found = []
         if system.thread_count() > 1:
@@ -91,28 +120,6 @@ class _Template:
         if found:
             os._exit(0)
         return part
-
-    def _answer(self, part: WorkerPart | None) -> None:
-        command, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
-        match command:
-            case b"f":
-                channel.send(self.control, {"pid": self._fork(descriptors, part)})
-            case b"r":
-                asked = channel.receive(self.control)
-                channel.send(self.control, self._reap(int(asked["pid"])))
-            case _:
-                raise channel.ChannelClosed("the owner is gone")
-
-    def _fork(self, descriptors: list[int], part: WorkerPart | None) -> int:
-        parent = os.getpid()
-        pid = os.fork()
-        if not pid:
-            self.control.close()
-            worker.run(descriptors[0], descriptors[1], parent, self.setup, part)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        self.workers.add(pid)
-        return pid
 
     def _reap(self, pid: int) -> dict[str, Any]:
         """Return how the worker `pid`, dead or dying, has ended."""
@@ -126,13 +133,3 @@ class _Template:
             "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0,
             "cpu_s": usage.ru_utime + usage.ru_stime,
         }
-
-
-def _failure(error: BaseException) -> dict[str, Any]:
-    """Describe an exception while loading, for the owner."""
-    if not isinstance(error, LudusError):
-        import traceback
-
-        traceback.print_exception(error)
-    fault = fault_of(error)
-    return {"code": fault.code, "message": fault.message, "ours": isinstance(error, LudusError)}

@@ -41,7 +41,34 @@ async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.Stre
     """
     exchange = _Exchange(request, body)
     try:
-        await app(_scope(request, body), exchange.receive, exchange.send)
+        headers = [
+            (name.lower(), value)
+            for name, value in request.raw_headers
+            if name.lower().decode("latin-1") not in _OF_THE_WIRE
+        ]
+        transport = request.transport
+        await app(
+            {
+                "type": "http",
+                "asgi": {"version": "3.0", "spec_version": "2.3"},
+                "http_version": f"{request.version.major}.{request.version.minor}",
+                "method": request.method,
+                "scheme": request.scheme,
+                "path": request.path,
+                "raw_path": request.rel_url.raw_path.encode("latin-1"),
+                "query_string": request.rel_url.raw_query_string.encode("latin-1"),
+                "root_path": "",
+                "headers": [*headers, (b"content-length", str(len(body)).encode())],
+                "client": transport.get_extra_info("peername")[:2]
+                if transport is not None
+                else None,
+                "server": transport.get_extra_info("sockname")[:2]
+                if transport is not None
+                else None,
+            },
+            exchange.receive,
+            exchange.send,
+        )
     except Exception:
         if exchange.response is None:
             raise
@@ -71,7 +98,9 @@ class _Exchange:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        while not self.over.is_set() and not self._is_gone():
+        while not self.over.is_set() and not (
+            self._request.transport is None or self._request.transport.is_closing()
+        ):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self.over.wait()
@@ -98,29 +127,3 @@ class _Exchange:
         """Close the connection at once, without ending the response in good order."""
         if self._request.transport is not None:
             self._request.transport.abort()
-
-    def _is_gone(self) -> bool:
-        return self._request.transport is None or self._request.transport.is_closing()
-
-
-def _scope(request: web.Request, body: bytes) -> dict[str, Any]:
-    headers = [
-        (name.lower(), value)
-        for name, value in request.raw_headers
-        if name.lower().decode("latin-1") not in _OF_THE_WIRE
-    ]
-    transport = request.transport
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": f"{request.version.major}.{request.version.minor}",
-        "method": request.method,
-        "scheme": request.scheme,
-        "path": request.path,
-        "raw_path": request.rel_url.raw_path.encode("latin-1"),
-        "query_string": request.rel_url.raw_query_string.encode("latin-1"),
-        "root_path": "",
-        "headers": [*headers, (b"content-length", str(len(body)).encode())],
-        "client": transport.get_extra_info("peername")[:2] if transport is not None else None,
-        "server": transport.get_extra_info("sockname")[:2] if transport is not None else None,
-    }

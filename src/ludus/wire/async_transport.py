@@ -44,10 +44,14 @@ class AsyncTransport:
         """
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._connect_timeout_s)
         try:
+            # Wrap a large body so that aiohttp writes pieces, and the event loop serves others in
+            # between.
             async with self._pool().request(
                 request.method,
                 request.url,
-                data=_payload(request.body),
+                data=io.BytesIO(request.body)
+                if len(request.body) > LARGE_BYTES
+                else request.body or None,
                 headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
@@ -105,10 +109,3 @@ def other_loop() -> ConfigError:
         "this connection belongs to another event loop; close it there with "
         "'await server.aclose()', or connect once per loop"
     )
-
-
-def _payload(body: bytes) -> bytes | io.BytesIO | None:
-    """Wrap a large body so that aiohttp writes pieces, and the event loop serves others in
-    between.
-    """
-    return io.BytesIO(body) if len(body) > LARGE_BYTES else body or None

@@ -109,16 +109,36 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
             the server does not take (415).
         QueueFull: the bodies of all requests together are too large (429).
     """
-    inflater = _inflater_of(request)
+    inflater: _Inflater | None
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        inflater = None
+    else:
+        if encoding not in ENCODINGS:
+            raise Refused(
+                f"Content-Encoding is {encoding!r}; send gzip, deflate or none", "unsupported_media"
+            )
+        inflater = zlib.decompressobj(ENCODINGS[encoding])
     length = request.content_length
     if length is not None and length > max_bytes:
         raise too_large(length, max_bytes)
-    await _continue(request)
+    # Ask for the body with `100 Continue`, where the client waits to be asked.
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
     try:
         async with asyncio.timeout(TIMEOUT_S):
             raw = request.content.iter_any()
             chunks = raw if inflater is None else _inflated(raw, inflater)
-            return await _joined(chunks, max_bytes, held)
+            parts: list[bytes] = []
+            size = 0
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > max_bytes:
+                    raise too_large(None, max_bytes)
+                held.take(len(chunk))
+                parts.append(chunk)
+            return b"".join(parts)
     except TimeoutError:
         said = f"the body did not arrive within {TIMEOUT_S:g} s"
         raise Refused(said, "slow_body") from None
@@ -150,36 +170,6 @@ def too_large(size: int | None, limit: int) -> Refused:
     shown = f" ({size} bytes)" if size is not None else ""
     message = f"the body is too large{shown}: this server takes at most {limit} bytes"
     return Refused(message, "too_large")
-
-
-def _inflater_of(request: web.Request) -> _Inflater | None:
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding in ("identity", ""):
-        return None
-    if encoding not in ENCODINGS:
-        raise Refused(
-            f"Content-Encoding is {encoding!r}; send gzip, deflate or none", "unsupported_media"
-        )
-    return zlib.decompressobj(ENCODINGS[encoding])
-
-
-async def _continue(request: web.Request) -> None:
-    """Ask for the body with `100 Continue`, where the client waits to be asked."""
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
-
-
-async def _joined(chunks: AsyncIterator[bytes], max_bytes: int, held: Held) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > max_bytes:
-            raise too_large(None, max_bytes)
-        held.take(len(chunk))
-        parts.append(chunk)
-    return b"".join(parts)
 
 
 async def _inflated(raw: AsyncIterator[bytes], inflater: _Inflater) -> AsyncIterator[bytes]:

@@ -249,7 +249,12 @@ class Client:
         Raises:
             LudusError: what went wrong at the server, or why the server could not be asked.
         """
-        return read(await self._exchange(request, timeout_s), as_type)
+        self.traffic.requests += 1
+        self.traffic.bytes_sent += len(request.body)
+        response = await self.transport.send(request, timeout_s)
+        self.traffic.bytes_received += len(response.body)
+        self.contact.made = True
+        return read(response, as_type)
 
     async def keep_trying(
         self,
@@ -302,14 +307,6 @@ class Client:
         headers["Content-Type"] = format.value
         return HttpRequest(method, self.url + path, headers, data)
 
-    async def _exchange(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
-        self.traffic.requests += 1
-        self.traffic.bytes_sent += len(request.body)
-        response = await self.transport.send(request, timeout_s)
-        self.traffic.bytes_received += len(response.body)
-        self.contact.made = True
-        return response
-
 
 def read(response: HttpResponse, as_type: type[T]) -> T:
     """Read a response as `as_type`.
@@ -320,26 +317,22 @@ def read(response: HttpResponse, as_type: type[T]) -> T:
     """
     format = format_of(response.headers.get("Content-Type", "")) or Format.JSON
     if response.status >= 400:
-        raise _error(response, format)
+        try:
+            fault = decode(response.body, FaultReply, format).error
+        except RequestRejected:  # not ours: a proxy, or another kind of server
+            text = response.body[:200].decode("utf-8", "replace").strip()
+            retry_after_s = _seconds(response.headers.get("Retry-After", ""))
+            fault = Fault(
+                code="",
+                message=f"HTTP {response.status}: {text or 'no body'}",
+                retryable=response.status in (502, 503, 504),
+                retry_after_s=retry_after_s,
+            )
+        raise error_of(fault, response.status)
     try:
         return decode(response.body, as_type, format)
     except RequestRejected as error:
         raise protocol_error(f"cannot read the server's reply: {error}") from error
-
-
-def _error(response: HttpResponse, format: Format) -> LudusError:
-    try:
-        fault = decode(response.body, FaultReply, format).error
-    except RequestRejected:  # not ours: a proxy, or another kind of server
-        text = response.body[:200].decode("utf-8", "replace").strip()
-        retry_after_s = _seconds(response.headers.get("Retry-After", ""))
-        fault = Fault(
-            code="",
-            message=f"HTTP {response.status}: {text or 'no body'}",
-            retryable=response.status in (502, 503, 504),
-            retry_after_s=retry_after_s,
-        )
-    return error_of(fault, response.status)
 
 
 def _seconds(text: str) -> float | None:

@@ -78,15 +78,6 @@ class Coalescer(Generic[Item, Answer]):
         else:
             self._departure = loop.call_later(GATHER_S, self._depart)
 
-    def _answered(self) -> None:
-        """Note that the current request is answered, and send at once what was gathering."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._requests.discard(task)
-        if self._departure is not None and self._waiting:
-            self._departure.cancel()
-            self._departure = asyncio.get_running_loop().call_soon(self._depart)
-
     def _depart(self) -> None:
         self._departure = None
         waiting = [entry for entry in self._waiting if not entry[1].done()]
@@ -104,7 +95,13 @@ class Coalescer(Generic[Item, Answer]):
             try:  # whatever gathers leaves as soon as this request is over, however it ended
                 answers = await self._send([item for item, _ in entries])
             finally:
-                self._answered()
+                # Note that the current request is answered, and send at once what was gathering.
+                task = asyncio.current_task()
+                assert task is not None
+                self._requests.discard(task)
+                if self._departure is not None and self._waiting:
+                    self._departure.cancel()
+                    self._departure = asyncio.get_running_loop().call_soon(self._depart)
         except (LudusError, asyncio.CancelledError) as error:
             if len(entries) > 1 and is_too_large(error):
                 middle = len(entries) // 2

@@ -95,7 +95,11 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
         Refused: `data` is not in the format (400), or the value has the wrong shape (422).
     """
     try:
-        decoded: T = _decoder(as_type, format).decode(data)
+        key = (as_type, format)
+        if key not in _decoders:
+            made = msgspec.msgpack.Decoder if format is Format.MSGPACK else msgspec.json.Decoder
+            _decoders[key] = made(as_type)
+        decoded: T = _decoders[key].decode(data)
     except msgspec.ValidationError as error:
         raise Refused(str(error), "invalid") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -170,11 +174,3 @@ _plain_json = msgspec.json.Decoder()
 _plain_msgpack = msgspec.msgpack.Decoder()
 
 _decoders: dict[tuple[object, Format], Any] = {}
-
-
-def _decoder(as_type: object, format: Format) -> Any:
-    key = (as_type, format)
-    if key not in _decoders:
-        made = msgspec.msgpack.Decoder if format is Format.MSGPACK else msgspec.json.Decoder
-        _decoders[key] = made(as_type)
-    return _decoders[key]

@@ -217,7 +217,11 @@ def is_too_large(error: BaseException) -> bool:
 
 def _build_error(fault: Fault, status: int) -> LudusError:
     known = CODES.get(fault.code)
-    kind = known.error if known else _BY_STATUS.get(status, _class_of(status))
+    kind = (
+        known.error
+        if known
+        else _BY_STATUS.get(status, ServerFault if status >= 500 else RequestRejected)
+    )
     if kind is RewardUnavailable:
         return RewardUnavailable(fault.verdict or Verdict.unavailable(fault.message))
     if kind is Overloaded:
@@ -232,7 +236,3 @@ def _code_of(error: BaseException, otherwise: str) -> str:
     if isinstance(error, Refused):
         return error.code
     return next((code for kind, code in _CODE_OF if isinstance(error, kind)), otherwise)
-
-
-def _class_of(status: int) -> type[LudusError]:
-    return ServerFault if status >= 500 else RequestRejected

@@ -31,7 +31,11 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
     distinct = list(dict.fromkeys(types))
     schemas, components = msgspec.json.schema_components(distinct, ref_template=REFERENCE)
     by_type = dict(zip(distinct, schemas, strict=True))
-    _drop_needless_tags(components)
+    # Drop the `op` tag from each operation that never stands in a union, where clients need no tag.
+    among_others = set(_told_apart(components))
+    for name, schema in components.items():
+        if "op" in schema.get("properties", {}) and REFERENCE.format(name=name) not in among_others:
+            components[name] = _without(schema, {"op"})
     paths: dict[str, dict[str, Any]] = {}
     for route in table:
         path = _PARAMETER.sub(r"{\1}", route.path)
@@ -50,16 +54,6 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
         document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"bearer": []}]
     return document
-
-
-def _drop_needless_tags(components: dict[str, Any]) -> None:
-    """Drop the `op` tag from each operation that never stands in a union, where clients need no
-    tag.
-    """
-    among_others = set(_told_apart(components))
-    for name, schema in components.items():
-        if "op" in schema.get("properties", {}) and REFERENCE.format(name=name) not in among_others:
-            components[name] = _without(schema, {"op"})
 
 
 def _told_apart(schema: Any) -> Iterator[str]:
@@ -85,7 +79,10 @@ def _operation(
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": f"{route.method.lower()}_{_identifier(route.path)}",
-        "parameters": [_path_parameter(name) for name in _PARAMETER.findall(route.path)],
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in _PARAMETER.findall(route.path)
+        ],
         "responses": {
             "200": {"description": "done", "content": _content(schemas[route.reply])},
             "default": {"description": "a fault", "content": _content(schemas[FaultReply])},
@@ -114,10 +111,6 @@ def _body(route: Route) -> type[msgspec.Struct]:
 
 def _content(schema: dict[str, Any]) -> dict[str, Any]:
     return {format.value: {"schema": schema} for format in Format}
-
-
-def _path_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _query_parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:

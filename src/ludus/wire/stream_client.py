@@ -161,7 +161,9 @@ class ClientStream:
         url = self._client.url
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                socket = await self._transport.stream(url + PATH, self._headers())
+                socket = await self._transport.stream(
+                    url + PATH, dict(self._client.build("GET", PATH, None).headers)
+                )
         except aiohttp.WSServerHandshakeError as error:
             return self._use_http(math.inf if error.status in NO_STREAMS else PAUSE_S)
         except TimeoutError:  # plain HTTP will tell why
@@ -184,7 +186,17 @@ class ClientStream:
             self._client.contact.made = True
             writing = asyncio.create_task(self._write(socket), name="ludus-stream-writer")
             try:
-                if await self._listen(socket):
+                # Read answers until the connection breaks; return whether any came.
+                answered = False
+                async for message in socket:
+                    if message.type is aiohttp.WSMsgType.BINARY:
+                        self._settle(message.data, Format.MSGPACK)
+                    elif message.type is aiohttp.WSMsgType.TEXT:
+                        self._settle(message.data.encode(), Format.JSON)
+                    answered = True
+                    # Whoever was answered goes on before the next frame is read.
+                    await asyncio.sleep(0)
+                if answered:
                     self._losses = 0
             finally:
                 await end_task(writing)
@@ -193,24 +205,9 @@ class ClientStream:
             return self._use_http(math.inf)
         return ServerUnreachable(f"the connection to {self._client.url} broke")
 
-    async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
-        """Read answers until the connection breaks; return whether any came."""
-        answered = False
-        async for message in socket:
-            if message.type is aiohttp.WSMsgType.BINARY:
-                self._settle(message.data, Format.MSGPACK)
-            elif message.type is aiohttp.WSMsgType.TEXT:
-                self._settle(message.data.encode(), Format.JSON)
-            answered = True
-            await asyncio.sleep(0)  # whoever was answered goes on before the next frame is read
-        return answered
-
     def _use_http(self, pause_s: float) -> Exception:
         self._http_until = time.monotonic() + pause_s
         return UseHttp()
-
-    def _headers(self) -> dict[str, str]:
-        return dict(self._client.build("GET", PATH, None).headers)
 
     # --- what goes out --------------------------------------------------------------------------
 

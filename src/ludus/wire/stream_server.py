@@ -293,11 +293,7 @@ class _Stream:
             return
         if not before:
             self._begin(frame)
-        if before or chaos.after():
-            self._cut()
-
-    def _cut(self) -> None:
-        if self._request.transport is not None:
+        if (before or chaos.after()) and self._request.transport is not None:
             self._request.transport.abort()
 
 

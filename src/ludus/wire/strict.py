@@ -120,9 +120,27 @@ def _check_of(kind: inspect.Type) -> Check | None:
         case inspect.StructType():
             return _of_struct(kind)
         case inspect.ListType() | inspect.VarTupleType():
-            return _of_list(_check_of(kind.item_type))
+            check = _check_of(kind.item_type)
+            if check is None:
+                return None
+
+            def check_each(value: Any, path: str) -> None:
+                if isinstance(value, (list, tuple)):
+                    for index, item in enumerate(value):
+                        check(item, f"{path}[{index}]")
+
+            return check_each
         case inspect.DictType():
-            return _of_dict(_check_of(kind.value_type))
+            check = _check_of(kind.value_type)
+            if check is None:
+                return None
+
+            def check_values(value: Any, path: str) -> None:
+                if isinstance(value, dict):
+                    for name, item in value.items():
+                        check(item, f"{path}.{name}")
+
+            return check_values
         case inspect.UnionType():
             return _of_union(kind)
         case _:
@@ -146,30 +164,6 @@ def _of_struct(kind: inspect.StructType) -> Check:
                 check_field(value[name], f"{path}.{name}")
 
     return check
-
-
-def _of_list(check: Check | None) -> Check | None:
-    if check is None:
-        return None
-
-    def check_each(value: Any, path: str) -> None:
-        if isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                check(item, f"{path}[{index}]")
-
-    return check_each
-
-
-def _of_dict(check: Check | None) -> Check | None:
-    if check is None:
-        return None
-
-    def check_values(value: Any, path: str) -> None:
-        if isinstance(value, dict):
-            for name, item in value.items():
-                check(item, f"{path}.{name}")
-
-    return check_values
 
 
 def _of_union(kind: inspect.UnionType) -> Check | None:

@@ -126,18 +126,16 @@ class WorkerThreads:
                 if worker_thread.generation != generation:
                     return  # abandoned: another thread serves this lane now
                 worker_thread.current = None
-            self._post(job, result, error)
-
-    def _post(self, job: _Job[Any], result: object, error: BaseException | None) -> None:
-        """Hand a result to the loop; results that come close together share a wake-up."""
-        # A deque's append is atomic. `_flush` clears the flag before it takes results, so a result
-        # appended while the flag is set is either seen by that flush or asks for another.
-        self._done.append((job, result, error))
-        if not self._flushing:
-            self._flushing = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                assert self._loop is not None
-                self._loop.call_soon_threadsafe(self._flush)
+            # Hand a result to the loop; results that come close together share a wake-up.
+            # A deque's append is atomic. `_flush` clears the flag before it takes results, so a
+            # result appended while the flag is set is either seen by that flush or asks for
+            # another.
+            self._done.append((job, result, error))
+            if not self._flushing:
+                self._flushing = True
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    assert self._loop is not None
+                    self._loop.call_soon_threadsafe(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
