@@ -20,9 +20,12 @@ from ludus.messages import Message, Role, tool_result
 from .chat_tools import ToolWire
 from .context import (
     ContextManager,
+    Decision,
+    Delegate,
     History,
     Reopen,
     WriteSummary,
+    WriteText,
     add_to_prompt,
     read_summary,
 )
@@ -123,7 +126,7 @@ class ChatPlayer:
         seed: int = 0,
     ) -> None:
         self.segments: list[Segment] = []
-        self._model, self._wire, self._context = model, wire, context
+        self._model, self._wire, self._context = model, wire, context.begin()
         self._window, self._max_tokens, self._ruler = window, max_tokens, ruler
         self._seed, self._asked = seed, 0
         self._base: list[Message] = []
@@ -134,7 +137,7 @@ class ChatPlayer:
         self._actions: list[int] = []
         """Indices of the actions in the conversation."""
         self._summaries = 0
-        self._next: Reopen | None = None
+        self._next: Reopen | WriteText | None = None
         self._unread: list[Message] = []
         """Answers of the context manager that are not yet part of a turn's `observation`."""
         self._last = _Measured()
@@ -146,34 +149,74 @@ class ChatPlayer:
             LudusError: the server could not answer; see `ChatClient.complete`.
         """
         offered = [*tools, *self._context.tools]
-        fresh = self._next is not None or not self.segments
-        if fresh:
-            self._open(self._next or Reopen(list(messages), ""), len(messages))
-        refused = False
+        decision, fresh, refused = self._before_turn(messages, offered), False, False
         while True:
-            while refused or self._is_full(messages, offered):
+            match decision:
+                case Stop():
+                    return decision
+                case WriteText():
+                    return await self._write_text(decision, messages)
+                case WriteSummary():
+                    return await self._summarize(decision, messages, offered)
+                case Delegate():
+                    self._summaries += 1
+                    decision = decision.resume(await decision.write())
+                    continue
+                case Reopen():
+                    self._open(decision, len(messages))
+                    fresh, refused = True, False
+                case None:
+                    pass
+            if refused or self._is_full(messages, offered):
                 if fresh:  # a window that is full as it opens would be cut forever
                     return Stop.CONTEXT_FULL
-                step = self._context.when_full(
-                    History(tuple(messages), tuple(self._actions), self._summaries)
-                )
-                if isinstance(step, Stop):
-                    return step
-                if isinstance(step, WriteSummary):
-                    return await self._summarize(step, messages, offered)
-                self._open(step, len(messages))
-                fresh, refused = True, False
+                decision = self._context.when_full(self._history(messages, offered))
+                if decision is not None:
+                    continue
+                if refused or not self._has_room(messages, offered):
+                    return Stop.CONTEXT_FULL
             try:
                 return await self._say(messages, offered, fresh=fresh)
             except ContextTooLong:
-                refused = True
+                decision, refused = None, True
+
+    def _before_turn(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> Decision | None:
+        """Return how the next window opens, or None if the current one goes on."""
+        if self._next is not None:
+            return self._next
+        history = self._history(messages, tools)
+        # The manager's own answer to a call has to be read before the window may change.
+        decision = None if self._unread else self._context.before_turn(history)
+        if decision is None and not self.segments:
+            return Reopen(history.opening, "")
+        return decision
+
+    def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
+        view = self._view(messages)
+        return History(
+            messages=tuple(messages),
+            actions=tuple(self._actions),
+            summaries=self._summaries,
+            view=tuple(view),
+            opens=self._context.opens,
+            window=self._window or 0,
+            length=self._length(view, tools) if view else 0,
+            measure=lambda shown: self._ruler.prompt(*self._wire.request(shown, tools)),
+        )
 
     def _is_full(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:
         if self._window is None:
             return False
-        length = self._length(self._view(messages), tools)
         limit = min(self._context.limit(self._window), self._window)
-        return length >= limit or self._window - length < MIN_ANSWER_TOKENS
+        full = self._length(self._view(messages), tools) >= limit
+        return full or not self._has_room(messages, tools)
+
+    def _has_room(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:
+        if self._window is None:
+            return True
+        return self._window - self._length(self._view(messages), tools) >= MIN_ANSWER_TOKENS
 
     def _length(self, view: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         """Return the length of a window in tokens: the server's last count plus an estimate for
@@ -190,8 +233,13 @@ class ChatPlayer:
         view = self._view(messages)
         new = [*self._unread, *messages[self._seen :]]
         turn = Turn(observation=view if fresh else new)
+        history = self._history(messages, tools)
         await self._write(turn, view, tools, self._room(view, tools))
-        self._after(turn, view, len(messages))
+        assert turn.message is not None
+        heard = self._context.hear(turn.message.text, history)
+        if heard != turn.message.text:
+            turn.action = msgspec.structs.replace(turn.message, content=heard)
+        self._after(turn, history, len(messages))
         return turn
 
     def _room(self, view: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
@@ -232,12 +280,13 @@ class ChatPlayer:
             tokens = max(usage.prompt_tokens, self._ruler.prompt(shown, offer)) + spoken
         self._last = _Measured(len(view) + 1, tokens)
 
-    def _after(self, turn: Turn, view: list[Message], said_at: int) -> None:
+    def _after(self, turn: Turn, history: History, said_at: int) -> None:
         """Record an action, and let the context manager answer if the action called a context
         tool.
         """
-        assert turn.message is not None
-        handled = self._context.handle(turn.message, view)
+        said = turn.action or turn.message
+        assert said is not None
+        handled = self._context.handle(said, history)
         self._unread = []
         if handled is None:
             self._actions.append(said_at)
@@ -248,7 +297,7 @@ class ChatPlayer:
         if handled.reopen:
             self._next = Reopen(handled.messages, "fold")
             return
-        self._base, self._since = [*view, turn.message, *handled.messages], said_at
+        self._base, self._since = [*history.view, said, *handled.messages], said_at
         self._unread = handled.messages
 
     async def _summarize(
@@ -274,6 +323,20 @@ class ChatPlayer:
         self._next = step.resume(read_summary(turn.message.text))
         return turn
 
+    async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:
+        """Open a window in which nothing but a text is written, and plan the next window."""
+        self._open(Reopen(step.messages, step.reason), len(messages))
+        self._seen = len(messages)
+        turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained, observation=step.messages)
+        try:
+            await self._write(turn, step.messages, [], {"max_tokens": step.max_tokens})
+        except ContextTooLong:
+            return Stop.CONTEXT_FULL
+        assert turn.message is not None
+        self._summaries += 1
+        self._next = step.resume(read_summary(turn.message.text))
+        return turn
+
     @staticmethod
     def _without_last(view: list[Message], segment: Segment) -> list[Message]:
         """Return a window without the last action and everything after."""
@@ -285,24 +348,27 @@ class ChatPlayer:
         self, step: WriteSummary, messages: Sequence[Message], segment: Segment
     ) -> list[Message]:
         """Return the messages that the summary covers."""
-        last = self._actions[-1]
         self._seen = len(messages)
+        view = self._view(messages)
+        if self._unread:  # the last turn is a call that the manager has answered
+            said = len(view) - len(self._unread) - 1
+        else:
+            said = len(self._base) + self._actions[-1] - self._since
         if step.drop_last:
             segment.discarded.append(segment.turns.pop())
-            return [*self._base, *messages[self._since : last]]
-        if step.show_newest:
-            return self._view(messages)
+            return view[:said]
+        if step.show_newest or self._unread:
+            return view
         # The action's answer comes after the summary; servers want one for each call all the same.
-        action = messages[last]
-        stubs = [tool_result(ANSWER_FOLLOWS, call) for call in action.tool_calls]
-        return [*self._base, *messages[self._since : last + 1], *stubs]
+        stubs = [tool_result(ANSWER_FOLLOWS, call) for call in view[said].tool_calls]
+        return [*view[: said + 1], *stubs]
 
     def _open(self, window: Reopen, since: int) -> None:
         """Begin a window with the messages of `window`."""
         if self.segments:
             self.segments[-1].break_reason = window.reason
         self.segments.append(Segment())
-        self._base, self._since = window.messages, since
+        self._base, self._since, self._unread = window.messages, since, []
         self._next, self._last = None, _Measured()
 
     def _view(self, messages: Sequence[Message]) -> list[Message]:

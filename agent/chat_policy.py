@@ -17,7 +17,7 @@ from ludus.messages import Message
 
 from .chat_player import ChatPlayer, Ruler
 from .chat_tools import ServerTools, TextTools, ToolWire
-from .context import ContextManager, History, KeepEverything, Sizes, WriteSummary
+from .context import ContextManager, KeepEverything, measure_sizes
 from .parsing import tool_format as find_format
 
 ANSWER_TOKENS = 256
@@ -64,7 +64,7 @@ class ChatPolicy:
     ) -> None:
         self.context: ContextManager = context or KeepEverything()
         self.window = window
-        if window is None and self.context.name not in ("none", "fold"):
+        if window is None and self.context.needs_window:
             raise ConfigError(
                 f"context manager {self.context.name!r} needs a window: say how many tokens it has "
                 "(--window)"
@@ -106,26 +106,21 @@ class ChatPolicy:
         """
         if self.window is None:
             return
-        every = [*tools, *self.context.tools]
-        wire, reopened, instruction = self._wire(), list(opening), 0
-        room = 0
-        step = self.context.when_full(History(tuple(opening)))
-        if isinstance(step, WriteSummary):
-            room = step.max_tokens  # a summary may run past the working context
-            reopened = step.resume("").messages
-            instruction = self._ruler.tokens([step.instruction])
-        sizes = Sizes(
+        every, wire = [*tools, *self.context.tools], self._wire()
+        sizes = measure_sizes(
+            self.context,
+            opening,
+            lambda messages: self._ruler.prompt(*wire.request(messages, every)),
             window=self.window,
-            row=self.window + instruction + room,
-            opening=self._ruler.prompt(*wire.request(opening, every)),
-            reopened=self._ruler.prompt(*wire.request(reopened, every)),
-            instruction=instruction,
+            row=None,  # a summary may run past the working context
             answer=min(self._answer_tokens or ANSWER_TOKENS, ANSWER_TOKENS, self.window // 4),
+            measure_instruction=lambda instruction: self._ruler.tokens([instruction]),
         )
         self.context.check(sizes)
 
     async def close(self) -> None:
-        """Close the connections to the model's server."""
+        """Close the connections to the model's server, and what the context manager holds."""
+        await self.context.close()
         await self.client.close()
 
     @property

@@ -169,7 +169,7 @@ class _Game:
                 raise _PolicyFailed("the engine dropped the request")
             if turn.kind is not TurnKind.ACT:  # counts as a step, is not for the environment
                 continue
-            action = turn.message
+            action = turn.action or turn.message
             if action is None:
                 raise RuntimeError("a policy returned a turn without a message")
             observation, reward, terminated, truncated, info = await self.env.step(action)

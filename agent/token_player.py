@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message
+from ludus.messages import Message, assistant
 
 from .chat import ChatFormat
-from .context import ContextManager, History, Reopen, WriteSummary, read_summary
+from .context import (
+    ContextManager,
+    Decision,
+    Delegate,
+    History,
+    Reopen,
+    WriteSummary,
+    WriteText,
+    read_summary,
+)
 from .engine import Generation, refuse_broken
 from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
@@ -33,6 +42,8 @@ class Span:
     seed: int
     shows_newest: bool = True
     """Whether the window shows the environment's latest answer; only used for summaries."""
+    history: History | None = None
+    """The episode before the span."""
 
 
 class SpanSampler(Protocol):
@@ -71,7 +82,7 @@ class TokenPlayer:
         self.state_ids: list[int] = []
         self._format = chat_format
         self._sampler = sampler
-        self._context = context
+        self._context = context.begin()
         self._window = window
         self._limit = min(context.limit(window), window)
         self._row = row
@@ -90,7 +101,7 @@ class TokenPlayer:
         """Answers of the context manager that are not yet part of the ids."""
         self._actions: list[int] = []
         """Indices of the actions in the conversation."""
-        self._next: Reopen | None = None
+        self._next: Reopen | WriteText | None = None
         self._opened = 0
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
@@ -117,40 +128,77 @@ class TokenPlayer:
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         offered = [*tools, *self._context.tools]
         observation = [*self._unread, *messages[self._seen :]]
-        if self._next is not None or not self.segments:
-            self._open(self._next or Reopen(list(messages), ""), messages, offered)
-            obs_ids, fresh = list[int](), True
-        else:
+        obs_ids: list[int] = []
+        decision, fresh = self._before_turn(messages, offered), False
+        if decision is None:
             obs_ids = self._append(observation, self._view(messages), offered)
-            fresh = False
-        while self._is_full:
+        while True:
+            match decision:
+                case Stop():
+                    return decision
+                case WriteText():
+                    return await self._write_text(decision, messages)
+                case WriteSummary():
+                    return await self._summarize(decision, messages, observation, offered)
+                case Delegate():
+                    self._summaries += 1
+                    decision = decision.resume(await decision.write())
+                    continue
+                case Reopen():
+                    self._open(decision, messages, offered)
+                    obs_ids, fresh = [], True
+                case None:
+                    pass
+            length = len(self._ids)
+            has_room = self._window - length >= MIN_ANSWER_TOKENS
+            if has_room and length < self._limit:
+                break
             if fresh:  # a window that is full as it opens would be cut forever
                 return Stop.CONTEXT_FULL
-            history = History(tuple(messages), tuple(self._actions), self._summaries)
-            step = self._context.when_full(history)
-            if isinstance(step, Stop):
-                return step
-            if isinstance(step, WriteSummary):
-                return await self._summarize(step, messages, observation, offered)
-            self._open(step, messages, offered)
-            obs_ids, fresh = [], True
+            decision = self._context.when_full(self._history(messages, offered))
+            if decision is None and not has_room:
+                return Stop.CONTEXT_FULL
+            if decision is None:
+                break
         turn = Turn(obs_ids=obs_ids, observation=observation)
+        history = self._history(messages, offered)
         room = self._window - len(self._ids)
-        await self._write(turn, min(self._max_tokens, room), offered)
-        self._after(turn, messages)
+        await self._write(turn, min(self._max_tokens, room), offered, history)
+        self._after(turn, messages, history)
         return turn
 
-    @property
-    def _is_full(self) -> bool:
-        length = len(self._ids)
-        return length >= self._limit or self._window - length < MIN_ANSWER_TOKENS
+    def _before_turn(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> Decision | None:
+        """Return how the next window opens, or None if the current one goes on."""
+        if self._next is not None:
+            return self._next
+        history = self._history(messages, tools)
+        # The manager's own answer to a call has to be read before the window may change.
+        decision = None if self._unread else self._context.before_turn(history)
+        if decision is None and not self.segments:
+            return Reopen(history.opening, "")
+        return decision
 
-    def _after(self, turn: Turn, messages: Sequence[Message]) -> None:
+    def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
+        return History(
+            messages=tuple(messages),
+            actions=tuple(self._actions),
+            summaries=self._summaries,
+            view=tuple(self._view(messages)),
+            opens=self._context.opens,
+            window=self._window,
+            length=len(self._ids),
+            measure=lambda shown: len(self._format.prompt(shown, tools)),
+        )
+
+    def _after(self, turn: Turn, messages: Sequence[Message], history: History) -> None:
         """Record an action, and let the context manager answer if the action called a context
         tool.
         """
-        assert turn.message is not None
-        handled = self._context.handle(turn.message, self._view(messages))
+        said = turn.action or turn.message
+        assert said is not None
+        handled = self._context.handle(said, history)
         self._unread = []
         if handled is None:
             self._actions.append(len(messages))
@@ -161,7 +209,7 @@ class TokenPlayer:
         if handled.reopen:
             self._next = Reopen(handled.messages, "fold")
             return
-        self._base = [*self._view(messages), turn.message, *handled.messages]
+        self._base = [*self._view(messages), said, *handled.messages]
         self._since, self._unread = len(messages), handled.messages
 
     async def _summarize(
@@ -175,10 +223,10 @@ class TokenPlayer:
         in_window = sum(len(segment.turns) for segment in self.segments[self._opened :])
         if step.drop_last and in_window == 1:
             return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
-        shown, end = self._before_summary(step, messages, observation)
+        shown, view = self._before_summary(step, messages, observation)
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
         turn.observation = [*shown, step.instruction]
-        view = [*self._base, *messages[self._since : end], step.instruction]
+        view.append(step.instruction)
         turn.obs_ids = self._append(turn.observation, view, tools)
         room = self._row - len(self._ids)
         if room < MIN_ANSWER_TOKENS:
@@ -190,38 +238,57 @@ class TokenPlayer:
         self._next = step.resume(read_summary(turn.message.text))
         return turn
 
+    async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:
+        """Open a window in which nothing but a text is written, and plan the next window."""
+        self._open(Reopen(step.messages, step.reason), messages, [])
+        self._seen = len(messages)
+        room = self._window - len(self._ids)
+        if room < MIN_ANSWER_TOKENS:
+            return Stop.CONTEXT_FULL
+        turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
+        await self._write(turn, min(step.max_tokens, room), [])
+        assert turn.message is not None
+        self._summaries += 1
+        self._next = step.resume(read_summary(turn.message.text))
+        return turn
+
     def _before_summary(
         self, step: WriteSummary, messages: Sequence[Message], observation: list[Message]
-    ) -> tuple[list[Message], int]:
+    ) -> tuple[list[Message], list[Message]]:
         """Cut the window to what the summary covers.
 
-        Returns the messages to show before the instruction, and the index in the conversation
-        where the window ends.
+        Returns the messages to show before the instruction, and all messages of the window before
+        these.
         """
         # Go back to the end of the last sampled turn: newer messages are shown only if asked for.
         # If they caused a drift, they stand in a segment of their own, which nobody will answer.
         while not self.segments[-1].turns:
             self.segments.pop()
-        segment, last = self.segments[-1], self._actions[-1]
+        segment = self.segments[-1]
         segment.break_reason = ""
         self._ids = segment.ids()
-        if step.drop_last:
-            self._seen = len(messages)  # the newest answer is never shown
+        view = self._view(messages)
+        if self._unread:  # the last turn is a call that the manager has answered
+            said = len(view) - len(self._unread) - 1
+        else:
+            said = len(self._base) + self._actions[-1] - self._since
+        self._seen = len(messages)
+        if step.drop_last:  # the newest answer is never shown
             dropped = segment.turns.pop()
             segment.discarded.append(dropped)
             self._ids = segment.ids()
-            return dropped.observation, last
-        if step.show_newest:
-            self._seen = len(messages)
-            return observation, len(messages)
-        self._seen = last + 1
-        return [], last + 1
+            return dropped.observation, view[:said]
+        if step.show_newest or self._unread:
+            return observation, view
+        self._seen = self._actions[-1] + 1
+        return [], view[: said + 1]
 
     def _open(self, window: Reopen, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Begin a segment whose prompt is `window`."""
         if self.segments:
             self._close(window.reason)
         self._next, self._base, self._since = None, window.messages, len(messages)
+        self._unread = []
         self._opened = len(self.segments)
         self._ids = self._format.prompt(window.messages, tools)
         self.segments.append(Segment(prompt_ids=list(self._ids)))
@@ -263,12 +330,18 @@ class TokenPlayer:
         return self._format.extension(new, ended=ended, thought=thought, last=last)
 
     async def _write(
-        self, turn: Turn, budget: int, tools: Sequence[ToolSpec], *, shows_newest: bool = True
+        self,
+        turn: Turn,
+        budget: int,
+        tools: Sequence[ToolSpec],
+        history: History | None = None,
+        *,
+        shows_newest: bool = True,
     ) -> None:
         # A seed of its own for each span makes a repeated episode sample the same; engines take
         # 31 bits.
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
-        span = Span(turn.kind, budget, seed, shows_newest)
+        span = Span(turn.kind, budget, seed, shows_newest, history)
         generation = await self._sampler.speak(self._ids, span)
         refuse_broken(generation, budget)
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
@@ -281,9 +354,23 @@ class TokenPlayer:
             tools=tools,
             marks=turn.kind is not TurnKind.SUMMARY,
         )
+        if history is not None:
+            turn.action = self._heard(generation.ids, tools, history, complete=complete)
         self.segments[-1].turns.append(turn)
         self._ids += generation.ids
         self._sampled += len(generation.ids)
+
+    def _heard(
+        self, ids: Sequence[int], tools: Sequence[ToolSpec], history: History, *, complete: bool
+    ) -> Message | None:
+        """Return what the environment hears of an action, or None if that is all of the action."""
+        said = self._format.parse(ids, complete=complete, calls=False).text
+        heard = self._context.hear(said, history)
+        if heard == said:
+            return None
+        if not tools:
+            return assistant(heard)
+        return self._format.tool_format.parse(heard, complete=complete, tools=tools)
 
     def _view(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages that the current window shows."""

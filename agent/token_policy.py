@@ -15,7 +15,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message
 
 from .chat import ChatFormat
-from .context import ContextManager, History, KeepEverything, Sizes, WriteSummary
+from .context import ContextManager, KeepEverything, Sizes, measure_sizes
 from .engine import Engine, Generation, Sampling
 from .token_player import Span, TokenPlayer
 
@@ -102,17 +102,17 @@ def context_sizes(
 ) -> Sizes:
     """Measure the lengths in tokens that `ContextManager.check` needs."""
     every = [*tools, *context.tools]
-    reopened, instruction = list(opening), 0
-    step = context.when_full(History(tuple(opening)))
-    if isinstance(step, WriteSummary):
-        reopened = step.resume("").messages
-        asked = chat_format.extension([step.instruction], ended=False)
-        instruction = len(asked or chat_format.prompt([step.instruction], []))
-    return Sizes(
+
+    def measure_instruction(instruction: Message) -> int:
+        asked = chat_format.extension([instruction], ended=False)
+        return len(asked or chat_format.prompt([instruction], []))
+
+    return measure_sizes(
+        context,
+        opening,
+        lambda messages: len(chat_format.prompt(messages, every)),
         window=window,
         row=row,
-        opening=len(chat_format.prompt(opening, every)),
-        reopened=len(chat_format.prompt(reopened, every)),
-        instruction=instruction,
         answer=answer,
+        measure_instruction=measure_instruction,
     )

@@ -29,9 +29,9 @@ class TurnKind(StrEnum):
     ACT = "act"
     """An action, sent to the environment."""
     SUMMARY = "summary"
-    """A summary of the context, written by the policy and trained like an action."""
+    """A summary of the context or a memory, written by the policy and trained like an action."""
     FOLD = "fold"
-    """A call that the context manager answers, to begin a branch or return from a branch."""
+    """A call that the context manager answers: of a branch, of the memory tool, of a record."""
 
 
 class Finish(StrEnum):
@@ -103,6 +103,10 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The messages behind `obs_ids`, for people."""
     message: Message | None = None
     """The sampled span as parsed, for people."""
+    action: Message | None = None
+    """What the environment heard, where that is not all of `message`: a part was for the context
+    manager.
+    """
     trained: bool = True
     """Whether the sampled tokens count in the loss."""
 
@@ -115,8 +119,8 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
     attachments: list[str] = []
     """Digests of images and other inputs that are not tokens."""
     break_reason: str = ""
-    """Why the next segment began: summary, keep_last_k, discard, drift or fold; empty in the last
-    segment.
+    """Why the next segment began: drift, summary, or the name of the context manager that cut;
+    empty in the last segment.
     """
     discarded: list[Turn] = []
     """Actions that the environment executed but that left this window before the summary. These are

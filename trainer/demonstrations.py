@@ -83,15 +83,20 @@ class ExpertPolicy:
         return [*self.session.env.briefing().tools, *self.context.tools]
 
     def _shown(self, span: Span) -> str | Message:
-        env = self.session.env
-        if span.kind is not TurnKind.SUMMARY:
-            return expert_action(self.session)
-        summary = env.demonstrate_summary(newest=span.shows_newest)
+        if span.kind is TurnKind.SUMMARY:
+            return self._summary(newest=span.shows_newest)
+        said = as_action(expert_action(self.session))
+        if span.history is None:
+            return said
+        return self.context.rehearse(said, lambda: self._summary(newest=True), span.history)
+
+    def _summary(self, *, newest: bool) -> str:
+        summary = self.session.env.demonstrate_summary(newest=newest)
         if summary is None:
             raise ConfigError(
-                f"the window of {self.window} tokens is full, and {self.session.id} cannot go on: "
-                "its demonstrate_summary() returned None; write it, make the window larger, or "
-                "take another context.manager"
+                f"{self.session.id} cannot go on in a window of {self.window} tokens: its "
+                "demonstrate_summary() returned None; write it, make the window larger, or take "
+                "another context.manager"
             )
         return summary
 

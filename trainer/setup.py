@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.agent import ChatFormat, Engine, EpisodeLimits, Sampling, TokenPolicy
-from ludus.agent.context import make_context
+from ludus.agent.context import ContextManager, make_context
 from ludus.agent.parsing import tool_format
 from ludus.errors import ConfigError
 
@@ -116,7 +116,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
     )
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
-    collector, evaluator = _collectors(config, engine, chat_format, source, scorer)
+    context = make_context(config.context)
+    stack.push_async_callback(context.close)
+    collector, evaluator = _collectors(config, engine, chat_format, source, scorer, context)
     await check_context(config, collector)
     return Parts(
         config=config,
@@ -280,6 +282,7 @@ def _collectors(
     chat_format: ChatFormat,
     source: EnvSource,
     scorer: EpisodeScorer,
+    context: ContextManager,
 ) -> tuple[Collector, Collector]:
     """Make two collectors: the first explores for training, the second plays as evaluation asks."""
     rollout = config.rollout
@@ -292,7 +295,7 @@ def _collectors(
             chat_format,
             sampling,
             window=rollout.window or None,
-            context=make_context(config.context),
+            context=context,
         )
         return Collector(
             source,

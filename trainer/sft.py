@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ludus.agent import ChatFormat, Episode
-from ludus.agent.context import make_context
+from ludus.agent.context import ContextManager, make_context
 from ludus.agent.parsing import tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError
@@ -114,7 +114,11 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
         tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
     )
     losses = deque(_last_losses(folder) if start else (), maxlen=STOP_UPDATES)
-    return _WarmUp(config, folder, session, learner, tokenizer, chat_format, first_step, losses)
+    context = make_context(config.context)
+    stack.push_async_callback(context.close)
+    return _WarmUp(
+        config, folder, session, learner, tokenizer, chat_format, context, first_step, losses
+    )
 
 
 @dataclass
@@ -125,6 +129,7 @@ class _WarmUp:
     learner: Learner
     tokenizer: Any
     chat_format: ChatFormat
+    context: ContextManager
     step: int
     losses: deque[float]
     """Mean losses of the last updates, for the decision to stop early."""
@@ -163,7 +168,7 @@ class _WarmUp:
             self.chat_format,
             split=self.config.split,
             seed=seed,
-            context=make_context(self.config.context),
+            context=self.context,
             window=self.config.window or None,
         )
 

@@ -5,47 +5,30 @@ None of these writes anything, so what leaves the window is lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message
 
 from ..trajectory import Stop
-from .protocol import Handled, History, Reopen, Sizes, require_room_to_act
+from .decisions import Reopen
+from .history import History
+from .protocol import ContextManager, Sizes, require_room_to_act
 
 
-@dataclass(frozen=True, slots=True)
-class KeepEverything:
+class KeepEverything(ContextManager):
     """The manager `none`: an episode that outgrows the window ends."""
 
-    name: str = "none"
-    tools: Sequence[ToolSpec] = ()
-
-    def limit(self, window: int) -> int:
-        """Return the whole window as the limit."""
-        return window
+    name = "none"
+    needs_window = False
 
     def when_full(self, history: History) -> Stop:
         """End the episode, since nothing may be dropped."""
         return Stop.CONTEXT_FULL
 
-    def check(self, sizes: Sizes) -> None:
-        """Require that the first prompt fits."""
-        if sizes.opening >= sizes.window:
-            raise ConfigError(
-                f"the first prompt has {sizes.opening} tokens, the window {sizes.window}: make "
-                "rollout.window larger"
-            )
-
-    def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Leave every action to the environment."""
-        return None
-
 
 @dataclass(frozen=True, slots=True)
-class KeepLast:
+class KeepLast(ContextManager):
     """The manager `keep_last_k`: a new window with the opening and the last `keep` exchanges,
     unchanged.
 
@@ -56,8 +39,7 @@ class KeepLast:
 
     keep: int = 4
     threshold: float = 0.95
-    name: str = "keep_last_k"
-    tools: Sequence[ToolSpec] = ()
+    name = "keep_last_k"
 
     def __post_init__(self) -> None:
         if self.keep < 1:
@@ -81,13 +63,9 @@ class KeepLast:
             self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
         )
 
-    def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Leave every action to the environment."""
-        return None
-
 
 @dataclass(frozen=True, slots=True)
-class Discard:
+class Discard(ContextManager):
     """The manager `discard`: a new window with the opening alone, plus the newest exchange if
     `carry`.
 
@@ -98,8 +76,7 @@ class Discard:
 
     carry: bool = True
     threshold: float = 0.95
-    name: str = "discard"
-    tools: Sequence[ToolSpec] = ()
+    name = "discard"
 
     def limit(self, window: int) -> int:
         """Return `threshold` times the window."""
@@ -114,10 +91,6 @@ class Discard:
         require_room_to_act(
             self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
         )
-
-    def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Leave every action to the environment."""
-        return None
 
 
 def last_exchanges(history: History, count: int) -> list[Message]:

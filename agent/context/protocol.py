@@ -1,100 +1,29 @@
-"""The interface of context managers, which decide how to continue when the window is full.
+"""The interface of context managers, which decide what the policy sees of a long episode.
 
-    history  ->  Reopen(messages)        a new window opens with these messages
-                 WriteSummary(...)       the policy writes a summary first, then a window opens
-                 Stop                    the episode ends
+    before_turn(history)   asked before each turn: a decision, or None to play on
+    when_full(history)     asked once the window is full: a decision, or None to use the room left
+    handle(action, ...)    answers calls of the manager's own tools
+    hear(text, ...)        takes out of a sampled text what is meant for the manager
+    opens(opening, ...)    the first prompt as each new window shows it
 
-A manager keeps no state between calls: every decision is a function of the history, so that the
-same rollout is always cut in the same way. Managers know nothing of tokens: `TokenPlayer`
-measures, renders and cuts.
+Most managers override `when_full` alone and keep no state: every decision is a function of the
+history, so that the same rollout is always cut in the same way. A manager with state (files,
+memories) returns a fresh one for each episode from `begin`. Managers know nothing of tokens
+beyond `History.measure`: `TokenPlayer` and `ChatPlayer` measure, render and cut.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role
+from ludus.messages import Message
 
-from ..trajectory import Stop
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """An action and the messages that answered."""
-
-    action: Message
-    answer: list[Message]
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """An episode so far, across all windows.
-
-    Exchanges are computed on access: episodes are long, and most managers look at the end only.
-    """
-
-    messages: tuple[Message, ...]
-    actions: tuple[int, ...] = ()
-    """Indices of the policy's actions in `messages`."""
-    summaries: int = 0
-    """How many summaries have been written so far."""
-
-    @property
-    def opening(self) -> list[Message]:
-        """The messages before the first action: s_1."""
-        return list(self.messages[: self.actions[0]] if self.actions else self.messages)
-
-    @property
-    def exchanges(self) -> list[Exchange]:
-        """Every action with the messages that answered."""
-        ends = [*self.actions[1:], len(self.messages)]
-        return [
-            Exchange(self.messages[start], list(self.messages[start + 1 : end]))
-            for start, end in zip(self.actions, ends, strict=True)
-        ]
-
-    def last(self, count: int) -> list[Message]:
-        """Return the messages of the last `count` exchanges, or of all if fewer exist."""
-        kept = self.actions[max(0, len(self.actions) - count) :]
-        return list(self.messages[kept[0] :]) if kept else []
-
-
-@dataclass(frozen=True, slots=True)
-class Reopen:
-    """A decision to continue in a new window."""
-
-    messages: list[Message]
-    """The new window's prompt; the policy speaks next."""
-    reason: str
-    """The value for `Segment.break_reason`."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteSummary:
-    """A decision to let the policy write a summary at the end of the current window."""
-
-    instruction: Message
-    max_tokens: int
-    drop_last: bool
-    """Whether the last action and its answer leave the window before the instruction."""
-    show_newest: bool
-    """Whether the newest answer is shown before the instruction."""
-    trained: bool
-    resume: Callable[[str], Reopen]
-    """Returns the window that follows, given the summary's text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Handled:
-    """The answer to an action that was meant for the manager and not for the environment."""
-
-    messages: list[Message]
-    """The manager's answer to the policy; with `reopen`, the messages of the new window."""
-    reopen: bool = False
+from .decisions import Decision, Handled
+from .history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +34,77 @@ class Sizes:
     row: int
     """The most tokens that the engine accepts in all."""
     opening: int
-    """s_1 as a prompt."""
+    """The prompt of the first window."""
     reopened: int
     """The shortest window that the manager can open, with an empty summary."""
     instruction: int
     answer: int
     """The most tokens of one action."""
+    reading: int = 0
+    """The prompt of the first window if a text is to be written there before any action, else 0."""
 
 
-class ContextManager(Protocol):
+class ContextManager(ABC):
     """Decides what the policy sees once the whole episode no longer fits."""
 
-    @property
-    def name(self) -> str:
-        """The manager's name in settings."""
-        ...
+    name: str = ""
+    """The manager's name, which segments give as the reason of a cut."""
+    tools: Sequence[ToolSpec] = ()
+    """Tools offered to the policy besides the environment's; calls go to `handle`."""
+    needs_window: bool = True
+    """Whether the manager has nothing to do unless the length of the window is known."""
+
+    def begin(self) -> ContextManager:
+        """Return the manager of one episode; managers without state return themselves."""
+        return self
 
     def limit(self, window: int) -> int:
         """Return L, the length in tokens from which the window counts as full."""
-        ...
+        return window
 
-    def when_full(self, history: History) -> Reopen | WriteSummary | Stop:
-        """Decide how to continue. The window is full and the newest exchange is complete."""
-        ...
+    def before_turn(self, history: History) -> Decision | None:
+        """Decide before a turn, whether the window is full or not; None plays on.
+
+        The history has no action yet when the first window opens, and its newest message has not
+        been shown.
+        """
+        return None
+
+    @abstractmethod
+    def when_full(self, history: History) -> Decision | None:
+        """Decide how to continue. The window is full and the newest exchange is complete.
+
+        Returns:
+            The decision; None uses what room the window has left, and ends the episode if there is
+            none.
+        """
+
+    def opens(self, opening: list[Message], history: History) -> list[Message]:
+        """Return the first prompt as each new window shows it: with a memory, or without a
+        document.
+        """
+        return opening
+
+    def overrun(self) -> int:
+        """Return how many tokens a text that the policy writes may run past the window."""
+        return 0
+
+    def hear(self, text: str, history: History) -> str:
+        """Return the part of an action's text that the environment hears.
+
+        The rest is the manager's. Calls are read from the returned part alone. Called once for
+        each action, before `handle`.
+        """
+        return text
+
+    def handle(self, action: Message, history: History) -> Handled | None:
+        """Answer an action that calls any of `tools`; None leaves the action to the environment.
+
+        Args:
+            action: the policy's latest message.
+            history: the episode before that.
+        """
+        return None
 
     def check(self, sizes: Sizes) -> None:
         """Refuse settings under which no window would hold a step.
@@ -135,33 +112,26 @@ class ContextManager(Protocol):
         Raises:
             ConfigError: with the lengths, and what to change.
         """
-        ...
+        if sizes.opening >= sizes.window:
+            raise ConfigError(
+                f"the first prompt has {sizes.opening} tokens, the window {sizes.window}: make "
+                "rollout.window larger"
+            )
 
-    @property
-    def tools(self) -> Sequence[ToolSpec]:
-        """Tools offered to the policy besides the environment's; calls go to `handle`."""
-        ...
+    async def close(self) -> None:  # noqa: B027, most managers hold nothing
+        """Release what the manager holds, such as a connection; called once, when no episode is
+        played any more.
+        """
 
-    def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Answer an action that calls any of `tools`; None leaves the action to the environment.
+    def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
+        """Return an expert's action as this manager wants the policy to write it.
 
         Args:
-            action: the policy's latest message.
-            view: the messages in the window before that.
+            action: what the expert does.
+            summarise: returns what the expert would write down of everything seen so far.
+            history: the episode before that.
         """
-        ...
-
-
-def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return `messages` with `text` appended to the last user message, or as a new user message.
-
-    The templates of some models refuse two user messages in a row.
-    """
-    last = messages[-1] if messages else None
-    if last is None or last.role is not Role.USER or not isinstance(last.content, str):
-        return [*messages, Message(role=Role.USER, content=text)]
-    joined = f"{last.content}\n\n{text}" if last.content else text
-    return [*messages[:-1], Message(role=Role.USER, content=joined, name=last.name)]
+        return action
 
 
 def require_room_to_act(name: str, sizes: Sizes, limit: int, opened: int, made_of: str) -> None:

@@ -2,83 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
-from ludus.errors import ConfigError, UnknownName
+from ludus.errors import ConfigError
+from ludus.secret import NO_SECRET, Secret
+from ludus.wire.arguments import parse_served
 
-from .fold import Fold
-from .keep import Discard, KeepEverything, KeepLast
+from .compose import Composed
 from .protocol import ContextManager
-from .summarize import CONTINUATION, INSTRUCTION, LastPair, Summarize
-
-ManagerName = Literal["none", "keep_last_k", "discard", "summarize", "fold"]
+from .registry import build_context
+from .summarize import LastPair
 
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """How an episode continues after outgrowing the window."""
+    """How an episode continues after outgrowing the window.
 
-    manager: ManagerName = "none"
-    threshold: float = 0.95
-    """The share of the window from which the window counts as full; `none` uses the whole
-    window.
+    A manager gets the fields that its constructor names. Arguments after `?` in `manager` go to
+    that manager alone.
     """
-    keep: int = 4
-    """How many exchanges keep_last_k keeps."""
-    carry: bool = True
-    """Whether discard shows the newest exchange again."""
+
+    manager: str = "none"
+    """Name of a context manager, with constructor arguments as a query: keep_last_k?keep=2. Several
+    are joined by +, in the order in which they are asked: clear+memory+summarize. `ludus list` has
+    the names.
+    """
+    threshold: float | None = None
+    """The share of the window from which the window counts as full. Empty means the manager's own,
+    0.95 for most and 0.9 for resum; `none` uses the whole window.
+    """
+    keep: int | None = None
+    """How many exchanges keep_last_k (4) and records (2) keep, or tool results clear (3)."""
+    carry: bool | None = None
+    """Whether a window opens with the newest exchange, for discard and memory (true) and resum
+    (false).
+    """
     max_summaries: int = 7
-    """The most summaries of an episode, for summarize; the most branches, for fold."""
+    """The most summaries of an episode, for summarize and resum; the most branches, for fold."""
     summary_tokens: int = 256
-    """The most sampled tokens of a summary."""
+    """The most sampled tokens of a summary or of a memory."""
     last_pair: LastPair = "discard"
     """What summarize does with the last action and observation: discard (as in SUPO), carry or
     keep.
     """
     train_summaries: bool = True
-    """Whether summaries count in the loss."""
+    """Whether summaries and memories count in the loss."""
     instruction: str = ""
-    """The text that asks for a summary; empty means the built-in text."""
+    """The text that asks for a summary, a memory or a state; empty means the built-in text."""
     continuation: str = ""
     """The text after the first prompt that follows a summary, containing {summary}; empty means the
     built-in text.
     """
+    exclude_tools: tuple[str, ...] = ()
+    """Tools whose results clear never clears."""
+    max_tool_uses: int = 0
+    """The most uncleared tool results before clear acts in a window that is not full; 0 waits for
+    the window.
+    """
+    chunk_tokens: int = 5000
+    """The most tokens of a chunk that memagent reads at once."""
+    summariser_url: str = ""
+    """Address of the server whose model writes the summaries of resum, up to and with /v1."""
+    summariser_model: str = ""
+    """The name of that model on its server."""
+    summariser_token: Secret = NO_SECRET
+    """Bearer token of that server, best given as env:NAME."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1:
+        if self.threshold is not None and not 0 < self.threshold <= 1:
             raise ConfigError(f"context.threshold must be in (0, 1], got {self.threshold}")
-
-
-def _summarize(settings: ContextSettings) -> ContextManager:
-    return Summarize(
-        threshold=settings.threshold,
-        max_summaries=settings.max_summaries,
-        summary_tokens=settings.summary_tokens,
-        last_pair=settings.last_pair,
-        train_summaries=settings.train_summaries,
-        instruction=settings.instruction or INSTRUCTION,
-        continuation=settings.continuation or CONTINUATION,
-    )
-
-
-MANAGERS: dict[str, Callable[[ContextSettings], ContextManager]] = {
-    "none": lambda settings: KeepEverything(),
-    "keep_last_k": lambda settings: KeepLast(settings.keep, settings.threshold),
-    "discard": lambda settings: Discard(settings.carry, settings.threshold),
-    "summarize": _summarize,
-    "fold": lambda settings: Fold(settings.max_summaries),
-}
 
 
 def make_context(settings: ContextSettings) -> ContextManager:
     """Return the context manager that `settings` describe.
 
     Raises:
-        UnknownName: no manager has that name.
+        UnknownContext: no manager has that name.
         ConfigError: the settings cannot work.
     """
-    if settings.manager not in MANAGERS:
-        raise UnknownName.near(settings.manager, MANAGERS, hint="context managers")
-    return MANAGERS[settings.manager](settings)
+    shared = _chosen(settings)
+    managers: list[ContextManager] = []
+    for part in settings.manager.split("+"):
+        name, given = parse_served(part.strip())
+        managers.append(build_context(name, given, shared))
+    return managers[0] if len(managers) == 1 else Composed(managers)
+
+
+def _chosen(settings: ContextSettings) -> dict[str, Any]:
+    """Return the fields that were chosen, or have a default for all managers."""
+    values = {name: value for name, value in vars(settings).items() if name != "manager"}
+    return {name: value for name, value in values.items() if value not in (None, "")}

@@ -19,24 +19,16 @@ alternatives:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, user
+from ludus.messages import user
 
 from ..trajectory import Stop
-from .protocol import (
-    Handled,
-    History,
-    Reopen,
-    Sizes,
-    WriteSummary,
-    add_to_prompt,
-    require_room_to_act,
-)
+from .decisions import Reopen, WriteSummary
+from .history import History, add_to_prompt
+from .protocol import ContextManager, Sizes, require_room_to_act
 
 LastPair = Literal["discard", "carry", "keep"]
 
@@ -49,7 +41,7 @@ CONTINUATION = "Your summary of the work so far:\n{summary}"
 
 
 @dataclass(frozen=True, slots=True)
-class Summarize:
+class Summarize(ContextManager):
     """Summaries of the context that the policy writes and is trained on.
 
     Args:
@@ -69,8 +61,7 @@ class Summarize:
     train_summaries: bool = True
     instruction: str = INSTRUCTION
     continuation: str = CONTINUATION
-    name: str = "summarize"
-    tools: Sequence[ToolSpec] = ()
+    name = "summarize"
 
     def __post_init__(self) -> None:
         if self.max_summaries < 1 or self.summary_tokens < 1:
@@ -121,14 +112,23 @@ class Summarize:
                 "context.summary_tokens"
             )
 
-    def handle(self, action: Message, view: Sequence[Message]) -> Handled | None:
-        """Leave every action to the environment."""
-        return None
+    def overrun(self) -> int:
+        """Return what the instruction and the longest summary may take."""
+        return written_overrun(self.instruction, self.summary_tokens)
 
     def _resume(self, history: History, summary: str) -> Reopen:
         opening = add_to_prompt(history.opening, self.continuation.replace("{summary}", summary))
         carried = history.last(1) if self.last_pair == "carry" else []
         return Reopen([*opening, *carried], "summary")
+
+
+INSTRUCTION_MARKS = 64
+"""Number of tokens that a chat template may put around an instruction."""
+
+
+def written_overrun(instruction: str, tokens: int) -> int:
+    """Return the most tokens that an instruction and the text written after that may take."""
+    return len(instruction.encode()) + INSTRUCTION_MARKS + tokens  # a token has a byte or more
 
 
 _TAGGED = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)

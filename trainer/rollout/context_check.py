@@ -5,13 +5,10 @@ work.
 from __future__ import annotations
 
 from ludus.agent import TokenPolicy, opening_of
-from ludus.agent.context.summarize import INSTRUCTION
+from ludus.agent.context import make_context
 
 from ..config import TrainConfig
 from . import Collector
-
-INSTRUCTION_MARKS = 64
-"""Number of tokens that a chat template may put around an instruction."""
 
 
 def row_length(config: TrainConfig) -> int | None:
@@ -20,13 +17,8 @@ def row_length(config: TrainConfig) -> int | None:
     The length is the window; where summaries are written, there is room for a summary beyond the
     window.
     """
-    window, context = config.rollout.window, config.context
-    if not window or context.manager != "summarize":
-        return window or None
-    instruction = (
-        len((context.instruction or INSTRUCTION).encode()) + INSTRUCTION_MARKS
-    )  # a token has a byte or more
-    return window + context.summary_tokens + instruction
+    window = config.rollout.window
+    return window + make_context(config.context).overrun() if window else None
 
 
 async def check_context(config: TrainConfig, collector: Collector) -> None:

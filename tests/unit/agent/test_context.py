@@ -454,7 +454,7 @@ def test_fields_that_cannot_work_are_refused(fields: dict[str, Any]) -> None:
 
 def test_an_unknown_manager_names_the_near_miss() -> None:
     with pytest.raises(UnknownName, match="summarize"):
-        make_context(ContextSettings(manager="sumarize"))  # type: ignore[arg-type]
+        make_context(ContextSettings(manager="sumarize"))
 
 
 @pytest.mark.parametrize(
