@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
+import struct
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 from operator import or_
 from types import GenericAlias
@@ -35,9 +35,7 @@ MAX_UNSENT_BYTES = 1 << 20
 takes some.
 """
 CLOSE_S = 2.0
-CORK_BYTES = 1 << 14
-CORK: int | None = getattr(socket, "TCP_CORK", None)
-"""The socket option that holds back partial packets; None on systems other than Linux."""
+_LAST_FRAGMENT = 0x80
 _NOTHING = {Format.MSGPACK: b"\xc0", Format.JSON: b"null"}
 
 
@@ -228,9 +226,21 @@ class _Stream:
         body, became = encode(outcome, format)
         if became is not format or len(body) > LARGE_BYTES:
             status, body = SEE_OTHER, _NOTHING[format]
-        self._answers.append((format, (number, status, msgspec.Raw(body))))
+        answer = (number, status, msgspec.Raw(body))
+        if self.unanswered == 1 and not self._answers and not self._waits_for_client():
+            # No other answer can join this frame, so waking the writer's task would only cost time.
+            with contextlib.suppress(ConnectionError):  # the reader sees it too
+                self._send(format, encode([answer], format)[0])
+            self.unanswered = 0
+            return
+        self._answers.append((format, answer))
         self._unsent_bytes += len(body)
         self._more.set()
+
+    def _waits_for_client(self) -> bool:
+        """Return whether bytes wait until the client takes some."""
+        transport = self._request.transport
+        return transport is None or transport.get_write_buffer_size() > 0
 
     async def _write(self) -> None:
         try:
@@ -252,32 +262,24 @@ class _Stream:
                 frame.append(answer)
             self._unsent_bytes -= size
             data, _ = encode(frame, format)
-            with self._in_one_packet(len(data)):
-                if format is Format.MSGPACK:
-                    await self._socket.send_bytes(data)
-                else:
-                    await self._socket.send_str(data.decode())
+            self._send(format, data)
+            await self._request.writer.drain()
             self.unanswered -= len(frame)
 
-    @contextlib.contextmanager
-    def _in_one_packet(self, size: int) -> Generator[None]:
-        """Have the head and the rest of a long frame leave together, so that the client wakes up
-        once.
+    def _send(self, format: Format, data: bytes) -> None:
+        """Give a WebSocket frame to the transport.
 
-        aiohttp writes the head of a long frame by itself; TCP_CORK holds it back until the rest
-        is there.
+        aiohttp writes the head of a long frame by itself, which wakes the client twice; here head
+        and data leave together.
+
+        Raises:
+            ConnectionError: the connection is closing.
         """
         transport = self._request.transport
-        sock = transport.get_extra_info("socket") if transport is not None else None
-        if size < CORK_BYTES or sock is None or CORK is None:
-            yield
-            return
-        sock.setsockopt(socket.IPPROTO_TCP, CORK, 1)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # closed meanwhile
-                sock.setsockopt(socket.IPPROTO_TCP, CORK, 0)
+        if transport is None or transport.is_closing() or self._socket.closed:
+            raise ConnectionResetError("the stream is closing")
+        first = _LAST_FRAGMENT | (WSMsgType.BINARY if format is Format.MSGPACK else WSMsgType.TEXT)
+        transport.write(_frame_head(first, len(data)) + data)
 
     # --- chaos ----------------------------------------------------------------------------------
 
@@ -295,6 +297,15 @@ class _Stream:
             self._begin(frame)
         if (before or chaos.after()) and self._request.transport is not None:
             self._request.transport.abort()
+
+
+def _frame_head(first: int, length: int) -> bytes:
+    """Return the head of a server's frame, which is not masked (RFC 6455, section 5.2)."""
+    if length < 126:
+        return bytes((first, length))
+    if length < 1 << 16:
+        return struct.pack("!BBH", first, 126, length)
+    return struct.pack("!BBQ", first, 127, length)
 
 
 def streams_of(
